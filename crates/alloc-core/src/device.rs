@@ -31,7 +31,7 @@ pub use crate::watch::observers::{
 };
 pub use features::checkpoint::{CheckpointDelta, PoolCheckpoint};
 pub use features::statistics::GrowableSize;
-pub(crate) use features::statistics::ScopeId;
+pub(crate) use features::{FallingAsleep, Pieces, ScopeId, carry};
 pub(crate) use history::observation::Observation;
 pub(crate) use pools::{Flush, Sleeper};
 

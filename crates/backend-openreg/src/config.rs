@@ -1,7 +1,7 @@
 //! How a simulated machine is set up.
 
-use crate::CostModel;
 use crate::os::page;
+use crate::{CostModel, Links};
 use backend_api::types::{DeviceIndex, GIB, MIB};
 use bitflags::bitflags;
 
@@ -101,6 +101,7 @@ pub struct OpenRegConfig {
     pub(crate) granularity: u64,
     pub(crate) families: Families,
     pub(crate) costs: CostModel,
+    pub(crate) links: Option<Links>,
     pub(crate) no_peer: Vec<(DeviceIndex, DeviceIndex)>,
     pub(crate) concurrency: u32,
     pub(crate) reuse_handles: bool,
@@ -126,6 +127,7 @@ impl Default for OpenRegConfig {
             granularity: 2 * MIB,
             families: Families::all(),
             costs: CostModel::default(),
+            links: None,
             no_peer: Vec::new(),
             concurrency: 16,
             reuse_handles: false,
@@ -224,6 +226,21 @@ impl OpenRegConfig {
     pub fn costs(mut self, costs: CostModel) -> Self {
         self.costs = costs;
         self
+    }
+
+    /// Gives the devices links to the host: copies take their time while the host goes on, and
+    /// [`Driver::elapsed`](crate::Driver::elapsed) says when all is over. Reserved memory then has no bytes on the
+    /// host's side either: copies within the host move none, and page-locked memory may be larger than the host's. By
+    /// default a copy costs the host what the [`CostModel`] says.
+    #[must_use]
+    pub const fn links(mut self, links: Links) -> Self {
+        self.links = Some(links);
+        self
+    }
+
+    /// Whether nothing on the host's side has bytes.
+    pub(crate) fn is_without_bytes(&self) -> bool {
+        self.links.is_some() && self.memory == MemoryMode::Reserved
     }
 
     /// `from` cannot reach `to`'s memory. By default every device reaches every other.

@@ -97,6 +97,7 @@ unsafe impl Backend for OpenReg {
                 ));
             }
             for key in streams {
+                state.on_links(&self.gate, |timeline, called| timeline.wait_for_stream(called, key));
                 if let Some(end) = state.queues.end_of(key) {
                     state = self.machine.wait_for(state, end);
                 }
@@ -199,6 +200,12 @@ unsafe impl Backend for OpenReg {
                 kind,
             )?;
             self.gate.charge(Call::Copy, bytes);
+            state.on_links(&self.gate, |timeline, called| {
+                let cost = self.gate.cost_of(Call::Copy, bytes);
+                timeline.copy(called, (index(device), key), kind, bytes, cost);
+                timeline.wait_for_stream(called, key);
+            });
+            let work = if self.config.is_without_bytes() { Work::Touch } else { work };
             let state = self.machine.submit(state, key, work, uses, None).map(|()| self.machine.lock())?;
             if let Some(end) = state.queues.end_of(key) {
                 drop(self.machine.wait_for(state, end));
@@ -219,6 +226,11 @@ unsafe impl Backend for OpenReg {
             let prepared =
                 prepare_copy(memo(&self.config, &self.machine), state, device, (dst.0, src.0), bytes, kind)?;
             self.gate.charge(Call::CopyAsync, bytes);
+            let key = self.names.stream(state, stream)?;
+            state.on_links(&self.gate, |timeline, called| {
+                let cost = self.gate.cost_of(Call::CopyAsync, bytes);
+                timeline.copy(called, (device, key), kind, bytes, cost);
+            });
             Ok(prepared)
         })
     }
@@ -265,6 +277,7 @@ unsafe impl Backend for OpenReg {
         self.call(Call::SynchronizeStream, stream.device, |mut state| {
             let key = self.names.stream(&state, stream)?;
             not_captured(&mut state, key)?;
+            state.on_links(&self.gate, |timeline, called| timeline.wait_for_stream(called, key));
             if let Some(end) = state.queues.end_of(key) {
                 state = self.machine.wait_for(state, end);
             }
@@ -279,6 +292,7 @@ unsafe impl Backend for OpenReg {
             if self.joins_capture(&mut state, key, event)? {
                 return Ok(());
             }
+            state.on_links(&self.gate, |timeline, _| timeline.follow(key, event));
             let waits = state.queues.event(event)?;
             let work = match (&waits.shared, waits.point) {
                 (Some(flag), _) if !waits.is_ready() => {
@@ -342,6 +356,7 @@ unsafe impl Backend for OpenReg {
                 return Ok(());
             }
             self.machine.prepare(&mut state, key)?;
+            state.on_links(&self.gate, |timeline, _| timeline.record(event_key, key));
             let version = state.queues.begin_record(event_key, key);
             self.machine.submit(
                 state,
@@ -367,6 +382,7 @@ unsafe impl Backend for OpenReg {
             let key = self.names.event(&state, event)?;
             self.not_during_capture(&mut state)?;
             not_captured_event(&mut state, key)?;
+            state.on_links(&self.gate, |timeline, called| timeline.wait_for_event(called, key));
             let (point, foreign) = {
                 let event = state.queues.event(key)?;
                 (event.point, event.shared.clone().map(|flag| (flag.recorded(), flag)))
@@ -473,7 +489,7 @@ impl PinnedHost for OpenReg {
             if bytes == 0 {
                 return Err(Refusal::invalid("0 bytes were asked for"));
             }
-            let pages = HostPages::take(bytes)?;
+            let pages = HostPages::take(bytes, self.config.is_without_bytes())?;
             let base = pages.base;
             state.memory.host.insert(base, HostRange { bytes, pages: Some(pages) });
             Ok(DevicePtr(base))

@@ -17,6 +17,15 @@ use std::sync::Arc;
 pub struct Driver<'m>(pub &'m OpenReg);
 
 impl Driver<'_> {
+    /// Nanoseconds that passed by the cost model, with copies on their links
+    /// ([`OpenRegConfig::links`](crate::OpenRegConfig::links)); without links the same as
+    /// [`OpenReg::modelled_driver_time`]. Costs no call.
+    #[must_use]
+    pub fn elapsed(&self) -> u64 {
+        let called = self.0.modelled_driver_time();
+        self.0.machine.lock().timeline.as_ref().map_or(called, |timeline| timeline.now(called))
+    }
+
     /// Whether work is queued anywhere. Costs no call.
     #[must_use]
     pub fn is_busy(&self) -> bool {

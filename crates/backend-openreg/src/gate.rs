@@ -3,6 +3,7 @@
 pub(crate) mod call;
 pub(crate) mod cost;
 pub(crate) mod fault;
+pub(crate) mod links;
 pub(crate) mod usage;
 
 use crate::gate::call::{Call, CallCounts};
@@ -95,6 +96,11 @@ impl Gate {
             }
             Some(Effect::LoseDevice) | None => Ok(()),
         }
+    }
+
+    /// What the model takes for the bytes of a call.
+    pub(crate) fn cost_of(&self, call: Call, bytes: u64) -> u64 {
+        self.costs.of_bytes(call, bytes)
     }
 
     /// Notes the size of a call that was served.

@@ -6,7 +6,9 @@ pub(crate) mod queue;
 pub(crate) mod work;
 
 use crate::config::{Clock, OpenRegConfig};
+use crate::gate::Gate;
 use crate::gate::call::Call;
+use crate::gate::links::Timeline;
 use crate::machine::graph::{Captures, GraphBody, Node};
 use crate::machine::memo::Memo;
 use crate::machine::queue::{Front, Operation, Queues, StreamState};
@@ -38,6 +40,8 @@ pub(crate) struct Simulated {
     /// Virtual time that callers waited for queued work, and up to which tick.
     pub(crate) waited_ns: u64,
     waited_until: u64,
+    /// Copies on links, where there are any.
+    pub(crate) timeline: Option<Timeline>,
     /// The machine is being dropped; workers end when their streams are empty.
     closing: bool,
 }
@@ -62,6 +66,14 @@ impl Simulated {
             }
         }
         Ok(())
+    }
+
+    /// Notes what a call does on the links, if there are any; it is told how long the calls took so far.
+    pub(crate) fn on_links(&mut self, gate: &Gate, note: impl FnOnce(&mut Timeline, u64)) {
+        let waited = self.waited_ns;
+        if let Some(timeline) = &mut self.timeline {
+            note(timeline, gate.usage(waited).modelled_ns());
+        }
     }
 
     /// Counts the time until `point` is passed; what an earlier wait lasted through is not counted again.
@@ -106,6 +118,7 @@ impl Machine {
             extra_ns: 0,
             waited_ns: 0,
             waited_until: 0,
+            timeline: config.links.map(Timeline::new),
             closing: false,
         };
         Ok(Arc::new(Self {

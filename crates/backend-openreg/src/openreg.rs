@@ -218,7 +218,11 @@ impl OpenReg {
     /// Sets the counts and the modelled time back to zero.
     pub fn reset_calls(&self) {
         self.gate.reset();
-        self.machine.lock().waited_ns = 0;
+        let mut state = self.machine.lock();
+        state.waited_ns = 0;
+        if let Some(timeline) = &mut state.timeline {
+            timeline.reset();
+        }
     }
 
     /// What was trapped so far, oldest first (at most 65 536).

@@ -157,13 +157,13 @@ pub(crate) struct HostPages {
 }
 
 impl HostPages {
-    pub(crate) fn take(bytes: u64) -> io::Result<Self> {
+    /// Where nobody writes to them, there may be more than the host has.
+    pub(crate) fn take(bytes: u64, untouched: bool) -> io::Result<Self> {
+        let flags = if untouched { MapFlags::PRIVATE | MapFlags::NORESERVE } else { MapFlags::PRIVATE };
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
         // SAFETY: no address is asked for, so the kernel chooses one that is free.
-        let at = unsafe {
-            rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, MapFlags::PRIVATE)
-        }?;
+        let at = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, flags) }?;
         Ok(Self { base: at.expose_provenance() as u64, bytes })
     }
 }

@@ -609,6 +609,8 @@ typedef struct granule_sleep_report {
     uint64_t backup_held;
     /** What stayed awake; granule_sleep_report_json says why. */
     uint64_t kept;
+    /** How long the call took, in nanoseconds: backed_up / took_ns is the speed in GB/s. */
+    uint64_t took_ns;
 } granule_sleep_report;
 
 /** What a wake did. Bytes. */
@@ -623,6 +625,8 @@ typedef struct granule_wake_report {
     uint64_t dropped;
     /** Held by backups on the host now. */
     uint64_t backup_held;
+    /** How long the call took, in nanoseconds: restored / took_ns is the speed in GB/s. */
+    uint64_t took_ns;
 } granule_wake_report;
 
 /** How history is kept. */

@@ -86,6 +86,7 @@ class SleepReport(_Sized):
         ("backed_up", c_uint64),
         ("backup_held", c_uint64),
         ("kept", c_uint64),
+        ("took_ns", c_uint64),
     ]
 
 
@@ -98,6 +99,7 @@ class WakeReport(_Sized):
         ("restored", c_uint64),
         ("dropped", c_uint64),
         ("backup_held", c_uint64),
+        ("took_ns", c_uint64),
     ]
 
 

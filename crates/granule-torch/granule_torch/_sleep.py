@@ -26,7 +26,7 @@ _BACKUPS = {
 
 @dataclass(frozen=True)
 class Slept:
-    """What :func:`sleep` did, in bytes."""
+    """What :func:`sleep` did, in bytes, and how long it took."""
 
     slept: int
     """Memory that sleeps now: its addresses are kept."""
@@ -40,11 +40,18 @@ class Slept:
     """All that backups hold now."""
     kept: int
     """Memory that could not leave, because other processes or the device still use it."""
+    seconds: float
+    """How long the call took."""
+
+    @property
+    def gigabytes_per_second(self) -> float:
+        """How fast contents were copied, over the whole call; 0 where none were."""
+        return self.backed_up / self.seconds / 1e9 if self.backed_up else 0.0
 
 
 @dataclass(frozen=True)
 class Woken:
-    """What :func:`wake` did, in bytes."""
+    """What :func:`wake` did, in bytes, and how long it took."""
 
     woken: int
     """Memory that is there again."""
@@ -54,6 +61,13 @@ class Woken:
     """Memory that did not wake, because all tensors in it were freed meanwhile."""
     backup_held: int
     """All that backups hold now."""
+    seconds: float
+    """How long the call took."""
+
+    @property
+    def gigabytes_per_second(self) -> float:
+        """How fast contents came back, over the whole call; 0 where there were none."""
+        return self.restored / self.seconds / 1e9 if self.restored else 0.0
 
 
 # One pool per tag, priority and device, for as long as the program lives or until drop_region: a pool that is entered
@@ -165,7 +179,13 @@ def sleep(tags: str | Sequence[str] | None = None, backup: str | os.PathLike[str
     report = _library.SleepReport.empty()
     _library.check(_library.load().granule_sleep(engine, names, count, kind, directory, byref(report)))
     return Slept(
-        report.slept, report.uncached, report.freed, report.backed_up, report.backup_held, report.kept
+        report.slept,
+        report.uncached,
+        report.freed,
+        report.backed_up,
+        report.backup_held,
+        report.kept,
+        report.took_ns / 1e9,
     )
 
 
@@ -183,7 +203,7 @@ def wake(tags: str | Sequence[str] | None = None) -> Woken:
     names, count = _tags(engine, tags)
     report = _library.WakeReport.empty()
     _library.check(_library.load().granule_wake(engine, names, count, byref(report)))
-    return Woken(report.woken, report.restored, report.dropped, report.backup_held)
+    return Woken(report.woken, report.restored, report.dropped, report.backup_held, report.took_ns / 1e9)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 //! What sleeping and waking costs. Run by `cargo xtask bench sleep`.
 //!
-//! `sleep-cost modelled GIB`: a simulated device whose memory has no bytes, and the time that its cost model gives the driver calls.
-//! `sleep-cost bytes GIB`: real bytes, each kind of backup; the contents are compared, and the clock is the machine's.
+//! `sleep-cost modelled BYTES FILE_BYTES LINK`: simulated devices whose memory has no bytes, and the time that their cost model
+//! gives the driver calls, and copies on links of LINK bytes a second.
+//! `sleep-cost bytes BYTES`: real bytes, each kind of backup; the contents are compared, and the clock is the machine's.
 
 use alloc_core::backend::{Backend, CopyKind};
 use alloc_core::config::Settings;
@@ -9,22 +10,30 @@ use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator};
-use backend_openreg::{MemoryMode, OpenReg, OpenRegConfig};
+use backend_openreg::{Clock, Links, MemoryMode, OpenReg, OpenRegConfig};
 use granule_tests::quiet::Sleeps;
+use granule_tests::sleepers::{MEASURED_BLOCK, modelled_cycles};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
-/// Bytes of each block: no multiple of a granule.
-const BLOCK: u64 = 193 * MIB;
+/// Bytes of each block.
+const BLOCK: u64 = MEASURED_BLOCK;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
-        ["modelled", gib] => gib.parse().ok().map(modelled),
-        ["bytes", gib] => gib.parse().ok().map(bytes),
+        ["modelled", bytes, file_bytes, link] => {
+            let parsed = (bytes.parse(), file_bytes.parse(), link.parse());
+            if let (Ok(bytes), Ok(file_bytes), Ok(link)) = parsed {
+                Some(modelled(bytes, file_bytes, link))
+            } else {
+                None
+            }
+        }
+        ["bytes", bytes] => bytes.parse().ok().map(real),
         _ => None,
     };
     match outcome {
@@ -34,7 +43,7 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         None => {
-            eprintln!("usage: sleep-cost modelled|bytes GIB");
+            eprintln!("usage: sleep-cost modelled BYTES FILE_BYTES LINK | sleep-cost bytes BYTES");
             ExitCode::from(2)
         }
     }
@@ -49,9 +58,10 @@ struct Program {
 }
 
 impl Program {
-    fn new(gib: u64, memory: MemoryMode) -> Result<Self, AllocError> {
-        let bytes = gib * GIB;
-        let config = OpenRegConfig::default().devices(1).capacity(bytes + 4 * GIB).memory(memory);
+    /// With real bytes, which streams copy while the program goes on.
+    fn new(bytes: u64) -> Result<Self, AllocError> {
+        let config = OpenRegConfig::default().devices(1).capacity(bytes + 4 * GIB);
+        let config = config.memory(MemoryMode::Mapped).clock(Clock::Workers);
         let machine = OpenReg::new(config)?;
         let allocator = Arc::new(CachingAllocator::new(machine.clone(), Settings::default())?);
         let options = PoolOptions { sleep_tag: Some(SleepTag::new("weights")), ..PoolOptions::default() };
@@ -69,31 +79,44 @@ impl Program {
     }
 }
 
-fn modelled(gib: u64) -> Result<(), AllocError> {
-    let program = Program::new(gib, MemoryMode::Reserved)?;
-    let held = program.machine.used(DEVICE);
-    program.machine.reset_calls();
-    let slept = program.allocator.put_to_sleep(Tags::All, &Backup::Discard)?;
-    let (sleep_ns, sleep_calls) = (program.machine.modelled_driver_time(), program.machine.calls().total());
-    assert_eq!((program.machine.used(DEVICE), slept.slept), (0, held), "all of it sleeps");
-    program.machine.reset_calls();
-    program.allocator.sleep_mode().wake(Tags::All)?;
-    let (wake_ns, wake_calls) = (program.machine.modelled_driver_time(), program.machine.calls().total());
-    assert_eq!(program.machine.used(DEVICE), held, "all of it is back");
-    println!("| backup | slept | sleep, modelled | driver calls | wake, modelled | driver calls |");
-    println!("|---|---|---|---|---|---|");
+/// A row for each kind of backup that the model has a speed for.
+fn modelled(bytes: u64, file_bytes: u64, link: u64) -> Result<(), AllocError> {
+    let links = Links { to_device: link, to_host: link };
+    let (kept, file) = (Backup::HostPinned(Retention::Keep), Backup::File(std::env::temp_dir()));
     println!(
-        "| discard | {} MiB | {:.1} ms | {sleep_calls} | {:.1} ms | {wake_calls} |",
-        slept.slept / MIB,
-        milliseconds(sleep_ns),
-        milliseconds(wake_ns),
+        "| backup | slept | sleep | GB/s | of the link | calls, waits | wake | GB/s | of the link | calls, waits |"
     );
+    println!("|---|---|---|---|---|---|---|---|---|---|");
+    for (name, devices, bytes, backup, cycles) in [
+        ("discard", 1, bytes, &Backup::Discard, 1),
+        ("host pinned, kept, first cycle", 1, bytes, &kept, 1),
+        ("host pinned, kept, second cycle", 1, bytes, &kept, 2),
+        ("the same, two devices", 2, bytes, &kept, 2),
+        ("mapped file, through the ring", 1, file_bytes, &file, 1),
+    ] {
+        let Some(cycle) = modelled_cycles(devices, bytes, links, backup, cycles)?.pop() else { continue };
+        let side = |ns: u64, number: usize| {
+            let (rate, waits) = (rate(cycle.bytes, ns), cycle.waits[number]);
+            let share = rate * 1e11 / (link * u64::from(devices)) as f64;
+            let speed =
+                if *backup == Backup::Discard { " | ".into() } else { format!("{rate:.1} | {share:.0} %") };
+            format!("{:.0} ms | {speed} | {}, {waits}", milliseconds(ns), cycle.calls[number])
+        };
+        let slept = cycle.bytes / MIB;
+        println!("| {name} | {slept} MiB | {} | {} |", side(cycle.sleep_ns, 0), side(cycle.wake_ns, 1));
+    }
     Ok(())
 }
 
 #[allow(clippy::cast_precision_loss)]
 fn milliseconds(ns: u64) -> f64 {
     ns as f64 / 1e6
+}
+
+/// GB/s.
+#[allow(clippy::cast_precision_loss)]
+fn rate(bytes: u64, ns: u64) -> f64 {
+    bytes as f64 / ns.max(1) as f64
 }
 
 /// The most memory this process ever had, in bytes.
@@ -103,38 +126,61 @@ fn peak_resident() -> u64 {
     line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-fn bytes(gib: u64) -> Result<(), AllocError> {
+/// Copies as many bytes within the host, all of which were touched before; nanoseconds of the fastest of three.
+fn plain_copy(bytes: u64) -> u64 {
+    let (from, mut to) = (vec![1u8; bytes as usize], vec![2u8; bytes as usize]);
+    let once = || {
+        let start = Instant::now();
+        to.copy_from_slice(&from);
+        std::hint::black_box(&to);
+        u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    };
+    std::iter::repeat_with(once).take(3).min().unwrap_or(u64::MAX)
+}
+
+/// Contents that belong to `seed`.
+fn fill(contents: &mut [u8], seed: u64) {
+    for (n, word) in (0u64..).zip(contents.chunks_exact_mut(8)) {
+        word.copy_from_slice(&(n ^ seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    }
+}
+
+fn verdict(same: bool, backup: &Backup) -> &'static str {
+    match (same, backup) {
+        (true, _) => "equal",
+        (false, Backup::Discard) => "given up",
+        (false, _) => "DIFFERENT",
+    }
+}
+
+fn real(bytes: u64) -> Result<(), AllocError> {
     let directory = std::env::temp_dir();
-    println!("| backup | slept | sleep | wake | contents | held by the backup | process peak |");
-    println!("|---|---|---|---|---|---|---|");
-    for (name, backup) in [
-        ("discard", Backup::Discard),
-        ("host pinned, released", Backup::HostPinned(Retention::Release)),
-        ("host pinned, kept (2nd cycle)", Backup::HostPinned(Retention::Keep)),
-        ("mapped file", Backup::File(directory)),
+    let kept = Backup::HostPinned(Retention::Keep);
+    println!(
+        "| backup | slept | sleep | of a plain copy | wake | of a plain copy | contents | held by the backup | process peak |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+    for (name, backup, cycles) in [
+        ("discard", Backup::Discard, 1),
+        ("host pinned, released", Backup::HostPinned(Retention::Release), 1),
+        ("host pinned, kept, first cycle", kept.clone(), 1),
+        ("host pinned, kept, second cycle", kept, 2),
+        ("mapped file", Backup::File(directory), 1),
     ] {
-        let program = Program::new(gib, MemoryMode::Mapped)?;
+        let program = Program::new(bytes)?;
         let mut contents = vec![0u8; BLOCK as usize];
-        let fill = |contents: &mut Vec<u8>, seed: u64| {
-            for (n, word) in (0u64..).zip(contents.chunks_exact_mut(8)) {
-                word.copy_from_slice(&(n ^ seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-            }
-        };
         for (seed, ptr) in (1..).zip(&program.blocks) {
             fill(&mut contents, seed);
             program.copy(*ptr, DevicePtr(contents.as_ptr() as u64), CopyKind::HostToDevice)?;
         }
-        if backup == Backup::HostPinned(Retention::Keep) {
+        for _ in 1..cycles {
             program.allocator.put_to_sleep(Tags::All, &backup)?;
             program.allocator.sleep_mode().wake(Tags::All)?;
         }
-        let start = Instant::now();
         let slept = program.allocator.put_to_sleep(Tags::All, &backup)?;
-        let sleep_time = start.elapsed();
         assert_eq!(program.machine.used(DEVICE), 0, "all of it sleeps");
-        let start = Instant::now();
-        program.allocator.sleep_mode().wake(Tags::All)?;
-        let wake_time = start.elapsed();
+        let woken = program.allocator.sleep_mode().wake(Tags::All)?;
+        let plain = plain_copy(slept.slept);
         let mut read = vec![0u8; BLOCK as usize];
         let mut same = true;
         for (seed, ptr) in (1..).zip(&program.blocks) {
@@ -142,16 +188,18 @@ fn bytes(gib: u64) -> Result<(), AllocError> {
             program.copy(DevicePtr(read.as_mut_ptr() as u64), *ptr, CopyKind::DeviceToHost)?;
             same &= read == contents;
         }
-        let verdict = match (same, &backup) {
-            (true, _) => "equal",
-            (false, Backup::Discard) => "given up",
-            (false, _) => "DIFFERENT",
+        let verdict = verdict(same, &backup);
+        let share = |took: Duration| match backup {
+            Backup::Discard => String::new(),
+            _ => format!("{:.0} %", milliseconds(plain) / (took.as_secs_f64() * 10.0)),
         };
         println!(
-            "| {name} | {} MiB | {:.0} ms | {:.0} ms | {verdict} | {} MiB | {} MiB |",
+            "| {name} | {} MiB | {:.0} ms | {} | {:.0} ms | {} | {verdict} | {} MiB | {} MiB |",
             slept.slept / MIB,
-            sleep_time.as_secs_f64() * 1e3,
-            wake_time.as_secs_f64() * 1e3,
+            slept.took.as_secs_f64() * 1e3,
+            share(slept.took),
+            woken.took.as_secs_f64() * 1e3,
+            share(woken.took),
             slept.backup_held / MIB,
             peak_resident() / MIB,
         );

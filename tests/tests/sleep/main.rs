@@ -4,4 +4,5 @@
 mod backups;
 mod contents;
 mod drivers;
+mod links;
 mod model;

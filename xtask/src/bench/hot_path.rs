@@ -68,7 +68,7 @@ pub(super) fn history() -> Result<String> {
 pub(super) fn sleep() -> Result<String> {
     cargo(&["build", "--profile", "dist", "-p", "granule-tests", "--bin", "sleep-cost"])?;
     let program = target().join("dist/sleep-cost");
-    let modelled = output(command(&program).args(["modelled", "60"]))?;
-    let bytes = output(command(&program).args(["bytes", "2"]))?;
+    let modelled = output(command(&program).args(["modelled", "60000000000", "8000000000", "25000000000"]))?;
+    let bytes = output(command(&program).args(["bytes", "2000000000"]))?;
     Ok(format!("## Sleep and wake\n\n{modelled}\n{bytes}"))
 }

@@ -29,6 +29,7 @@ pub use crate::memory::backup::{Backup, Retention};
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, PoolId};
 use std::fmt;
+use std::time::Duration;
 
 /// The name under which pools sleep together, and their place in the order of waking.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -124,9 +125,26 @@ pub struct SleepReport {
     pub backup_held: u64,
     /// What stayed awake.
     pub kept: Vec<Kept>,
+    /// How long the call took.
+    pub took: Duration,
 }
 
 impl SleepReport {
+    /// What another device did.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.slept += other.slept;
+        self.uncached += other.uncached;
+        self.freed += other.freed;
+        self.backed_up += other.backed_up;
+        self.kept.extend(other.kept);
+    }
+
+    /// Contents copied away in a second, in bytes, over the whole call; 0 where none were.
+    #[must_use]
+    pub fn bytes_per_second(&self) -> f64 {
+        rate(self.backed_up, self.took)
+    }
+
     /// Bytes that stayed awake.
     #[must_use]
     pub fn kept_bytes(&self) -> u64 {
@@ -145,4 +163,26 @@ pub struct WakeReport {
     pub dropped: u64,
     /// Held by backups on the host now.
     pub backup_held: u64,
+    /// How long the call took.
+    pub took: Duration,
+}
+
+impl WakeReport {
+    /// What another device did.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.woken += other.woken;
+        self.restored += other.restored;
+        self.dropped += other.dropped;
+    }
+
+    /// Contents restored in a second, in bytes, over the whole call; 0 where none were.
+    #[must_use]
+    pub fn bytes_per_second(&self) -> f64 {
+        rate(self.restored, self.took)
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn rate(bytes: u64, took: Duration) -> f64 {
+    if bytes == 0 { 0.0 } else { bytes as f64 / took.as_secs_f64().max(1e-9) }
 }

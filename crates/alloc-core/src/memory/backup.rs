@@ -1,5 +1,9 @@
 //! Where contents are while their memory sleeps.
 
+mod lane;
+
+pub(crate) use lane::{Lane, Ticket};
+
 use crate::backend::{Backend, BackendError, CopyKind, ErrorKind, HostFlags, PinnedHost, Result};
 use crate::process::edges;
 use crate::sync::{Arc, assert_unlocked};
@@ -73,11 +77,17 @@ impl Store {
         }
     }
 
-    fn address(&self) -> DevicePtr {
+    /// The place `offset` bytes into it.
+    fn at(&self, offset: u64) -> DevicePtr {
         match &self.0 {
-            Memory::Pinned { ptr, .. } => *ptr,
-            Memory::File(map) => DevicePtr(map.as_mut_ptr() as u64),
+            Memory::Pinned { ptr, .. } => ptr.add(offset),
+            Memory::File(map) => DevicePtr(map.as_mut_ptr() as u64 + offset),
         }
+    }
+
+    /// Whether devices copy from and to it directly, while the host goes on.
+    fn is_pinned(&self) -> bool {
+        matches!(self.0, Memory::Pinned { .. })
     }
 
     /// Copies device memory into the store. Blocks.
@@ -85,34 +95,34 @@ impl Store {
     /// # Safety
     /// `bytes` bytes at `from` are device memory that nobody writes, and at `offset` there is room for them that nobody
     /// else uses.
-    pub(crate) unsafe fn save(
-        &self,
-        backend: &dyn Backend,
-        offset: u64,
-        from: DevicePtr,
-        bytes: u64,
-    ) -> Result<()> {
+    unsafe fn save(&self, backend: &dyn Backend, offset: u64, from: DevicePtr, bytes: u64) -> Result<()> {
         assert_unlocked();
         debug_assert!(offset + bytes <= self.bytes(), "a run fits its store");
         // SAFETY: rule 2: the store lives and is long enough; the rest by this function's contract.
-        unsafe { backend.copy(self.address().add(offset), from, bytes, CopyKind::DeviceToHost) }
+        unsafe { backend.copy(self.at(offset), from, bytes, CopyKind::DeviceToHost) }
     }
 
     /// Copies back. Blocks.
     ///
     /// # Safety
     /// `bytes` bytes at `to` are device memory that nobody uses.
-    pub(crate) unsafe fn restore(
-        &self,
-        backend: &dyn Backend,
-        offset: u64,
-        to: DevicePtr,
-        bytes: u64,
-    ) -> Result<()> {
+    unsafe fn restore(&self, backend: &dyn Backend, offset: u64, to: DevicePtr, bytes: u64) -> Result<()> {
         assert_unlocked();
         debug_assert!(offset + bytes <= self.bytes(), "a run fits its store");
         // SAFETY: rule 2: the store lives and is long enough; the rest by this function's contract.
-        unsafe { backend.copy(to, self.address().add(offset), bytes, CopyKind::HostToDevice) }
+        unsafe { backend.copy(to, self.at(offset), bytes, CopyKind::HostToDevice) }
+    }
+
+    /// Copies other host memory into the store. Blocks.
+    ///
+    /// # Safety
+    /// `bytes` bytes at `from` are host memory that nobody writes, and at `offset` there is room for them that nobody else
+    /// uses.
+    unsafe fn write(&self, backend: &dyn Backend, offset: u64, from: DevicePtr, bytes: u64) -> Result<()> {
+        assert_unlocked();
+        debug_assert!(offset + bytes <= self.bytes(), "a run fits its store");
+        // SAFETY: rule 2: the store lives and is long enough; the rest by this function's contract.
+        unsafe { backend.copy(self.at(offset), from, bytes, CopyKind::HostToHost) }
     }
 
     /// Copies to other host memory. Blocks.
@@ -129,7 +139,7 @@ impl Store {
         assert_unlocked();
         debug_assert!(offset + bytes <= self.bytes(), "a run fits its store");
         // SAFETY: rule 2: the store lives and is long enough; the rest by this function's contract.
-        unsafe { backend.copy(to, self.address().add(offset), bytes, CopyKind::HostToHost) }
+        unsafe { backend.copy(to, self.at(offset), bytes, CopyKind::HostToHost) }
     }
 }
 

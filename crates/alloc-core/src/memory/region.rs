@@ -420,7 +420,8 @@ impl Regions {
 /// How often a cleanup call is tried: a driver that fails once is survived, a dead one is not waited for.
 const CLEANUP_TRIES: usize = 3;
 
-fn persist(what: &str, mut call: impl FnMut() -> Result<()>) -> Result<()> {
+/// A call that cleans up, tried again where it fails.
+pub(crate) fn persist(what: &str, mut call: impl FnMut() -> Result<()>) -> Result<()> {
     let mut outcome = call();
     for _ in 1..CLEANUP_TRIES {
         match &outcome {

@@ -2,7 +2,7 @@
 
 use super::primitives::{Condvar, Mutex, MutexGuard};
 use super::{ThreadId, assert_unlocked, this_thread};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
 /// Who has what.
@@ -26,20 +26,21 @@ pub(crate) struct Claim<'c, K: Copy + Ord> {
 }
 
 impl<K: Copy + Ord> Claims<K> {
-    /// Waits for the claim on `key`. `None`, at once, where another thread has it and the calling one has a claim of its
-    /// own, or has this very one: whoever has a claim never waits for another. Hold no lock.
-    pub(crate) fn take(&self, key: K) -> Option<Claim<'_, K>> {
+    /// Waits for the claims on all of `keys`, and takes them together. An error, at once, with the key that another thread
+    /// has while the calling one has a claim of its own, or that this one has: whoever has a claim never waits for another.
+    /// Hold no lock.
+    pub(crate) fn take_all(&self, keys: &BTreeSet<K>) -> Result<Vec<Claim<'_, K>>, K> {
         assert_unlocked();
         let me = this_thread();
         let mut taken = self.lock();
-        while taken.contains_key(&key) {
+        while let Some(key) = keys.iter().find(|key| taken.contains_key(key)) {
             if taken.values().any(|thread| *thread == me) {
-                return None;
+                return Err(*key);
             }
             taken = self.ended.wait(taken).unwrap_or_else(PoisonError::into_inner);
         }
-        taken.insert(key, me);
-        Some(Claim { claims: self, key })
+        taken.extend(keys.iter().map(|key| (*key, me)));
+        Ok(keys.iter().map(|key| Claim { claims: self, key: *key }).collect())
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<K, ThreadId>> {
@@ -62,19 +63,19 @@ mod tests {
     #[test]
     fn one_thread_at_a_time_and_nested_claims_never_wait() {
         let (claims, inside) = (Claims::default(), AtomicU32::new(0));
-        let first = claims.take(1).expect("nobody has it");
-        let second = claims.take(2).expect("another thing");
-        assert!(claims.take(1).is_none(), "its own");
+        let first = claims.take_all(&[1].into()).expect("nobody has it");
+        let second = claims.take_all(&[2].into()).expect("another thing");
+        assert!(claims.take_all(&[1, 4].into()).is_err(), "one of them is its own");
         std::thread::scope(|scope| {
             let other = scope.spawn(|| {
-                let third = claims.take(3).expect("free");
-                assert!(claims.take(2).is_none(), "who has one does not wait");
+                let third = claims.take_all(&[3].into()).expect("free");
+                assert!(claims.take_all(&[2].into()).is_err(), "who has one does not wait");
                 drop(third);
             });
             other.join().expect("does not wait");
             for _ in 0..3 {
                 scope.spawn(|| {
-                    let _claim = claims.take(2).expect("a thread without a claim waits");
+                    let _claim = claims.take_all(&[2].into()).expect("a thread without a claim waits");
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
                     inside.fetch_sub(1, Ordering::SeqCst);
                 });
@@ -82,6 +83,9 @@ mod tests {
             drop(second);
         });
         drop(first);
-        assert!(claims.take(1).is_some());
+        assert!(
+            claims.take_all(&[1, 2, 3].into()).is_ok(),
+            "all are free, and nothing was taken by those who got none"
+        );
     }
 }

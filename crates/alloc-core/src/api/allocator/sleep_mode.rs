@@ -1,10 +1,28 @@
 //! Sleep and wake; [`crate::sleep`] says what they mean.
 
 use super::CachingAllocator;
-use crate::device::{DeviceAllocator, Sleeper};
+use crate::device::{DeviceAllocator, FallingAsleep, Pieces, Sleeper, carry};
 use crate::error::{AllocError, Result};
 use crate::features::sleep::{Backup, SleepReport, SleepTag, Tags, WakeReport};
+use crate::sync::Claim;
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+/// Pools of one device that sleep or wake together.
+type Together<'a> = (&'a DeviceAllocator, Vec<Sleeper>);
+
+/// Pools by device, in the order in which each device comes first.
+fn by_device(pools: Vec<(&DeviceAllocator, Sleeper)>) -> Vec<Together<'_>> {
+    let mut devices: Vec<Together<'_>> = Vec::new();
+    for (device, pool) in pools {
+        match devices.iter_mut().find(|(known, _)| std::ptr::eq(*known, device)) {
+            Some((_, pools)) => pools.push(pool),
+            None => devices.push((device, vec![pool])),
+        }
+    }
+    devices
+}
 
 /// What sleeps and wakes of an allocator: [`CachingAllocator::sleep_mode`].
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +43,9 @@ impl<'a> SleepMode<'a> {
         self.0.device(device)?.sleep().set_tag(pool, tag)
     }
 
-    /// Puts the pools with these tags to sleep, on all devices. It waits for all work of all devices that may use their
-    /// memory. Then it saves contents as `backup` says, and gives the physical memory back. Blocks.
+    /// Puts the pools with these tags to sleep, on all devices at once. It waits once for each device that may use their
+    /// memory. Then it saves contents as `backup` says, and gives physical memory back while the next contents are copied.
+    /// Blocks.
     ///
     /// # Safety
     /// From the call on until the memory is awake again, no work that uses memory of these pools is queued. That holds
@@ -39,6 +58,7 @@ impl<'a> SleepMode<'a> {
     /// [`Backup::Discard`] meets memory that a graph was captured with. Else the error of the driver or the system. Then some of the memory sleeps
     /// and the rest is as it was. You can make the call again, or call [`wake`](Self::wake).
     pub unsafe fn sleep(self, tags: Tags<'_>, backup: &Backup) -> Result<SleepReport> {
+        let began = Instant::now();
         let pools = self.tagged(tags)?;
         for (device, pool) in &pools {
             device.sleep().refuse_backup(backup)?;
@@ -52,28 +72,41 @@ impl<'a> SleepMode<'a> {
                 device.sleep().refuse_to_discard(pool)?;
             }
         }
-        let free = |devices: &[&DeviceAllocator]| -> i128 {
-            devices
-                .iter()
-                .filter_map(|device| device.memory_info().ok())
-                .map(|memory| i128::from(memory.free))
-                .sum()
+        let _claims = self.claim(&pools)?;
+        let devices = by_device(pools);
+        let free = || -> i128 {
+            let infos = devices.iter().filter_map(|(device, _)| device.memory_info().ok());
+            infos.map(|memory| i128::from(memory.free)).sum()
         };
-        let mut devices: Vec<&DeviceAllocator> = Vec::new();
-        for (device, _) in &pools {
-            if !devices.iter().any(|known| std::ptr::eq(*known, *device)) {
-                devices.push(device);
-            }
-        }
-        let before = free(&devices);
+        let before = free();
         let mut report = SleepReport::default();
-        for (device, pool) in &pools {
-            device.noticing(device.sleep().sleep(pool, backup, &mut report))?;
+        for done in self.fall_asleep(&devices, backup)? {
+            report.add(done);
         }
         report.freed += report.uncached;
-        report.device_free_gained = i64::try_from(free(&devices) - before).unwrap_or(i64::MAX);
+        report.device_free_gained = i64::try_from(free() - before).unwrap_or(i64::MAX);
         report.backup_held = self.backup_bytes();
+        report.took = began.elapsed();
         Ok(report)
+    }
+
+    /// Puts pools of several devices to sleep at once; each device is waited for once.
+    fn fall_asleep(self, devices: &[Together<'a>], backup: &Backup) -> Result<Vec<SleepReport>> {
+        let begin =
+            |(device, pools): &Together<'a>| device.noticing(device.sleep().begin(pools.clone(), backup));
+        let mut falling = devices.iter().map(begin).collect::<Result<Vec<_>>>()?;
+        let users: BTreeSet<DeviceIndex> = falling.iter_mut().flat_map(|device| device.lie_down()).collect();
+        let Some((first, _)) = devices.first() else { return Ok(Vec::new()) };
+        let waited = first.sleep().wait_for_users(&users).map_err(AllocError::from);
+        let outcome = match waited {
+            Ok(()) => carry(&mut falling),
+            Err(error) => {
+                falling.iter_mut().for_each(Pieces::settle);
+                Err(error)
+            }
+        };
+        let done = falling.into_iter().map(FallingAsleep::end).collect();
+        first.noticing(outcome).map(|()| done)
     }
 
     /// Wakes the pools with these tags, on all devices, those of the highest priority first. It puts memory behind all
@@ -83,18 +116,40 @@ impl<'a> SleepMode<'a> {
     /// # Errors
     /// [`AllocError::Sleep`] as for [`sleep`](Self::sleep); [`AllocError::NoRoomToWake`]; what the driver answers. Then what is awake is awake, the rest sleeps on with its contents, and the call can be made again.
     pub fn wake(self, tags: Tags<'_>) -> Result<WakeReport> {
+        let began = Instant::now();
         let mut pools = self.tagged(tags)?;
         pools.sort_by_key(|(_, pool)| std::cmp::Reverse(pool.priority));
         let mut report = WakeReport::default();
-        for (device, pool) in &pools {
-            device.noticing(device.wake().wake(pool, &mut report))?;
+        for pools in pools.chunk_by(|(_, one), (_, other)| one.priority == other.priority) {
+            let _claims = self.claim(pools)?;
+            let devices = by_device(pools.to_vec());
+            let begin = |(device, pools): &Together<'a>| device.noticing(device.wake().begin(pools.clone()));
+            let mut waking = devices.iter().map(begin).collect::<Result<Vec<_>>>()?;
+            let mut outcome = carry(&mut waking);
+            for ((device, _), woken) in devices.iter().zip(waking) {
+                outcome = device.noticing(outcome.and(woken.end().map(|done| report.add(done))));
+            }
+            outcome?;
         }
         report.backup_held = self.backup_bytes();
+        report.took = began.elapsed();
         Ok(report)
     }
 
+    /// Waits until no other thread puts one of the pools to sleep or wakes it.
+    fn claim(self, pools: &[(&DeviceAllocator, Sleeper)]) -> Result<Vec<Claim<'a, (DeviceIndex, PoolId)>>> {
+        let keys = pools.iter().map(|(device, pool)| (device.sleep().device(), pool.id)).collect();
+        let Some(first) = self.0.devices.first() else { return Ok(Vec::new()) };
+        first.sleep().claims().take_all(&keys).map_err(|(_, pool)| {
+            AllocError::Sleep(format!(
+                "pool {pool} is being put to sleep or woken by the call that this one is made from, or by another thread \
+                 while this one does the same to another pool; call again from outside"
+            ))
+        })
+    }
+
     /// The pools that are meant; an unknown tag is an error, not nothing.
-    fn tagged(self, tags: Tags<'a>) -> Result<Vec<(&'a DeviceAllocator, Sleeper)>> {
+    fn tagged(self, tags: Tags<'_>) -> Result<Vec<(&'a DeviceAllocator, Sleeper)>> {
         if let Some(edge) = self.0.edge() {
             return Err(edge.refusal());
         }

@@ -1,12 +1,13 @@
-//! Putting a pool's memory to sleep; what that means is said in [`crate::sleep`]. `device/features/wake.rs` wakes it.
+//! Pools that sleep; what that means is said in [`crate::sleep`]. `falling_asleep.rs` and `waking_up.rs` have those on their way.
 //!
 //! Like all that calls the driver: the granules concerned are `Pending` and their blocks out of everyone's reach before the
 //! lock is dropped, and the outcome is committed granule by granule, so that an error leaves each awake or asleep.
 
-use crate::arena::directory::{Arena, PoolSlot};
-use crate::arena::{ArenaState, Bed, Sleepers};
-use crate::backend::{BackendError, VirtualMemory};
+use crate::arena::directory::Arena;
+use crate::arena::{ArenaState, Bed};
+use crate::backend::BackendError;
 use crate::device::Base;
+use crate::device::features::falling_asleep::FallingAsleep;
 use crate::device::features::sharing::Sharing;
 use crate::device::holdings::DeviceState;
 use crate::device::pools::{Flush, Sleeper};
@@ -16,17 +17,14 @@ use crate::error::{AllocError, Result};
 use crate::features::sleep::{Backup, Kept, KeptBecause, SleepReport, SleepTag};
 use crate::lifetimes::call::Call;
 use crate::memory::address_map::Location;
-use crate::memory::backup::{Saved, Spares, Store};
+use crate::memory::backup::{Spares, Store};
 use crate::memory::block::{SegmentId, Tier};
-use crate::memory::region::{self, RegionId};
+use crate::memory::region::RegionId;
 use crate::memory::segment::Origin;
 use crate::process::attention::Reason;
-use crate::process::foreign::Calls;
-use crate::sync::{Arc, Claim, Claims, Mutex, Rank, assert_unlocked};
+use crate::sync::{Arc, Claims, Mutex, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, PoolId, Stream};
 use crate::watch::history::RecordContext;
-use crate::watch::observers::SegmentChange;
-use crate::watch::snapshot::Action;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -36,8 +34,8 @@ pub(crate) struct Sleep {
     provider: Arc<Provider>,
     release: Arc<Release>,
     sharing: Arc<Sharing>,
-    /// Pools that are being put to sleep or woken.
-    claims: Claims<PoolSlot>,
+    /// Pools that are being put to sleep or woken, of any device: the first device's serve the whole allocator.
+    claims: Claims<(DeviceIndex, PoolId)>,
     /// Host memory kept for the next sleep.
     spares: Mutex<Spares>,
 }
@@ -75,6 +73,19 @@ impl GranuleRun {
         }
     }
 
+    /// Cuts its first granules off: at most so many bytes, but one granule at least. Returns them, and the rest.
+    pub(super) fn cut(mut self, bytes: u64) -> (Self, Option<Self>) {
+        let count = ((bytes / self.granule).max(1) as usize).min(self.handles.len());
+        let rest = self.handles.split_off(count);
+        if rest.is_empty() {
+            return (self, None);
+        }
+        let middle = self.range.start + count as u64 * self.granule;
+        let range = middle..std::mem::replace(&mut self.range.end, middle);
+        let rest = Self { range, handles: rest, ..self };
+        (self, Some(rest))
+    }
+
     /// Its blocks become what its granules are now.
     pub(super) fn follow(&self, state: &mut ArenaState, device: &DeviceState) {
         if let Some(region) = device.regions().get(self.region) {
@@ -106,6 +117,20 @@ impl Sleep {
             claims: Claims::default(),
             spares: Mutex::new(Rank::Registry, Spares::default()),
         }
+    }
+
+    /// Who puts which pools to sleep, or wakes them; ask the first device.
+    pub(crate) fn claims(&self) -> &Claims<(DeviceIndex, PoolId)> {
+        &self.claims
+    }
+
+    /// The device whose pools these are.
+    pub(crate) fn device(&self) -> DeviceIndex {
+        self.base.site.device()
+    }
+
+    pub(super) fn base(&self) -> &Base {
+        &self.base
     }
 
     /// See [`SleepMode::set_tag`](crate::allocator::SleepMode::set_tag).
@@ -158,40 +183,37 @@ impl Sleep {
         Ok(())
     }
 
-    /// Puts a pool to sleep. What was done before an error is in the report.
-    pub(crate) fn sleep(&self, pool: &Sleeper, backup: &Backup, report: &mut SleepReport) -> Result<()> {
-        let _claim = self.claim(pool)?;
+    /// Begins to put pools to sleep: gives back what they only cache. Nothing lies down yet.
+    pub(crate) fn begin<'s>(&'s self, pools: Vec<Sleeper>, backup: &'s Backup) -> Result<FallingAsleep<'s>> {
+        let calls = self.base.site.calls();
         let call = self.begin_uncaptured()?;
-        let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(()) };
-        let known_to_graphs = self.base.pools.is_known_to_graphs(pool.slot);
-        if known_to_graphs {
-            self.release.synchronise_pending(&call)?;
+        let mut report = SleepReport::default();
+        for pool in &pools {
+            if let Err(error) = self.settle(pool, &call, &mut report) {
+                drop(call);
+                self.base.history.tell_trackers();
+                return Err(error);
+            }
+        }
+        Ok(FallingAsleep::new(self, pools, backup, report, call, calls))
+    }
+
+    /// Gives back what a pool caches or shows to others, as far as it is not what sleeps.
+    fn settle(&self, pool: &Sleeper, call: &Call<'_>, report: &mut SleepReport) -> Result<()> {
+        if self.base.pools.is_known_to_graphs(pool.slot) {
+            self.release.synchronise_pending(call)?;
         } else {
             let before = self.base.holdings.reserved_by(pool.id);
-            let released = self.release.release(Flush::InUse(pool.slot), &call);
+            let released = self.release.release(Flush::InUse(pool.slot), call);
             report.uncached += before.saturating_sub(self.base.holdings.reserved_by(pool.id));
             released?;
         }
         report.kept.extend(self.fixed_memory(pool));
-        let mut outcome = Ok(());
         for arena in self.base.arenas.directory().of_pool(pool.slot) {
             self.sharing.withdraw_shares(arena);
-            outcome = outcome.and(self.sleep_arena(arena, pool, known_to_graphs, backup, vm, &call, report));
+            self.provider.before_leaving(arena, call)?;
         }
-        drop(call);
-        self.base.history.tell_trackers();
-        outcome
-    }
-
-    /// Waits until no other thread puts the pool to sleep or wakes it.
-    pub(super) fn claim(&self, pool: &Sleeper) -> Result<Claim<'_, PoolSlot>> {
-        self.claims.take(pool.slot).ok_or_else(|| {
-            AllocError::Sleep(format!(
-                "pool {} is being put to sleep or woken by the call that this one is made from, or by another thread \
-                 while this one does the same to another pool; call again from outside",
-                pool.id
-            ))
-        })
+        Ok(())
     }
 
     pub(super) fn begin_uncaptured(&self) -> Result<Call<'_>> {
@@ -244,79 +266,11 @@ impl Sleep {
         (bytes > 0).then_some(Kept { device: self.base.site.device(), pool: pool.id, bytes, because })
     }
 
-    #[allow(clippy::too_many_arguments)] // one call in the middle of a walk
-    fn sleep_arena(
-        &self,
-        arena: &Arena,
-        pool: &Sleeper,
-        free_too: bool,
-        backup: &Backup,
-        vm: &dyn VirtualMemory,
-        call: &Call<'_>,
-        report: &mut SleepReport,
-    ) -> Result<()> {
-        self.provider.before_leaving(arena, call)?;
-        let calls = self.base.site.calls();
-        let _memory = self.base.arenas.in_transit();
-        let (runs, users) = self.lie_down(arena, pool, free_too, report);
-        if runs.is_empty() {
-            return Ok(());
-        }
-        let mut ready = self.wait_for_users(&users).map_err(AllocError::from);
-        let mut outcome = Ok(());
-        for run in runs {
-            let fallen = match ready {
-                Ok(()) => self.put_to_sleep(arena, pool, &run, backup, vm, call, &calls, report),
-                Err(_) => {
-                    self.stay_awake(arena, &run, 0);
-                    Ok(())
-                }
-            };
-            if ready.is_ok() && fallen.is_err() {
-                // The others stay awake: the caller decides.
-                outcome = fallen;
-                ready = Err(AllocError::Sleep("an earlier part failed".into()));
-            }
-        }
-        match (outcome, ready) {
-            (Err(error), _) | (Ok(()), Err(error)) => Err(error),
-            (Ok(()), Ok(())) => Ok(()),
-        }
-    }
-
-    /// Takes what can sleep of an arena out of everyone's reach. Returns it, and all devices that may be using it.
-    fn lie_down(
-        &self,
-        arena: &Arena,
-        pool: &Sleeper,
-        free_too: bool,
-        report: &mut SleepReport,
-    ) -> (Vec<GranuleRun>, BTreeSet<DeviceIndex>) {
-        let mut users: BTreeSet<DeviceIndex> = self.base.holdings.users().into_iter().collect();
-        let mut runs = Vec::new();
-        let mut state = arena.lock();
-        if state.tenure().slot() != pool.slot {
-            return (runs, users);
-        }
-        users.extend(state.uses().devices());
-        for (segment, region_id) in state.layout().growable() {
-            let mut device = self.base.holdings.lock();
-            let Some(region) = device.regions().get(region_id) else { continue };
-            let is_elsewhere = |at| device.regions().is_elsewhere(region_id, at);
-            let found = Sleepers::of(state.heap(), segment, region, is_elsewhere, free_too);
-            for (bytes, because) in found.kept {
-                report.kept.push(Kept { device: self.base.site.device(), pool: pool.id, bytes, because });
-            }
-            for range in found.ranges {
-                Bed::of(state.heap_mut(), segment).lie_down(&range);
-                runs.push(GranuleRun::take(&state, &mut device, segment, region_id, range));
-            }
-        }
-        (runs, users)
-    }
-
     /// Waits for all devices that may be using the memory: also for work that the engine was not told of. Blocks.
-    fn wait_for_users(&self, users: &BTreeSet<DeviceIndex>) -> std::result::Result<(), BackendError> {
+    pub(crate) fn wait_for_users(
+        &self,
+        users: &BTreeSet<DeviceIndex>,
+    ) -> std::result::Result<(), BackendError> {
         assert_unlocked();
         users.iter().try_for_each(|device| self.base.site.backend().synchronize_device(*device)).inspect_err(
             |_| {
@@ -325,104 +279,27 @@ impl Sleep {
         )
     }
 
-    /// The part of a run from its `from`-th granule on stays as it was, with memory.
-    fn stay_awake(&self, arena: &Arena, run: &GranuleRun, from: usize) {
-        let mut state = arena.lock();
-        let mut device = self.base.holdings.lock();
-        let start = run.range.start + from as u64 * run.granule;
-        device.regions_mut().commit_backed(run.region, start, &run.handles[from..]);
-        run.follow(&mut state, &device);
-    }
-
-    #[allow(clippy::too_many_arguments)] // one call in the middle of a walk
-    fn put_to_sleep(
+    /// Host memory for a run's contents; `None` where they are given up. May block.
+    pub(super) fn store_for(
         &self,
-        arena: &Arena,
-        pool: &Sleeper,
-        run: &GranuleRun,
         backup: &Backup,
-        vm: &dyn VirtualMemory,
-        call: &Call<'_>,
-        calls: &Calls<'_>,
-        report: &mut SleepReport,
-    ) -> Result<()> {
-        let mut saved = self.save_contents(run, backup).inspect_err(|_| {
-            self.base.site.backend().clear_error();
-            self.stay_awake(arena, run, 0);
-        })?;
-        let has_backup = saved.iter().any(Option::is_some);
-        let owner = (pool.id, run.stream);
-        self.base.tell_growable(SegmentChange::Detaching, owner, run.at(), run.bytes(), calls);
-        // SAFETY: the granules are set to `Pending` by this thread only; their blocks are in nobody's reach, and all devices
-        // that may use them are done.
-        let (count, leftovers, outcome) =
-            unsafe { region::vacate(vm, run.at(), run.granule, &run.handles, &pool.source, calls) };
-        let slept = count as u64 * run.granule;
-        let awake = run.bytes() - slept;
-        self.base.tell_growable(SegmentChange::Attached, owner, run.at().add(slept), awake, calls);
-        let _dropped_without_a_lock = saved.split_off(count);
-        let on_it = {
-            let mut state = self.base.arenas.attend(arena, call);
-            let mut device = self.base.holdings.lock();
-            let lost = leftovers.handle_count() as u64 * run.granule;
-            device.regions_mut().keep(leftovers);
-            device.regions_mut().commit_asleep(run.region, run.range.start, saved);
-            device.regions_mut().commit_backed(run.region, run.range.start + slept, &run.handles[count..]);
-            if slept > 0 {
-                device.give_back(pool.id, run.tier, slept);
+        bytes: u64,
+    ) -> std::result::Result<Option<Arc<Store>>, BackendError> {
+        if let Backup::HostPinned(_) = backup {
+            let spare = self.spares.lock().find(self.base.site.backend().id(), bytes);
+            if spare.is_some() {
+                return Ok(spare);
             }
-            run.follow(&mut state, &device);
-            drop(device);
-            if slept > 0 {
-                let context = state.layout().segments()[run.segment].context.clone();
-                state.ledger_mut().history_mut().record_about(
-                    Action::SegmentUnmap,
-                    run.range.start,
-                    slept,
-                    context.as_ref(),
-                );
-            }
-            report.slept += slept;
-            report.freed += slept - lost;
-            report.backed_up += if has_backup { slept } else { 0 };
-            let on_it = state.layout().on(run.segment, &run.range).into_iter();
-            let on_it = on_it.map(|id| &state.layout().blocks()[id]).filter(|block| block.state.is_asleep());
-            on_it.map(|block| DevicePtr(block.addr)).collect::<Vec<_>>()
-        };
-        if !has_backup && self.base.site.attention().has(Reason::HARDENED) {
-            // What was behind them to notice overflows is given up, too.
-            on_it.into_iter().for_each(|ptr| self.base.hardened.forget_canary(ptr));
         }
-        outcome.map_err(AllocError::from)
-    }
-
-    /// Copies a run's contents away. Blocks.
-    fn save_contents(
-        &self,
-        run: &GranuleRun,
-        backup: &Backup,
-    ) -> std::result::Result<Vec<Saved>, BackendError> {
-        let spare = match backup {
-            Backup::HostPinned(_) => self.spares.lock().find(self.base.site.backend().id(), run.bytes()),
-            _ => None,
+        let made = backup.store(self.base.site.backend(), self.base.site.device(), bytes);
+        let Some((store, keep)) = made.inspect_err(|_| self.base.site.backend().clear_error())? else {
+            return Ok(None);
         };
-        let store = match spare {
-            Some(store) => store,
-            None => match backup.store(self.base.site.backend(), self.base.site.device(), run.bytes())? {
-                None => return Ok(vec![None; run.handles.len()]),
-                Some((store, keep)) => {
-                    let store = Arc::new(store);
-                    if keep {
-                        self.spares.lock().keep(&store);
-                    }
-                    store
-                }
-            },
-        };
-        // SAFETY: all devices are done with the run, and its blocks are in nobody's reach; the store is this run's alone.
-        unsafe { store.save(&**self.base.site.backend(), 0, run.at(), run.bytes()) }?;
-        let place = |n: usize| Some((Arc::clone(&store), n as u64 * run.granule));
-        Ok((0..run.handles.len()).map(place).collect())
+        let store = Arc::new(store);
+        if keep {
+            self.spares.lock().keep(&store);
+        }
+        Ok(Some(store))
     }
 
     /// Takes a sleeping block back from the program. `false` where the block at `ptr` is none.

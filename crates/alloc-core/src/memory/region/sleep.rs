@@ -39,13 +39,14 @@ impl Region {
         runs
     }
 
-    /// The first run of granules that sleep.
-    pub(crate) fn first_asleep(&self) -> Option<Range<u64>> {
-        let mut asleep = self.asleep.keys().copied().filter(|at| self.state_at(*at) == GranuleState::Asleep);
-        let first = asleep.next()?;
+    /// The first run of granules that sleep: of those with contents so many bytes at most, but one granule at least.
+    pub(crate) fn first_asleep(&self, most: u64) -> Option<Range<u64>> {
+        let mut asleep = self.asleep.iter().filter(|(at, _)| self.state_at(**at) == GranuleState::Asleep);
+        let (&first, saved) = asleep.next()?;
         let mut end = first + self.granule;
-        for at in asleep {
-            if at != end {
+        for (&at, other) in asleep {
+            let is_too_much = saved.is_some() && at + self.granule - first > most;
+            if at != end || other.is_some() != saved.is_some() || is_too_much {
                 break;
             }
             end += self.granule;

@@ -1,0 +1,250 @@
+//! The pools of one device on their way to sleep: what lies down, what is copied away, what gives its memory up.
+
+use crate::arena::directory::Arena;
+use crate::arena::{Bed, Sleepers};
+use crate::device::features::rounds::{Begun, PIECE, Pieces};
+use crate::device::features::sleep::{GranuleRun, Sleep};
+use crate::device::pools::Sleeper;
+use crate::error::Result;
+use crate::features::sleep::{Backup, Kept, SleepReport};
+use crate::lifetimes::call::Call;
+use crate::memory::backup::{Lane, Saved, Store, Ticket};
+use crate::memory::region;
+use crate::process::attention::Reason;
+use crate::process::foreign::Calls;
+use crate::sync::{Arc, InTransit, ThreadId};
+use crate::types::{DeviceIndex, DevicePtr};
+use crate::watch::observers::SegmentChange;
+use crate::watch::snapshot::Action;
+use std::collections::{BTreeSet, VecDeque};
+
+/// Pools that are being put to sleep.
+pub(crate) struct FallingAsleep<'s> {
+    sleep: &'s Sleep,
+    pools: Vec<Sleeper>,
+    backup: &'s Backup,
+    report: SleepReport,
+    /// What lies down and has its contents on the device.
+    awake: VecDeque<Lying>,
+    /// What is being copied away.
+    copied: VecDeque<(Lying, Option<Ticket>)>,
+    lane: Lane,
+    _memory: InTransit<'s, ThreadId>,
+    call: Call<'s>,
+    /// The last to go: panics of the program's code go on from there.
+    calls: Calls<'s>,
+}
+
+/// Granules out of everyone's reach, and where their contents go.
+struct Lying {
+    arena: Arc<Arena>,
+    pool: usize,
+    run: GranuleRun,
+    store: Option<(Arc<Store>, u64)>,
+}
+
+impl<'s> FallingAsleep<'s> {
+    /// Nothing lies down yet.
+    pub(super) fn new(
+        sleep: &'s Sleep,
+        pools: Vec<Sleeper>,
+        backup: &'s Backup,
+        report: SleepReport,
+        call: Call<'s>,
+        calls: Calls<'s>,
+    ) -> Self {
+        let base = sleep.base();
+        Self {
+            sleep,
+            pools,
+            backup,
+            report,
+            awake: VecDeque::new(),
+            copied: VecDeque::new(),
+            lane: Lane::new(base.site.backend(), base.site.device()),
+            _memory: base.arenas.in_transit(),
+            call,
+            calls,
+        }
+    }
+
+    /// Takes what can sleep out of everyone's reach. Returns all devices that may be using it.
+    pub(crate) fn lie_down(&mut self) -> BTreeSet<DeviceIndex> {
+        let base = self.sleep.base();
+        let mut users: BTreeSet<DeviceIndex> = base.holdings.users().into_iter().collect();
+        for number in 0..self.pools.len() {
+            for arena in base.arenas.directory().of_pool(self.pools[number].slot) {
+                self.lie_down_in(arena, number, &mut users);
+            }
+        }
+        if self.awake.is_empty() { BTreeSet::new() } else { users }
+    }
+
+    fn lie_down_in(&mut self, arena: &Arc<Arena>, number: usize, users: &mut BTreeSet<DeviceIndex>) {
+        let base = self.sleep.base();
+        let pool = &self.pools[number];
+        let free_too = base.pools.is_known_to_graphs(pool.slot);
+        let mut state = arena.lock();
+        if state.tenure().slot() != pool.slot {
+            return;
+        }
+        users.extend(state.uses().devices());
+        for (segment, region_id) in state.layout().growable() {
+            let mut device = base.holdings.lock();
+            let Some(region) = device.regions().get(region_id) else { continue };
+            let is_elsewhere = |at| device.regions().is_elsewhere(region_id, at);
+            let found = Sleepers::of(state.heap(), segment, region, is_elsewhere, free_too);
+            for (bytes, because) in found.kept {
+                let (device, pool) = (base.site.device(), pool.id);
+                self.report.kept.push(Kept { device, pool, bytes, because });
+            }
+            for range in found.ranges {
+                Bed::of(state.heap_mut(), segment).lie_down(&range);
+                let run = GranuleRun::take(&state, &mut device, segment, region_id, range);
+                self.awake.push_back(Lying { arena: Arc::clone(arena), pool: number, run, store: None });
+            }
+        }
+    }
+
+    /// What was done. Trackers are told.
+    pub(crate) fn end(self) -> SleepReport {
+        let Self { sleep, report, call, .. } = self;
+        drop(call);
+        sleep.base().history.tell_trackers();
+        report
+    }
+
+    /// It stays as it was, with memory.
+    fn stay_awake(&self, lying: &Lying) {
+        let run = &lying.run;
+        let mut state = lying.arena.lock();
+        let mut device = self.sleep.base().holdings.lock();
+        device.regions_mut().commit_backed(run.region, run.range.start, &run.handles);
+        run.follow(&mut state, &device);
+    }
+
+    /// The next piece of what lies down, with a place for its contents.
+    fn next(&mut self) -> Result<Option<Lying>> {
+        let Some(mut lying) = self.awake.pop_front() else { return Ok(None) };
+        if lying.store.is_none() {
+            match self.sleep.store_for(self.backup, lying.run.bytes()) {
+                Ok(store) => lying.store = store.map(|store| (store, 0)),
+                Err(error) => {
+                    self.awake.push_front(lying);
+                    return Err(error.into());
+                }
+            }
+        }
+        let Lying { arena, pool, run, store } = lying;
+        let Some((store, offset)) = store else { return Ok(Some(Lying { arena, pool, run, store: None })) };
+        let (run, rest) = run.cut(PIECE);
+        if let Some(rest) = rest {
+            let store = Some((Arc::clone(&store), offset + run.bytes()));
+            self.awake.push_front(Lying { arena: Arc::clone(&arena), pool, run: rest, store });
+        }
+        Ok(Some(Lying { arena, pool, run, store: Some((store, offset)) }))
+    }
+
+    /// Queues the copy of a piece's contents.
+    fn copy_away(&mut self, lying: &Lying) -> Result<Option<Ticket>> {
+        let Some((store, offset)) = &lying.store else { return Ok(None) };
+        // SAFETY: all devices are done with the run, and its blocks are in nobody's reach; the place in the store is its alone.
+        Ok(Some(unsafe { self.lane.save(store, *offset, lying.run.at(), lying.run.bytes()) }?))
+    }
+
+    /// Gives up the memory of a piece whose contents are where they are to be.
+    fn give_up(&mut self, lying: &Lying) -> Result<()> {
+        let (base, run) = (self.sleep.base(), &lying.run);
+        let Ok(vm) = base.site.backend().virtual_memory() else { return Ok(()) };
+        let pool = &self.pools[lying.pool];
+        let place =
+            |n: usize| lying.store.as_ref().map(|(s, at)| (Arc::clone(s), at + n as u64 * run.granule));
+        let mut saved: Vec<Saved> = (0..run.handles.len()).map(place).collect();
+        let owner = (pool.id, run.stream);
+        base.tell_growable(SegmentChange::Detaching, owner, run.at(), run.bytes(), &self.calls);
+        // SAFETY: the granules are set to `Pending` by this thread only; their blocks are in nobody's reach, and all devices
+        // that may use them are done.
+        let (count, leftovers, outcome) =
+            unsafe { region::vacate(vm, run.at(), run.granule, &run.handles, &pool.source, &self.calls) };
+        let slept = count as u64 * run.granule;
+        base.tell_growable(
+            SegmentChange::Attached,
+            owner,
+            run.at().add(slept),
+            run.bytes() - slept,
+            &self.calls,
+        );
+        let _dropped_without_a_lock = saved.split_off(count);
+        let lost = leftovers.handle_count() as u64 * run.granule;
+        let on_it = {
+            let mut state = base.arenas.attend(&lying.arena, &self.call);
+            let mut device = base.holdings.lock();
+            device.regions_mut().keep(leftovers);
+            device.regions_mut().commit_asleep(run.region, run.range.start, saved);
+            device.regions_mut().commit_backed(run.region, run.range.start + slept, &run.handles[count..]);
+            if slept > 0 {
+                device.give_back(pool.id, run.tier, slept);
+            }
+            run.follow(&mut state, &device);
+            drop(device);
+            if slept > 0 {
+                let context = state.layout().segments()[run.segment].context.clone();
+                state.ledger_mut().history_mut().record_about(
+                    Action::SegmentUnmap,
+                    run.range.start,
+                    slept,
+                    context.as_ref(),
+                );
+            }
+            let on_it = state.layout().on(run.segment, &run.range).into_iter();
+            let on_it = on_it.map(|id| &state.layout().blocks()[id]).filter(|block| block.state.is_asleep());
+            on_it.map(|block| DevicePtr(block.addr)).collect::<Vec<_>>()
+        };
+        self.report.slept += slept;
+        self.report.freed += slept - lost;
+        if lying.store.is_some() {
+            self.report.backed_up += slept;
+        } else if base.site.attention().has(Reason::HARDENED) {
+            // What was behind them to notice overflows is given up, too.
+            on_it.into_iter().for_each(|ptr| base.hardened.forget_canary(ptr));
+        }
+        Ok(outcome?)
+    }
+}
+
+impl Pieces for FallingAsleep<'_> {
+    fn begin(&mut self, _pressed: bool) -> Result<Begun> {
+        let Some(lying) = self.next()? else { return Ok(Begun::Nothing) };
+        match self.copy_away(&lying) {
+            Ok(ticket) => self.copied.push_back((lying, ticket)),
+            Err(error) => {
+                self.awake.push_front(lying);
+                return Err(error);
+            }
+        }
+        Ok(Begun::Piece)
+    }
+
+    fn under_way(&self) -> usize {
+        self.copied.len()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let Some((_, ticket)) = self.copied.front() else { return Ok(()) };
+        if let Some(ticket) = ticket {
+            self.lane.land(*ticket)?;
+        }
+        let Some((lying, _)) = self.copied.pop_front() else { return Ok(()) };
+        self.give_up(&lying)
+    }
+
+    /// What has its memory stays awake: the caller decides.
+    fn settle(&mut self) {
+        self.lane.abandon();
+        let copied = std::mem::take(&mut self.copied).into_iter().map(|(lying, _)| lying);
+        let lying: Vec<Lying> = copied.chain(std::mem::take(&mut self.awake)).collect();
+        for lying in lying {
+            self.stay_awake(&lying);
+        }
+    }
+}

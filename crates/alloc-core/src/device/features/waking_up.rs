@@ -1,0 +1,255 @@
+//! The pools of one device on their way from sleep: what has memory again, and what is being copied back.
+
+use crate::arena::directory::{Arena, PoolSlot};
+use crate::device::Base;
+use crate::device::features::rounds::{Begun, PIECE, Pieces};
+use crate::device::features::sleep::GranuleRun;
+use crate::device::features::wake::{Given, Wake};
+use crate::device::pools::Sleeper;
+use crate::error::Result;
+use crate::features::sleep::WakeReport;
+use crate::lifetimes::call::Call;
+use crate::memory::backup::{Lane, Store, Ticket};
+use crate::memory::region::{self, Leftovers};
+use crate::process::foreign::Calls;
+use crate::sync::Arc;
+use crate::types::DevicePtr;
+use crate::watch::observers::SegmentChange;
+use crate::watch::snapshot::Action;
+use std::collections::VecDeque;
+
+/// Pools that are being woken.
+pub(crate) struct WakingUp<'w> {
+    wake: &'w Wake,
+    pools: Vec<Sleeper>,
+    /// Arenas that may have more that sleeps, with the numbers of their pools.
+    asleep: VecDeque<(usize, Arc<Arena>)>,
+    restoring: VecDeque<Rising<'w>>,
+    lane: Lane,
+    report: WakeReport,
+    /// What giving up sleeping memory came to.
+    emptied: Result<()>,
+    call: Call<'w>,
+    /// The last to go: panics of the program's code go on from there.
+    calls: Calls<'w>,
+}
+
+/// A run that sleeps on when this is dropped, unless it has woken.
+struct Unwoken<'w> {
+    base: &'w Base,
+    arena: Arc<Arena>,
+    run: GranuleRun,
+    has_woken: bool,
+}
+
+impl Drop for Unwoken<'_> {
+    fn drop(&mut self) {
+        if self.has_woken {
+            return;
+        }
+        let mut state = self.arena.lock();
+        let mut device = self.base.holdings.lock();
+        device.regions_mut().keep_asleep(self.run.region, self.run.range.clone());
+        self.run.follow(&mut state, &device);
+    }
+}
+
+/// A run that has memory, and whose contents are on their way.
+struct Rising<'w> {
+    asleep: Unwoken<'w>,
+    pool: usize,
+    given: Given<'w>,
+    /// Copies, and how many bytes they bring.
+    copies: Copies,
+}
+
+/// What a run's contents come with.
+#[derive(Default)]
+struct Copies {
+    ticket: Option<Ticket>,
+    bytes: u64,
+}
+
+impl<'w> WakingUp<'w> {
+    pub(super) fn new(
+        wake: &'w Wake,
+        pools: Vec<Sleeper>,
+        report: WakeReport,
+        emptied: Result<()>,
+        call: Call<'w>,
+        calls: Calls<'w>,
+    ) -> Self {
+        let base = wake.base();
+        let arenas_of = |(number, pool): (usize, &Sleeper)| {
+            let arenas = base.arenas.directory().of_pool(pool.slot).into_iter();
+            arenas.map(move |arena| (number, Arc::clone(arena)))
+        };
+        Self {
+            wake,
+            asleep: pools.iter().enumerate().flat_map(arenas_of).collect(),
+            pools,
+            restoring: VecDeque::new(),
+            lane: Lane::new(base.site.backend(), base.site.device()),
+            report,
+            emptied,
+            call,
+            calls,
+        }
+    }
+
+    /// What was done. Trackers are told.
+    ///
+    /// # Errors
+    /// What giving up sleeping memory came to.
+    pub(crate) fn end(self) -> Result<WakeReport> {
+        let Self { wake, report, emptied, call, .. } = self;
+        drop(call);
+        wake.base().history.tell_trackers();
+        emptied.map(|()| report)
+    }
+
+    /// The next piece that sleeps, taken to be woken, and the number of its pool.
+    fn next_asleep(&mut self) -> Option<(usize, Unwoken<'w>)> {
+        while let Some((number, arena)) = self.asleep.front() {
+            if let Some(run) = self.next_in(arena, self.pools[*number].slot) {
+                let (base, arena) = (self.wake.base(), Arc::clone(arena));
+                return Some((*number, Unwoken { base, arena, run, has_woken: false }));
+            }
+            self.asleep.pop_front();
+        }
+        None
+    }
+
+    fn next_in(&self, arena: &Arena, slot: PoolSlot) -> Option<GranuleRun> {
+        let state = arena.lock();
+        if state.tenure().slot() != slot {
+            return None;
+        }
+        for (segment, region_id) in state.layout().growable() {
+            let mut device = self.wake.base().holdings.lock();
+            let Some(region) = device.regions().get(region_id) else { continue };
+            let Some(range) = region.first_asleep(PIECE) else { continue };
+            return Some(GranuleRun::take(&state, &mut device, segment, region_id, range));
+        }
+        None
+    }
+
+    /// Queues the copies of a run's contents, as far as it has any.
+    fn copy_back(&mut self, run: &GranuleRun) -> Result<Copies> {
+        // Neighbours in one store are copied together.
+        let mut pieces: Vec<(Arc<Store>, u64, u64, u64)> = Vec::new();
+        {
+            let device = self.wake.base().holdings.lock();
+            let Some(region) = device.regions().get(run.region) else { return Ok(Copies::default()) };
+            for (at, saved) in region.saved(run.range.clone()) {
+                let Some((store, offset)) = saved else { continue };
+                match pieces.last_mut() {
+                    Some((last, from, to, bytes))
+                        if Arc::ptr_eq(last, store) && *from + *bytes == *offset && *to + *bytes == at =>
+                    {
+                        *bytes += run.granule;
+                    }
+                    _ => pieces.push((Arc::clone(store), *offset, at, run.granule)),
+                }
+            }
+        }
+        let mut copies = Copies::default();
+        for (store, offset, at, bytes) in pieces {
+            // SAFETY: mapped by this thread just now; the blocks on it are in nobody's reach.
+            copies.ticket = Some(unsafe { self.lane.restore(&store, offset, DevicePtr(at), bytes) }?);
+            copies.bytes += bytes;
+        }
+        Ok(copies)
+    }
+
+    /// The memory goes again, and the run sleeps on.
+    fn take_back(&self, given: &Given<'w>, run: &GranuleRun) {
+        let base = self.wake.base();
+        let Ok(vm) = base.site.backend().virtual_memory() else { return };
+        let mut leftovers = Leftovers::default();
+        let Given { handles, backing, .. } = given;
+        // SAFETY: the granules are set to `Pending` by this thread only, and what was queued for them is done.
+        unsafe { region::undo(vm, backing, run.at(), handles, &mut leftovers, &self.calls) };
+        base.holdings.lock().regions_mut().keep(leftovers);
+    }
+
+    /// The run is awake.
+    fn get_up(&mut self, rising: Rising<'w>) {
+        let base = self.wake.base();
+        let Rising { mut asleep, pool, given, copies } = rising;
+        let (pool, run) = (&self.pools[pool], &asleep.run);
+        let Given { handles, intent, transit, .. } = given;
+        let owner = (pool.id, run.stream);
+        base.tell_growable(SegmentChange::Attached, owner, run.at(), run.bytes(), &self.calls);
+        let forgotten = {
+            let mut state = base.arenas.attend(&asleep.arena, &self.call);
+            let mut device = base.holdings.lock();
+            intent.fulfil(&mut device);
+            device.take(pool.id, run.tier, run.bytes());
+            device.regions_mut().commit_backed(run.region, run.range.start, &handles);
+            let forgotten = device.regions_mut().forget_saved(run.region, run.range.clone());
+            run.follow(&mut state, &device);
+            drop(device);
+            state.ledger_mut().history_mut().record(Action::SegmentMap, run.range.start, run.bytes());
+            forgotten
+        };
+        drop(forgotten);
+        drop(transit);
+        self.report.woken += run.bytes();
+        self.report.restored += copies.bytes;
+        asleep.has_woken = true;
+        base.crossings.tell_in(&self.calls);
+    }
+}
+
+impl Pieces for WakingUp<'_> {
+    fn begin(&mut self, pressed: bool) -> Result<Begun> {
+        let Some((number, asleep)) = self.next_asleep() else { return Ok(Begun::Nothing) };
+        let (pool, run) = (&self.pools[number], &asleep.run);
+        let Ok(vm) = self.wake.base().site.backend().virtual_memory() else { return Ok(Begun::Nothing) };
+        let given = if pressed {
+            self.wake.memory_by_all_means(pool, run, vm, &self.call, &self.calls)?
+        } else {
+            match self.wake.memory_for(pool, run, vm, &self.calls)? {
+                Some(given) => given,
+                None => return Ok(Begun::Short),
+            }
+        };
+        match self.copy_back(run) {
+            Ok(copies) => {
+                self.restoring.push_back(Rising { asleep, pool: number, given, copies });
+                Ok(Begun::Piece)
+            }
+            Err(error) => {
+                // Some of it may be queued.
+                self.lane.abandon();
+                self.take_back(&given, run);
+                Err(error)
+            }
+        }
+    }
+
+    fn under_way(&self) -> usize {
+        self.restoring.len()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let Some(rising) = self.restoring.front() else { return Ok(()) };
+        if let Some(ticket) = rising.copies.ticket {
+            self.lane.land(ticket)?;
+        }
+        if let Some(rising) = self.restoring.pop_front() {
+            self.get_up(rising);
+        }
+        Ok(())
+    }
+
+    /// What is there wakes; what may not be there sleeps on.
+    fn settle(&mut self) {
+        while !self.restoring.is_empty() && self.finish().is_ok() {}
+        self.lane.abandon();
+        for Rising { asleep, given, .. } in std::mem::take(&mut self.restoring) {
+            self.take_back(&given, &asleep.run);
+        }
+    }
+}
