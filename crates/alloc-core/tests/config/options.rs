@@ -100,6 +100,12 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
             "0.75",
             Settings { memory_soft_limit: Some(MemoryLimit::Fraction(0.75)), ..base() },
         ),
+        (
+            "process_guarantee",
+            "16GiB",
+            Settings { process_guarantee: Some(MemoryLimit::Bytes(16 * GIB)), ..base() },
+        ),
+        ("processes_limit", "0.9", Settings { processes_limit: Some(MemoryLimit::Fraction(0.9)), ..base() }),
         ("hardened", "True", Settings { hardened: true, ..base() }),
         ("hardened_quarantine_mb", "16", Settings { hardened_quarantine: 16 * MIB, ..base() }),
     ]);

@@ -32,7 +32,7 @@ impl CachingAllocator {
     }
 
     /// A device that is asked for something.
-    pub(super) fn device(&self, device: DeviceIndex) -> Result<&DeviceAllocator> {
+    pub(in crate::api) fn device(&self, device: DeviceIndex) -> Result<&DeviceAllocator> {
         let device = self.device_at(device)?;
         device.edge().map_or(Ok(device), |edge| Err(edge.refusal()))
     }
