@@ -245,9 +245,12 @@ fn of_host(figures: &HostGranuleStats) -> Vec<i64> {
 }
 
 /// What is exported of a device's ledger.
-fn of_ledger(ledger: &Option<DeviceLedger>) -> [u64; 4] {
+fn of_ledger(ledger: &Option<DeviceLedger>) -> Vec<u64> {
     let ledger = ledger.as_ref().unwrap();
-    [ledger.used, ledger.process_other, ledger.others(), ledger.unaccounted]
+    let quota = ledger.quota.unwrap();
+    let whose = [ledger.used, ledger.graphs, ledger.process_other, ledger.others(), ledger.unaccounted];
+    let agreed = [quota.guarantee, quota.processes, quota.others, quota.kept_for_others, quota.left()];
+    [whose, agreed].concat()
 }
 
 /// All figures of a tenant, written out for the same reason.
