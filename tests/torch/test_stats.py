@@ -3,7 +3,7 @@ import warnings
 
 import torch
 from observe import MIB, brief, error, raw, stats
-from scene import DEFAULT, EXPANDABLE, Run, scene
+from scene import DEFAULT, EXPANDABLE, GRANULE, NATIVE, Run, scene
 
 TUNED = Run(
     "tuned", settings="max_split_size_mb:32,garbage_collection_threshold:0.5,roundup_power2_divisions:[256:4,>:2]"
@@ -238,3 +238,59 @@ def test_pinned_host_memory_keeps_its_statistics():
     del kept
     torch._C._host_emptyCache()
     return timeless
+
+
+# --- on machines that users have: personalities of the simulated drivers -------------------------------------------------
+
+
+def on(personality, **options):
+    return Run(personality, env=(("GRANULE_LOOKALIKE", f"h100,personality={personality}"),), **options)
+
+
+WSL2 = on("wsl2", settings="expandable_segments:True")
+# PyTorch's own expandable segments believe the driver's attribute, and die there.
+VGPU = on("vgpu", settings="expandable_segments:True", without=(NATIVE,))
+TEGRA = on("tegra", settings="expandable_segments:True", without=(NATIVE,))
+UMA = on("uma")
+
+
+@scene(runs=(on("driver-12.4"), on("cc"), UMA))
+def test_a_step_of_training_is_the_same_there():
+    return trained()
+
+
+@scene(runs=(WSL2, VGPU, TEGRA), allocators=(GRANULE,))
+def test_a_step_of_training_is_served_where_memory_cannot_be_made_as_promised():
+    trained()
+
+
+def trained():
+    model = torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(4))).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    seen = []
+    for size in (64, 256, 32):
+        model(torch.empty(size, 512, device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        seen.append(stats())
+    torch.cuda.empty_cache()
+    return [*seen, stats()]
+
+
+@scene(runs=(UMA,), allocators=(GRANULE,))
+def test_what_can_be_had_of_shared_memory_is_what_the_system_says():
+    kept = raw(64 * MIB)
+    counted, total = torch.cuda.cudart().cudaMemGetInfo(0)
+    free, same = torch.cuda.mem_get_info()
+    assert same == total and torch.cuda.mem_get_info("cuda:0") == torch.accelerator.get_memory_info(0) == (free, total)
+    assert free > counted + 500 * MIB, "a page cache, which the driver counts as taken, can be had"
+    torch.cuda.set_per_process_memory_fraction(0.25)
+    assert "is free" in error(lambda: raw(total // 2))
+    del kept
+
+
+@scene(runs=(on("driver-12.4"),))
+def test_what_is_free_of_memory_of_its_own_is_what_the_driver_says():
+    kept = raw(64 * MIB)
+    assert torch.cuda.mem_get_info() == torch.cuda.cudart().cudaMemGetInfo(0)
+    return [torch.cuda.mem_get_info(), len(kept)]

@@ -1,4 +1,5 @@
-//! The engine's threads in chosen orders: whole scenarios under shuttle, the small kernels under loom.
+//! The engine's threads in chosen orders: whole scenarios under shuttle, the small kernels under loom, and under Miri where that is
+//! asked for.
 
 use crate::process;
 use anyhow::{Context, Result};
@@ -12,6 +13,10 @@ pub(crate) struct Options {
     /// Many more schedules, other ones each time (minutes)
     #[arg(long)]
     long: bool,
+    /// Under Miri instead, whose memory is as weak as that of ARM: the lock kernels and the address map, with many seeds. Needs a
+    /// nightly toolchain with the component `miri`
+    #[arg(long, conflicts_with = "replay")]
+    miri: bool,
     /// Run one schedule again: what a failure printed; give the name of its test, too
     #[arg(long, requires = "name")]
     replay: Option<String>,
@@ -21,10 +26,13 @@ pub(crate) struct Options {
 
 impl Options {
     /// What CI runs: the same schedules each time.
-    pub(crate) const SLICE: Self = Self { long: false, replay: None, name: None };
+    pub(crate) const SLICE: Self = Self { long: false, miri: false, replay: None, name: None };
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.miri {
+        return under_miri(options);
+    }
     let names_models = options.name.as_ref().map(|name| name.contains("models"));
     if names_models != Some(false) {
         under("loom", "alloc-core", "models", options)?;
@@ -33,6 +41,23 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         under("shuttle", "schedules", "", options)?;
     }
     Ok(())
+}
+
+/// What is tried under Miri: kernels without a lock, and those that locks are made of.
+const KERNELS: [&str; 3] = ["sync::", "memory::address_map::tests::threads", "process::attention::tests"];
+
+/// Unit tests with threads, interpreted: loads see old values where the memory model allows it, otherwise with each seed.
+fn under_miri(options: &Options) -> Result<()> {
+    println!("-- miri");
+    let seeds = if options.long { 256 } else { 16 };
+    let mut command = process::command("cargo");
+    command.args(["+nightly", "miri", "test", "--lib", "--package", "alloc-core", "--"]);
+    match &options.name {
+        Some(name) => command.arg(name),
+        None => command.args(KERNELS),
+    };
+    command.env("MIRIFLAGS", format!("-Zmiri-many-seeds=0..{seeds} -Zmiri-disable-isolation"));
+    process::run(&mut command).context("`rustup toolchain install nightly -c miri` brings Miri")
 }
 
 /// Builds a package's unit tests for one of the tools, and runs those meant for it.

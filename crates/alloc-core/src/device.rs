@@ -98,18 +98,18 @@ struct Base {
 }
 
 impl Base {
-    fn new(site: &Site, settings: &Settings, policy: Chosen) -> Self {
+    fn new(site: &Site, settings: &Settings, policy: Chosen) -> Result<Self> {
         let (backend, device, attention) = (site.backend(), site.device(), site.attention());
         let observers = Arc::new(Observers::new(device, Arc::clone(site.foreign())));
         let uncached = Arc::new(Uncached::new(Arc::clone(backend), device, attention));
         let supply = Arc::new(policy.supply());
-        let holdings = Arc::new(Holdings::new(site, settings, &observers));
+        let holdings = Arc::new(Holdings::new(site, settings, &observers)?);
         let arenas = Arc::new(Arenas::new(site, &holdings, policy));
         let history = Arc::new(History::new(site, &holdings, &arenas));
         let pools = Arc::new(PrivatePools::new(site, &holdings, &arenas));
         let lifetimes = Arc::new(Lifetimes::new(site, &holdings, &arenas, &history, &pools, &uncached));
         let hardened = Arc::new(Hardened::new(site, &arenas, &history, &pools, &lifetimes));
-        Self {
+        Ok(Self {
             site: site.clone(),
             crossings: Arc::new(Crossings::new(site, &holdings)),
             exchange: Arc::new(Exchange::new(Arc::clone(backend), device, attention)),
@@ -122,7 +122,7 @@ impl Base {
             observers,
             uncached,
             supply,
-        }
+        })
     }
 
     /// Tells observers that so many bytes of a growable segment come or go; nothing of none.
@@ -204,7 +204,7 @@ impl DeviceAllocator {
         let policy = maker.make(settings, virtual_memory);
         let site =
             Site::new(backend, device, map, foreign, &settings.system_root, total_memory, virtual_memory);
-        let allocator = Self::on(Base::new(&site, settings, policy));
+        let allocator = Self::on(Base::new(&site, settings, policy)?);
         let allowed = allocator.base.holdings.lock().accounts().ceilings().allowed();
         allocator.base.arenas.refresh_ages(allowed);
         allocator.base.uncached.turn(!settings.caching);

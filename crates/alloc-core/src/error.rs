@@ -97,6 +97,15 @@ pub enum AllocError {
         /// Why not, and what to do instead.
         problem: String,
     },
+    /// What this process is to have of a device cannot be agreed on with the user's other processes
+    /// (`process_guarantee`, `processes_limit`). No allocator was made.
+    #[error("quota of device {device}: {problem}")]
+    Quota {
+        /// The device.
+        device: DeviceIndex,
+        /// Why not, and what to do instead.
+        problem: String,
+    },
     /// No such tenant, or it was removed.
     #[error("there is no tenant {tenant}: make it first (create_tenant)")]
     UnknownTenant {

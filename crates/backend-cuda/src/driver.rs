@@ -26,6 +26,7 @@ unsafe impl Driver for CudaDriver {
         checks_handle_types: true,
         tells_mappings: true,
         tells_shareable: true,
+        releases_at_once: true,
     };
     const NO_HOST_ACCESS: &'static str =
         "an NVIDIA device's memory is not in the host's address space; copy it";

@@ -44,6 +44,7 @@ mod driver;
 mod error;
 mod graph;
 mod library;
+mod management;
 mod memory;
 mod multicast;
 mod sharing;
@@ -53,6 +54,7 @@ mod virtual_memory;
 
 use backend_support::DriverBackend;
 pub use library::{LIBRARY_VARIABLE, version_text};
+pub use management::{MANAGEMENT_VARIABLE, Management};
 
 /// The NVIDIA driver as a [`Backend`](backend_api::Backend). The environment variable `GRANULE_CUDA_LIBRARY` names its
 /// library where it is none of the usual ones. Loading creates no context. The version is CUDA's: 12010 is 12.1.

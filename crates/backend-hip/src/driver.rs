@@ -57,6 +57,8 @@ unsafe impl Driver for HipDriver {
         tells_mappings: false,
         // It makes a handle for virtual memory, too.
         tells_shareable: false,
+        // 6.4.0, 6.4.1 and 7.2 keep it until its addresses are given back.
+        releases_at_once: false,
     };
     const NO_HOST_ACCESS: &'static str = "an AMD device's memory is not in the host's address space; copy it";
 

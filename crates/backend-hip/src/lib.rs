@@ -54,12 +54,14 @@ mod layout;
 mod library;
 mod mapping;
 mod memory;
+mod processes;
 mod sharing;
 mod stream;
 mod virtual_memory;
 
 use backend_support::DriverBackend;
 pub use granule_hip_sys::LIBRARY_VARIABLE;
+pub use processes::processes;
 
 /// AMD's HIP runtime as a [`Backend`](backend_api::Backend). [`granule_hip_sys::Library::open`] says where the runtime is looked
 /// for; the environment variable `GRANULE_HIP_LIBRARY` names one file instead.

@@ -81,6 +81,8 @@ pub struct Abilities {
     pub tells_mappings: bool,
     /// It tells whether memory can be shared with other processes.
     pub tells_shareable: bool,
+    /// Memory that was unmapped and released is free, also while its addresses stay reserved.
+    pub releases_at_once: bool,
 }
 
 /// What a vendor's driver is, apart from the calls of [`Calls`](crate::Calls).

@@ -77,8 +77,7 @@ fn put_text(place: &Out<c_char>, length: c_int, text: &str) -> Answer {
 }
 
 fn put_uuid(place: &Out<CUuuid>, number: CUdevice) -> Answer {
-    let properties = driver()?.properties(device(number)?)?;
-    let uuid = properties.uuid.ok_or(Code::NOT_SUPPORTED)?;
+    let uuid = personality()?.driver.uuid(driver()?, device(number)?)?;
     place.put(CUuuid { bytes: uuid.map(|byte| byte as c_char) })
 }
 

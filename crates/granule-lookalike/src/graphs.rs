@@ -6,8 +6,9 @@
 pub mod user_objects;
 
 use crate::handles::Handles;
+use crate::machine::settings;
 use crate::{Answer, Code};
-use backend_api::types::Stream;
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
 use backend_api::{Backend, Capture, CaptureMode, CaptureNode, CaptureStatus, Graph};
 use backend_openreg::{Driver, OpenReg};
 use std::collections::BTreeSet;
@@ -31,6 +32,7 @@ enum GraphState {
 #[derive(Debug)]
 struct Finished {
     machine: Arc<OpenReg>,
+    device: DeviceIndex,
     graph: Graph,
     /// What every node depends on.
     nodes: Vec<Vec<CaptureNode>>,
@@ -49,6 +51,33 @@ impl Drop for Finished {
     }
 }
 
+/// What was instantiated of a graph, and what it takes of its device.
+#[derive(Debug)]
+struct Executable {
+    finished: Arc<Finished>,
+    memory: Option<DevicePtr>,
+}
+
+impl Executable {
+    /// # Errors
+    /// `OUT_OF_MEMORY` where there is none for it.
+    fn new(finished: Arc<Finished>) -> Answer<Self> {
+        let bytes = settings().map_err(|_| Code::UNKNOWN)?.graph_memory;
+        let take = || finished.machine.malloc(finished.device, bytes).map_err(Code::from);
+        let memory = if bytes > 0 { Some(take()?) } else { None };
+        Ok(Self { finished, memory })
+    }
+}
+
+impl Drop for Executable {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory {
+            // SAFETY: rule 3: made by `new`, and no work knows its address.
+            let _ = unsafe { self.finished.machine.free(self.finished.device, memory) };
+        }
+    }
+}
+
 /// A capture that has not ended.
 #[derive(Clone, Copy, Debug)]
 struct Active {
@@ -59,7 +88,7 @@ struct Active {
 }
 
 static GRAPHS: Handles<GraphState, BASE, ROOM> = Handles::new();
-static EXECUTABLES: Handles<Arc<Finished>, 0x6d00_0000_0000> = Handles::new();
+static EXECUTABLES: Handles<Arc<Executable>, 0x6d00_0000_0000> = Handles::new();
 static ACTIVE: Mutex<Vec<Active>> = Mutex::new(Vec::new());
 /// Nodes that were added by hand. A graph's handle never comes back, and so do not its nodes'.
 static EMPTY: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
@@ -112,7 +141,8 @@ pub fn end(machine: &Arc<OpenReg>, stream: Stream) -> Answer<usize> {
     active().retain(|active| active.graph != origin.graph);
     match ended {
         Ok(graph) => {
-            let finished = Finished { machine: Arc::clone(machine), graph, nodes, objects: Mutex::default() };
+            let (machine, device) = (Arc::clone(machine), stream.device);
+            let finished = Finished { machine, device, graph, nodes, objects: Mutex::default() };
             GRAPHS.replace(origin.graph, GraphState::Done(Arc::new(finished)));
             Ok(origin.graph)
         }
@@ -279,9 +309,9 @@ fn finished(graph: usize) -> Answer<Arc<Finished>> {
 /// Makes something to launch of a graph; its handle.
 ///
 /// # Errors
-/// `INVALID_VALUE` for what is no finished graph.
+/// `INVALID_VALUE` for what is no finished graph; `OUT_OF_MEMORY`.
 pub fn instantiate(graph: usize) -> Answer<usize> {
-    finished(graph).map(|finished| EXECUTABLES.insert(finished))
+    Ok(EXECUTABLES.insert(Arc::new(Executable::new(finished(graph)?)?)))
 }
 
 /// Queues an instantiated graph's work.
@@ -289,9 +319,9 @@ pub fn instantiate(graph: usize) -> Answer<usize> {
 /// # Errors
 /// `INVALID_VALUE` for what is none; what the machine says.
 pub fn launch(machine: &OpenReg, executable: usize, stream: Stream) -> Answer {
-    let finished = EXECUTABLES.get(executable).or_else(invalid)?;
+    let executable = EXECUTABLES.get(executable).or_else(invalid)?;
     // SAFETY: rule 2: the program promises its driver that what it captured is still there.
-    unsafe { machine.capture()?.launch(finished.graph, stream) }?;
+    unsafe { machine.capture()?.launch(executable.finished.graph, stream) }?;
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! What machine a lookalike driver shows, read from the environment.
 
 mod h100;
+mod order;
 pub mod personality;
 pub mod rules;
 mod words;
@@ -22,6 +23,8 @@ pub struct Settings {
     pub is_h100: bool,
     /// An event is passed only so many kernels after it was recorded, unless something waited for it.
     pub event_lag: u64,
+    /// Bytes of its device that an instantiated graph takes.
+    pub graph_memory: u64,
 }
 
 impl Settings {
@@ -35,6 +38,7 @@ impl Settings {
     /// | `memory=mapped` | real bytes; `reserved`: addresses only |
     /// | `clock=workers` | a thread per stream; `virtual:LAG`: work completes LAG calls later; `at-once`: work takes no time |
     /// | `context=0MiB` | bytes of each device that are in use from the start |
+    /// | `graph=0MiB` | bytes of its device that an instantiated graph takes |
     /// | `event-lag=0` | events are passed so many kernels later, unless something waits for them |
     /// | `h100` | what programs such as PyTorch want of a machine, see below |
     /// | `no-vmm`, `no-ipc`, `no-peers`, `no-capture`, `no-pools`, `no-registration`, `no-managed`, `no-stream-memory`, `no-timing` | a family is absent |
@@ -57,7 +61,7 @@ impl Settings {
         if let Some(name) = personality {
             config = personality::machine(name, config).map_err(|wrong| format!("{VARIABLE}: {wrong}"))?;
         }
-        let mut event_lag = 0;
+        let (mut event_lag, mut graph_memory) = (0, 0);
         for entry in entries() {
             let wrong = |right: &str| format!("{VARIABLE}: `{entry}` is not understood; {right}");
             config = match entry.split_once('=') {
@@ -81,6 +85,12 @@ impl Settings {
                     let bytes = bytes(size);
                     config.context(bytes.ok_or_else(|| wrong("give bytes, or a number with KiB, MiB, GiB"))?)
                 }
+                Some(("graph", size)) => {
+                    let bytes = bytes(size);
+                    graph_memory =
+                        bytes.ok_or_else(|| wrong("give bytes, or a number with KiB, MiB, GiB"))?;
+                    config
+                }
                 Some(("event-lag", kernels)) => {
                     event_lag = kernels.parse().map_err(|_| wrong("give a number of kernels"))?;
                     config
@@ -95,7 +105,7 @@ impl Settings {
         if is_h100 {
             config = h100::with_room(config);
         }
-        Ok(Self { config, personality: personality.map(str::to_owned), is_h100, event_lag })
+        Ok(Self { config, personality: personality.map(str::to_owned), is_h100, event_lag, graph_memory })
     }
 
     /// The settings that the environment asks for: those of [`VARIABLE`], and after `h100` also those that the variables of
@@ -142,6 +152,7 @@ mod tests {
         for wrong in [
             "event-lag=much",
             "context=some",
+            "graph=large",
             "devices=65",
             "capacity=8Mb",
             "clock=wall",

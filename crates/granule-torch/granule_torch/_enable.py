@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import warnings
+from ctypes import byref, c_int32, c_uint64
 from typing import Any
 
 from . import _library, _selftest, _shim
@@ -96,6 +98,27 @@ def install(backend: str, settings: str | None) -> None:
         )
     if not shim.granule_torch_install(backend.encode(), None if settings is None else settings.encode()):
         raise GranuleError(shim.granule_torch_problem().decode())
+    _answer_mem_get_info(torch)
+
+
+def _answer_mem_get_info(torch: Any) -> None:
+    """Has ``torch.cuda.mem_get_info`` ask Granule. PyTorch asks the driver, which on a device that shares the host's memory counts
+    the page cache as taken. For other devices the answer is the driver's, as before.
+    """
+    native = torch.cuda.memory.mem_get_info
+    if hasattr(native, "__wrapped__"):
+        return
+
+    @functools.wraps(native)
+    def mem_get_info(device: Any = None) -> tuple[int, int]:
+        address = engine()
+        index: int = torch.cuda._utils._get_device_index(device, optional=True)
+        free, total = c_uint64(), c_uint64()
+        library = _library.load()
+        _library.check(library.granule_device_memory_info(address, c_int32(index), byref(free), byref(total)))
+        return free.value, total.value
+
+    torch.cuda.memory.mem_get_info = torch.cuda.mem_get_info = mem_get_info
 
 
 def _check_types(backend: object, settings: object) -> None:

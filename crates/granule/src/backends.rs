@@ -8,9 +8,11 @@
 //!
 //! The simulated accelerator is taken only if it is named, or if nothing else is compiled in.
 
+mod processes;
 mod survey;
 mod who;
 
+pub use processes::tell_processes;
 pub use survey::{Capability, Device, Dropped, Report, Standing, examine, survey};
 pub use who::{Other, Ours, Who, who};
 

@@ -80,7 +80,7 @@ lookalike::entries! {
 
     /// The device's identity.
     fn hipDeviceGetUuid as hipDeviceGetUuid_t(out uuid: *mut hipUUID, val number: hipDevice_t) {
-        let known = ready()?.properties(device(number)?)?.uuid.ok_or(Code::NOT_SUPPORTED)?;
+        let known = personality()?.driver.uuid(ready()?, device(number)?)?;
         uuid.put(hipUUID { bytes: known.map(|byte| byte as c_char) })
     }
 

@@ -1,8 +1,9 @@
-//! Descriptors of imported memory that the runtime still needs.
+//! Descriptors of imported memory that the runtime still needs, and those of exported memory that it goes by.
 //!
 //! Before the middle of 2026 the runtime looked at an imported descriptor only when access was set: a program
 //! that closed it before was answered with an error then.
 
+use crate::personality::personality;
 use lookalike::{Answer, Code, control};
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -23,6 +24,8 @@ struct Waiting {
     handles: HashMap<u64, Import>,
     /// By the address where it is mapped.
     mappings: HashMap<u64, Import>,
+    /// The first descriptor of exported memory, by its number.
+    exports: HashMap<u64, Import>,
 }
 
 static WAITING: LazyLock<Mutex<Waiting>> = LazyLock::new(Mutex::default);
@@ -75,7 +78,26 @@ pub fn unmapped(at: u64, bytes: u64) {
     waiting().mappings.retain(|&mapping, _| !(at..at + bytes).contains(&mapping));
 }
 
+/// A handle is about to be exported.
+///
+/// # Errors
+/// `INVALID_VALUE` where it was before and that descriptor was closed, for a runtime that goes by it.
+pub fn exporting(handle: u64) -> Answer {
+    let first = waiting().exports.get(&handle).copied();
+    let is_closed = first.is_some_and(|first| file(first.descriptor) != Some(first.file));
+    if is_closed && personality()?.driver.exports_once() { Err(Code::INVALID_VALUE) } else { Ok(()) }
+}
+
+/// A handle was exported.
+pub fn exported(handle: u64, descriptor: RawFd) {
+    if let Some(file) = file(descriptor) {
+        waiting().exports.entry(handle).or_insert(Import { descriptor, file });
+    }
+}
+
 /// A handle was released.
 pub fn released(handle: u64) {
-    waiting().handles.remove(&handle);
+    let mut waiting = waiting();
+    waiting.handles.remove(&handle);
+    waiting.exports.remove(&handle);
 }

@@ -2,6 +2,7 @@
 //! the old one.
 
 use crate::entry::{device, ready};
+use crate::personality::personality;
 use alloc_core::backend::{Attribute, Backend};
 use granule_hip_sys::abi5::{hipDeviceProp_t, hipGetDeviceProperties_t};
 use granule_hip_sys::abi6::{hipDeviceProp_tR0600, hipError_t, hipGetDevicePropertiesR0600_t, hipUUID};
@@ -35,7 +36,7 @@ macro_rules! fill {
         properties.canMapHostMemory = 1;
         properties.concurrentKernels = 1;
         properties.managedMemory = number(Attribute::ManagedMemory)?;
-        (properties, known)
+        properties
     }};
 }
 
@@ -47,8 +48,9 @@ lookalike::entries! {
         out place: *mut hipDeviceProp_tR0600, val number: c_int,
     ) {
         place.wanted()?;
-        let (mut properties, known) = fill!(hipDeviceProp_tR0600, number);
-        properties.uuid = hipUUID { bytes: known.uuid.unwrap_or_default().map(|byte| byte as c_char) };
+        let mut properties = fill!(hipDeviceProp_tR0600, number);
+        let uuid = personality()?.driver.uuid(ready()?, device(number)?)?;
+        properties.uuid = hipUUID { bytes: uuid.map(|byte| byte as c_char) };
         properties.memoryPoolsSupported = c_int::from(ready()?.driver_pools().is_ok());
         place.put(properties)
     }
@@ -56,7 +58,7 @@ lookalike::entries! {
     /// Everything about a device, as 5 laid it out.
     fn hipGetDeviceProperties as hipGetDeviceProperties_t(out place: *mut hipDeviceProp_t, val number: c_int) {
         place.wanted()?;
-        let (properties, _) = fill!(hipDeviceProp_t, number);
+        let properties = fill!(hipDeviceProp_t, number);
         place.put(properties)
     }
 }

@@ -1,5 +1,6 @@
 //! Virtual memory.
 
+mod late;
 mod sharing;
 
 use crate::entry::{current, device, of_size, ready};
@@ -183,7 +184,8 @@ lookalike::entries! {
     fn hipMemAddressFree as hipMemAddressFree_t(val base: *mut c_void, val bytes: usize) {
         let (_, family) = family()?;
         // SAFETY: the machine refuses what is no whole reservation, and while something is mapped.
-        Ok(unsafe { family.release_address(address(base), bytes as u64) }?)
+        unsafe { family.release_address(address(base), bytes as u64) }?;
+        late::released(family, base.addr() as u64, bytes as u64)
     }
 
     /// Creates physical memory.
@@ -232,8 +234,9 @@ lookalike::entries! {
 
     /// Takes mappings away.
     fn hipMemUnmap as hipMemUnmap_t(val at: *mut c_void, val bytes: usize) {
-        let (_, family) = family()?;
+        let (machine, family) = family()?;
         let at = address(at);
+        late::unmapping(machine, family, at, bytes as u64)?;
         // SAFETY: the machine refuses what is not whole mappings, and what queued work uses.
         unsafe { family.unmap(at, bytes as u64) }?;
         imports::unmapped(at.0, bytes as u64);

@@ -10,6 +10,12 @@ use std::sync::Arc;
 
 const MACHINE: &str = "devices=1,capacity=80GiB,memory=reserved,clock=virtual:3";
 
+/// The machine, with the driver that `cargo xtask personalities --faults` names.
+fn machine() -> String {
+    let named = std::env::var("GRANULE_PERSONALITY");
+    named.map_or_else(|_| MACHINE.to_owned(), |name| format!("personality={name},{MACHINE}"))
+}
+
 fn survives(backend: Arc<dyn Backend>, library: &Path) {
     let machine = OverLookalike { backend, controls: Controls::of(library) };
     every_entry_point_in_turn::<PytorchPolicy>(&machine);
@@ -21,7 +27,7 @@ mod cuda {
 
     #[test]
     fn every_failing_entry_point_is_survived() {
-        over_lookalikes(MACHINE, || survives(backend_cuda::Cuda::load().unwrap(), &cuda_library()));
+        over_lookalikes(&machine(), || survives(backend_cuda::Cuda::load().unwrap(), &cuda_library()));
     }
 }
 
@@ -30,6 +36,6 @@ mod hip {
 
     #[test]
     fn every_failing_entry_point_is_survived() {
-        over_lookalikes(MACHINE, || survives(backend_hip::Hip::load().unwrap(), &hip_library()));
+        over_lookalikes(&machine(), || survives(backend_hip::Hip::load().unwrap(), &hip_library()));
     }
 }

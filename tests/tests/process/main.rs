@@ -6,6 +6,8 @@ mod drivers;
 mod environment;
 mod exit;
 mod fork;
+mod ledger;
 mod personalities;
+mod quota;
 mod unified;
 mod unload;

@@ -8,6 +8,7 @@ use alloc_core::config::Settings;
 use alloc_core::host::{HostAllocator, HostOptions};
 use alloc_core::types::{DevicePtr, GIB, MIB};
 use backend_cuda::Cuda;
+use backend_hip::Hip;
 use granule_tests::alone::over_lookalikes;
 use granule_tests::rig::DEVICE;
 use std::sync::Arc;
@@ -104,6 +105,40 @@ fn a_fabric_that_is_not_permitted_leaves_descriptors() {
         assert_eq!(properties(&*cuda), ["export as a fabric handle"]);
         let handle = memory.create_physical(DEVICE, bytes, HandleType::PosixFd).unwrap();
         memory.export_physical(handle, HandleType::PosixFd).unwrap();
+        // SAFETY: the handle is not used again.
+        unsafe { memory.release_physical(handle) }.unwrap();
+    });
+}
+
+/// torch_memory_saver 83: pools that slept gave nothing back.
+#[test]
+fn segments_do_not_grow_where_released_memory_stays_taken() {
+    over_lookalikes("personality=rocm-sticky", || {
+        let hip = Hip::load().unwrap();
+        let absent = hip.virtual_memory().unwrap_err();
+        assert!(absent.reason.contains("stays taken until its addresses are given back"), "{absent}");
+        assert_eq!(properties(&*hip), ["virtual memory"]);
+        let settings = Settings { expandable_segments: true, ..Settings::default() };
+        let allocator = CachingAllocator::new(hip.clone(), settings).unwrap();
+        let free = || hip.memory_info(DEVICE).unwrap().free;
+        let before = free();
+        allocator.free(allocator.malloc(32 * MIB, hip.default_stream(DEVICE)).unwrap()).unwrap();
+        assert!(free() < before);
+        allocator.empty_cache().unwrap();
+        assert_eq!(free(), before, "what is given back is free");
+    });
+}
+
+#[test]
+fn memory_is_exported_again_though_the_runtime_exports_it_once() {
+    over_lookalikes("personality=rocm-fd", || {
+        let hip = Hip::load().unwrap();
+        let memory = hip.physical_sharing().unwrap();
+        let bytes = memory.granularity(DEVICE, Granularity::Minimum).unwrap();
+        let handle = memory.create_physical(DEVICE, bytes, HandleType::PosixFd).unwrap();
+        for _ in 0..3 {
+            drop(memory.export_physical(handle, HandleType::PosixFd).unwrap());
+        }
         // SAFETY: the handle is not used again.
         unsafe { memory.release_physical(handle) }.unwrap();
     });

@@ -3,6 +3,7 @@
 //! Each has to start (or say why not), pass the conformance kit but for the skips that its file lists, do without what its
 //! file lists and tell that once, and serve a recorded program with the figures of the simulated device.
 
+mod faults;
 mod file;
 mod replayed;
 
@@ -25,6 +26,9 @@ pub(crate) struct Options {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Also let each driver call of recorded programs fail in turn, which takes a minute for each
+    #[arg(long)]
+    faults: bool,
     /// Skip the build: the command is there already, and the lookalikes are in target/debug/deps
     #[arg(long, value_name = "PATH")]
     granule: Option<PathBuf>,
@@ -34,7 +38,7 @@ impl Options {
     /// What CI runs: one for each step by which less is asked for.
     pub(crate) fn slice() -> Self {
         let names = ["wsl2", "tegra", "tegra-addresses", "container", "no-imex", "cc"];
-        Self { only: names.map(str::to_owned).to_vec(), json: false, granule: None }
+        Self { only: names.map(str::to_owned).to_vec(), json: false, faults: false, granule: None }
     }
 }
 
@@ -61,6 +65,8 @@ struct Row {
     dropped: Vec<String>,
     /// `growable` or `fixed`: the kind of segments with which a recorded program has the exact figures.
     segments: Option<&'static str>,
+    /// Driver calls that failed in turn, under both policies, where that was asked for.
+    fault_calls: Option<u64>,
 }
 
 /// The command, and the drivers beside it.
@@ -96,7 +102,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut rows = Vec::new();
     for personality in &chosen {
         for (backend, expect) in personality.drivers() {
-            let row = look(&bench, &references, personality, backend, expect)?;
+            let mut row = look(&bench, &references, personality, backend, expect)?;
+            if options.faults && expect.starts {
+                faults::survives(&mut row)?;
+            }
             if !options.json {
                 print(&row);
             }
@@ -139,6 +148,7 @@ fn look(
         skipped_because: Vec::new(),
         dropped: Vec::new(),
         segments: None,
+        fault_calls: None,
     };
     if expect.starts {
         conforms(bench, &machine, expect, &mut row)?;
@@ -237,9 +247,11 @@ fn print(row: &Row) {
     let Row { personality, backend, outcome, checks_passed, checks_failed, checks_skipped, .. } = row;
     let segments =
         row.segments.map_or_else(String::new, |kind| format!(", a program served in {kind} segments"));
+    let faults =
+        row.fault_calls.map_or_else(String::new, |calls| format!(", {calls} driver calls failed in turn"));
     println!(
         "{personality} ({backend}): {outcome}: {checks_passed} checks passed, {checks_failed} failed, \
-         {checks_skipped} skipped{segments}"
+         {checks_skipped} skipped{segments}{faults}"
     );
     for why in &row.skipped_because {
         println!("    skipped: {why}");

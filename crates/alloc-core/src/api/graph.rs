@@ -88,10 +88,11 @@ impl GraphCapture {
         let Mark { allocator, device } = &mark;
         let pool = PoolReference::to(allocator, *device, scope.pool(), None)?;
         let pools = std::iter::once(pool).chain(retained).collect();
+        let memory = DriverMemory { allocator: Arc::clone(allocator), device: *device, bytes: None };
         // They tell trackers, which may panic: what is being returned would not be dropped then.
         drop(mark);
         drop(scope);
-        Ok(CapturedGraph { graph, pools, launches: FxHashMap::default() })
+        Ok(CapturedGraph { graph, pools, launches: FxHashMap::default(), memory })
     }
 }
 
@@ -106,6 +107,8 @@ pub struct CapturedGraph {
     pools: Vec<PoolReference>,
     /// The last launch on each stream.
     launches: FxHashMap<Stream, Arc<LastWork>>,
+    // After the driver's graph.
+    memory: DriverMemory,
 }
 
 impl CapturedGraph {
@@ -114,7 +117,15 @@ impl CapturedGraph {
         self.pools.iter().map(|reference| reference.pool)
     }
 
-    /// Queues the graph's work on `stream`. Does not block.
+    /// Bytes of the device that the driver took for the graph itself: what was used more after its first launch, without what
+    /// allocators took that publish. What a silent neighbour takes in that moment is in it, too. `None` before the first launch.
+    #[must_use]
+    pub fn driver_memory(&self) -> Option<u64> {
+        self.memory.bytes
+    }
+
+    /// Queues the graph's work on `stream`. Does not block. The first launch also asks the driver how much memory is used, before and
+    /// after.
     ///
     /// # Errors
     /// [`AllocError::Backend`], also where `stream` is being captured; [`AllocError::ForeignStream`];
@@ -138,7 +149,8 @@ impl CapturedGraph {
         let capture = capture(backend)?;
         // SAFETY: rule 2: the pools' segments stay while they are referenced, which they are here; the rest by this
         // function's contract.
-        let launch = LastWork::of_launch(backend, stream, || unsafe { capture.launch(*graph, stream) })?;
+        let work = || unsafe { capture.launch(*graph, stream) };
+        let launch = self.memory.measured(|| Ok(LastWork::of_launch(backend, stream, work)?))?;
         self.launches.insert(resolve(stream, backend.kind()), Arc::new(launch));
         Ok(())
     }
@@ -151,6 +163,39 @@ impl Drop for CapturedGraph {
         for PoolReference { allocator, device, pool } in self.pools.iter().filter(|_| !launches.is_empty()) {
             let kept = allocator.pools().keep_pool_for(*device, *pool, &launches);
             log_end(kept, "a graph's pool is gone before the graph");
+        }
+    }
+}
+
+/// What the driver took for a graph, in its device's ledger until this is dropped.
+#[derive(Debug)]
+struct DriverMemory {
+    allocator: Arc<CachingAllocator>,
+    device: DeviceIndex,
+    /// `None` until it is known.
+    bytes: Option<u64>,
+}
+
+impl DriverMemory {
+    /// Launches, and looks at what the first launch takes.
+    fn measured<T>(&mut self, launch: impl FnOnce() -> Result<T>) -> Result<T> {
+        let device = self.allocator.device(self.device)?;
+        let used = || device.statistics().used_by_the_driver();
+        let before = if self.bytes.is_none() { used() } else { None };
+        let launched = launch()?;
+        if let Some((before, after)) = before.and_then(|before| Some((before, used()?))) {
+            let bytes = after.saturating_sub(before);
+            device.holdings().note_graph(bytes, false);
+            self.bytes = Some(bytes);
+        }
+        Ok(launched)
+    }
+}
+
+impl Drop for DriverMemory {
+    fn drop(&mut self) {
+        if let (Some(bytes), Ok(device)) = (self.bytes, self.allocator.device(self.device)) {
+            device.holdings().note_graph(bytes, true);
         }
     }
 }

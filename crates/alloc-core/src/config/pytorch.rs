@@ -206,6 +206,7 @@ impl<'t> Parser<'t> {
             | Kind::Policy
             | Kind::CrossStream
             | Kind::Limit
+            | Kind::Guarantee
             | Kind::Path => {
                 let text = || {
                     format!(

@@ -191,7 +191,10 @@ impl<'t> Reader<'t> {
                 CrossStream::ALL.iter().find(|c| c.name() == text).map(|c| Value::CrossStream(*c))
             }
             Kind::Limit if text == "unlimited" => Some(Value::Limit(None)),
-            Kind::Limit => MemoryLimit::parse(text).ok().map(|limit| Value::Limit(Some(limit))),
+            Kind::Guarantee if matches!(text, "none" | "0") => Some(Value::Limit(None)),
+            Kind::Limit | Kind::Guarantee => {
+                MemoryLimit::parse(text).ok().map(|limit| Value::Limit(Some(limit)))
+            }
             Kind::Path => Some(text.into()).filter(|path: &PathBuf| path.is_absolute()).map(Value::Path),
             Kind::Classes => None,
         };
@@ -305,7 +308,7 @@ fn hint(kind: Kind, text: &str) -> &'static str {
         Kind::Backend => "there is no such backend",
         Kind::Policy => "there is no such policy",
         Kind::CrossStream => "there is no such way to share",
-        Kind::Limit => MemoryLimit::parse(text).err().unwrap_or_default(),
+        Kind::Limit | Kind::Guarantee => MemoryLimit::parse(text).err().unwrap_or_default(),
         Kind::Path => "the path is not absolute",
     }
 }

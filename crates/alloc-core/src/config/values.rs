@@ -40,6 +40,7 @@ pub(super) enum Kind {
     Policy,
     CrossStream,
     Limit,
+    Guarantee,
     Path,
 }
 
@@ -97,7 +98,20 @@ kept! {
     Option<PolicyName>, Value::Policy(x) => Some(x), |policy| policy.unwrap_or_default().to_string();
     CrossStream, Value::CrossStream(x) => x, |which| which.name().into();
     PathBuf, Value::Path(x) => x, |path| path.display().to_string();
-    Option<MemoryLimit>, Value::Limit(x) => x, |limit| limit.map_or("unlimited".into(), |limit| limit.to_string());
+}
+
+impl Kept for Option<MemoryLimit> {
+    fn store(&mut self, value: Value) {
+        match value {
+            Value::Limit(limit) => *self = limit,
+            other => misplaced(&other),
+        }
+    }
+
+    fn written(&self, kind: Kind) -> String {
+        let without = if kind == Kind::Guarantee { "none" } else { "unlimited" };
+        self.map_or(without.into(), |limit| limit.to_string())
+    }
 }
 
 /// A row of the options' table reads values of one kind and keeps another.

@@ -11,6 +11,8 @@ pub(super) mod tenants;
 use super::site::Site;
 use crate::config::Settings;
 use crate::error::{AllocError, Result};
+use crate::features::budget::Shortage;
+use crate::features::ledger::agreement::{Agreement, Quota};
 use crate::features::ledger::registry::Published;
 use crate::memory::block::Tier;
 use crate::memory::region::{Piece, Regions};
@@ -20,7 +22,7 @@ use crate::sync::{Arc, Guard, Mutex, Ordering, Rank};
 use crate::types::{DeviceIndex, PoolId, Stream};
 use crate::watch::history::Recorder;
 use crate::watch::observers::{Observers, Rejection};
-use accounts::{Accounts, Asked};
+use accounts::{Accounts, Asked, Limit};
 use counters::DeviceCounters;
 use recording::Recording;
 use rustc_hash::FxHashMap;
@@ -45,10 +47,18 @@ pub(super) struct DeviceState {
     recording: Option<Recording>,
     /// What other processes are told of what is held, if they are.
     published: Option<Published>,
+    /// What this process has agreed on with others, if it has.
+    agreement: Option<Agreement>,
+    /// What graphs that live took beyond their pools.
+    graphs: u64,
 }
 
 impl DeviceState {
-    fn new(settings: &Settings, accounts: Accounts, published: Option<Published>) -> Self {
+    fn new(
+        settings: &Settings,
+        accounts: Accounts,
+        (agreement, published): (Option<Agreement>, Option<Published>),
+    ) -> Self {
         Self {
             settings: settings.clone(),
             accounts,
@@ -61,13 +71,56 @@ impl DeviceState {
             history: Recorder::default(),
             recording: None,
             published,
+            agreement,
+            graphs: 0,
         }
+    }
+
+    /// What graphs that live took beyond their pools.
+    pub(super) fn graphs(&self) -> u64 {
+        self.graphs
     }
 
     fn publish(&self) {
         if let Some(published) = &self.published {
             published.set(self.accounts.reserved());
+            published.claim(self.accounts.held());
         }
+    }
+
+    /// Bytes are to be taken for a pool, as far as other processes leave them; `false` where they do not.
+    fn intend(&mut self, pool: PoolId, bytes: u64) -> bool {
+        let before = self.accounts.held();
+        if let (Some(agreement), Some(published)) = (&mut self.agreement, &self.published)
+            && !agreement.claim(published, before, before.saturating_add(bytes))
+        {
+            return false;
+        }
+        self.accounts.intend(pool, bytes);
+        true
+    }
+
+    /// What this process may hold by what it has agreed on with others, as far as they are known.
+    fn quota(&self) -> Option<Quota> {
+        self.agreement.as_ref().map(|agreement| agreement.quota(self.accounts.held()))
+    }
+
+    /// The same, of the processes that run now. Reads their files.
+    pub(super) fn latest_quota(&mut self) -> Option<Quota> {
+        let published = self.published.as_ref()?;
+        self.agreement.as_mut().map(|agreement| agreement.latest(published, self.accounts.held()))
+    }
+
+    /// Every limit that a request to `pool` has to keep.
+    pub(super) fn limits(&self, pool: PoolId) -> Vec<Limit> {
+        let mut limits = self.accounts.limits(pool);
+        if let Some(quota) = self.quota() {
+            let held = self.accounts.held();
+            let name = quota.to_string();
+            let bytes = held.saturating_add(quota.left());
+            limits.push(Limit { name, bytes, held, shortage: Shortage::Device, counts: None });
+        }
+        limits
     }
 
     /// What other processes are told, if they are.
@@ -205,8 +258,11 @@ impl<'a> Intent<'a> {
     /// Whether they do for `bytes`, which is what will be taken: more is admitted as far as limits allow.
     pub(super) fn covers(&mut self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
-        if more > 0 && !self.holdings.lock().accounts.intend_more(self.pool, more) {
-            return false;
+        if more > 0 {
+            let mut state = self.holdings.lock();
+            if !state.accounts.admits_more(self.pool, more) || !state.intend(self.pool, more) {
+                return false;
+            }
         }
         self.bytes += more;
         true
@@ -231,7 +287,9 @@ impl<'a> Intent<'a> {
 
 impl Drop for Intent<'_> {
     fn drop(&mut self) {
-        self.holdings.lock().accounts.end_intent(self.pool, self.bytes);
+        let mut state = self.holdings.lock();
+        state.accounts.end_intent(self.pool, self.bytes);
+        state.publish();
     }
 }
 
@@ -245,15 +303,18 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    pub(super) fn new(site: &Site, settings: &Settings, observers: &Arc<Observers>) -> Self {
+    pub(super) fn new(site: &Site, settings: &Settings, observers: &Arc<Observers>) -> Result<Self> {
         let accounts = Accounts::new(site.total_memory(), settings);
-        let published = if settings.publish { site.publish() } else { None };
-        Self {
+        let told = match site.agree(settings)? {
+            Some((agreement, published)) => (Some(agreement), Some(published)),
+            None => (None, if settings.publish { site.publish() } else { None }),
+        };
+        Ok(Self {
             site: site.clone(),
-            state: Mutex::new(Rank::Device, DeviceState::new(settings, accounts, published)),
+            state: Mutex::new(Rank::Device, DeviceState::new(settings, accounts, told)),
             observers: Arc::clone(observers),
             has_budgets: AtomicBool::new(false),
-        }
+        })
     }
 
     pub(super) fn lock(&self) -> Guard<'_, DeviceState> {
@@ -302,22 +363,18 @@ impl Holdings {
         if let Some(limit) = state.rejects_above(self.site.total_memory()).filter(|limit| wanted > *limit) {
             return Err(self.reject(state, request, limit));
         }
-        state.accounts.intend(pool, asked.exact);
-        Ok(true)
+        Ok(state.intend(pool, asked.exact))
     }
 
     /// Applies the limits to the `bytes` that are to be taken for memory that wakes. They count as held from then on.
     pub(super) fn admit_waking(&self, pool: PoolId, bytes: u64) -> bool {
-        let accounts = &mut self.state.lock().accounts;
+        let mut state = self.state.lock();
+        let accounts = &state.accounts;
         let over = accounts
             .ceilings()
             .allowed()
             .is_some_and(|allowed| accounts.held().saturating_add(bytes) > allowed);
-        let admitted = !over && accounts.budget_refusal(pool, bytes).is_none();
-        if admitted {
-            accounts.intend(pool, bytes);
-        }
-        admitted
+        !over && accounts.budget_refusal(pool, bytes).is_none() && state.intend(pool, bytes)
     }
 
     /// Refuses a request before the driver is asked (`throw_on_cudamalloc_oom`).
@@ -390,6 +447,12 @@ impl Holdings {
         if oversize {
             state.counters.oversize_segments.decrease(1);
         }
+    }
+
+    /// A graph took so much beyond its pools, or gave it back.
+    pub(crate) fn note_graph(&self, bytes: u64, is_back: bool) {
+        let graphs = &mut self.state.lock().graphs;
+        *graphs = if is_back { graphs.saturating_sub(bytes) } else { graphs.saturating_add(bytes) };
     }
 
     /// Bytes that a pool has reserved.

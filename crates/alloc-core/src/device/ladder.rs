@@ -336,7 +336,7 @@ impl Ladder {
         });
         let device = self.base.holdings.lock();
         let held = device.accounts().held();
-        let limits = device.accounts().limits(pool);
+        let limits = device.limits(pool);
         let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held));
         let others = [
             Some(self.base.site.total_memory()),

@@ -1,10 +1,11 @@
 //! Whose the bytes of a device are: this allocator's, this process's, other processes', nobody's that is known.
 //!
 //! ```text
-//! used = ours (live + cached + pending) + process_other + other_processes + unaccounted
+//! used = ours (live + cached + pending) + graphs + process_other + other_processes + unaccounted
 //! ```
 //!
-//! `used` is the driver's figure, `ours` is counted. The rest is what others say of themselves:
+//! `used` is the driver's figure, `ours` is counted. `graphs` is what came beyond that when graphs were launched first: the driver's
+//! own memory for their nodes. The rest is what others say of themselves:
 //!
 //! * Granule's allocators with `publish:True` write what they hold into a file each, in a folder of the user's
 //!   ([`registry`]). Files of processes that have ended are removed by whoever reads.
@@ -15,10 +16,12 @@
 //!
 //! Memory that was allocated while caching was off is not ours here.
 
+pub mod agreement;
 pub mod registry;
 
 use crate::watch::oom::ProcessMemory;
 use crate::watch::stats::DeviceStats;
+use agreement::Quota;
 use registry::Entry;
 use std::collections::BTreeMap;
 
@@ -75,22 +78,27 @@ pub struct DeviceLedger {
     pub used: u64,
     /// What this allocator has.
     pub ours: Ours,
+    /// What the allocator's graphs took beyond their pools, when each was launched for the first time.
+    pub graphs: u64,
     /// What this process has beyond that, as far as it is known: other allocators, contexts, libraries.
     pub process_other: u64,
     /// What other processes have, as far as it is known, by number.
     pub other_processes: Vec<OtherProcess>,
     /// What is used by none of these.
     pub unaccounted: u64,
+    /// What this process may hold, where it agrees with others on that.
+    pub quota: Option<Quota>,
 }
 
 impl DeviceLedger {
     /// `own` is this process's number; `entries` leave out the allocator whose ledger it is.
     pub(crate) fn new(
         (total, used): (u64, u64),
-        ours: Ours,
+        (ours, graphs): (Ours, u64),
         own: u32,
         entries: &[Entry],
         processes: &[ProcessMemory],
+        quota: Option<Quota>,
     ) -> Self {
         let mut granule: BTreeMap<u32, u64> = BTreeMap::new();
         for entry in entries {
@@ -101,7 +109,7 @@ impl DeviceLedger {
             *told.entry(process.pid).or_default() += process.bytes;
         }
         // The management library counts what allocators hold, too; one of the two may be late.
-        let own_told = told.remove(&own).unwrap_or(0).saturating_sub(ours.held());
+        let own_told = told.remove(&own).unwrap_or(0).saturating_sub(ours.held() + graphs);
         let process_other = granule.remove(&own).unwrap_or(0).max(own_told);
         let pids: std::collections::BTreeSet<u32> = granule.keys().chain(told.keys()).copied().collect();
         let other_processes: Vec<_> = pids
@@ -113,14 +121,15 @@ impl DeviceLedger {
             })
             .filter(|process| process.bytes > 0)
             .collect();
-        let mut ledger = Self { total, used, ours, process_other, other_processes, unaccounted: 0 };
+        let mut ledger =
+            Self { total, used, ours, graphs, process_other, other_processes, unaccounted: 0, quota };
         ledger.unaccounted = used.saturating_sub(ledger.known());
         ledger
     }
 
     /// What is known to be somebody's.
     fn known(&self) -> u64 {
-        self.ours.held() + self.process_other + self.others()
+        self.ours.held() + self.graphs + self.process_other + self.others()
     }
 
     /// What other processes have, together.
@@ -142,6 +151,7 @@ impl DeviceLedger {
             |now: u64, before: u64| i64::try_from(i128::from(now) - i128::from(before)).unwrap_or(i64::MAX);
         PhaseUse {
             ours: change(self.ours.held(), before.ours.held()),
+            graphs: change(self.graphs, before.graphs),
             process_other: change(self.process_other, before.process_other),
             other_processes: change(self.others(), before.others()),
             unaccounted: change(self.unaccounted, before.unaccounted),
@@ -154,6 +164,8 @@ impl DeviceLedger {
 pub struct PhaseUse {
     /// What the allocator took.
     pub ours: i64,
+    /// What graphs took that were launched for the first time.
+    pub graphs: i64,
     /// What the process took beyond that, as far as it is known.
     pub process_other: i64,
     /// What other processes took.

@@ -44,12 +44,24 @@ fn pinned_samples() -> Vec<(&'static str, &'static str, Settings)> {
     ]
 }
 
+/// Those of what processes agree on.
+fn process_samples() -> Vec<(&'static str, &'static str, Settings)> {
+    vec![
+        (
+            "process_guarantee",
+            "16GiB",
+            Settings { process_guarantee: Some(MemoryLimit::Bytes(16 * GIB)), ..base() },
+        ),
+        ("processes_limit", "0.9", Settings { processes_limit: Some(MemoryLimit::Fraction(0.9)), ..base() }),
+    ]
+}
+
 /// A value other than the default for each option, and what it makes of the defaults.
 fn samples() -> Vec<(&'static str, &'static str, Settings)> {
     let mut table = [0; 16];
     table[..=6].fill(4);
     table[7..].fill(2);
-    let mut samples = pinned_samples();
+    let mut samples = [pinned_samples(), process_samples()].concat();
     samples.extend([
         ("backend", "cudaMallocAsync", Settings { backend: AllocatorBackend::DriverPools, ..base() }),
         (

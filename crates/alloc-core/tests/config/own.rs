@@ -104,6 +104,7 @@ fn limits_are_written_with_the_largest_unit_that_fits() {
         "memory_limit:1,memory_soft_limit:0.25",
         "early_reuse:True,hardened:True,hardened_quarantine_mb:0",
         "max_split_size_mb:64,memory_soft_limit:1GiB",
+        "process_guarantee:20GiB,processes_limit:0.9",
     ] {
         assert_eq!(exact(text).to_strict_text().unwrap(), text);
     }
@@ -115,10 +116,11 @@ fn limits_are_written_with_the_largest_unit_that_fits() {
 #[test]
 fn own_options_can_be_switched_off_again() {
     let on = exact(
-        "early_reuse:True,memory_limit:1G,memory_soft_limit:0.5,hardened:True,hardened_quarantine_mb:8",
+        "early_reuse:True,memory_limit:1G,memory_soft_limit:0.5,process_guarantee:1G,processes_limit:0.5,\
+         hardened:True,hardened_quarantine_mb:8",
     );
-    let off = "early_reuse:False,memory_limit:unlimited,memory_soft_limit:unlimited,hardened:False,\
-               hardened_quarantine_mb:64";
+    let off = "early_reuse:False,memory_limit:unlimited,memory_soft_limit:unlimited,process_guarantee:none,\
+               processes_limit:unlimited,hardened:False,hardened_quarantine_mb:64";
     let off = strict::parse(off, &on).unwrap().settings;
     assert_eq!(Settings { text: String::new(), ..off }, base());
 }

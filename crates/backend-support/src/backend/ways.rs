@@ -198,14 +198,32 @@ fn refusal<D: Calls>(
     }
 }
 
-/// Makes one granule, maps it, and gives all back.
+/// Makes one granule, maps it, and gives all back. Private memory also has to be free again before its addresses are: growable
+/// segments that keep addresses would give nothing back otherwise.
 fn cycle<D: Calls>(backend: &DriverBackend<D>, device: DeviceIndex, way: Way) -> Result<()> {
+    let is_watched = way.handle_type == HandleType::None && !D::ABILITIES.releases_at_once;
+    let free = || -> Result<u64> {
+        if !is_watched {
+            return Ok(0);
+        }
+        Ok(D::memory_info(*backend.context.enter(device, D::NAMES.memory_info)?)?.free)
+    };
     let bytes = backend.granularity(device, Granularity::Minimum)?;
     let at = reserve(backend, device, bytes, 0, DevicePtr::NULL)?;
+    let before = free();
     let tried = with_memory(backend, device, at, bytes, way);
+    let unmapped = free();
     // SAFETY: this trial reserved the range, and what it mapped there is unmapped.
     let released = unsafe { backend.release_address(at, bytes) };
-    tried.and(released)
+    tried.and(released)?;
+    let (before, unmapped, after) = (before?, unmapped?, free()?);
+    // Others take and give meanwhile: it lacked, and came with the addresses, to the byte and more.
+    if is_watched && unmapped.saturating_add(bytes) <= before.min(after) {
+        let detail = "memory that was unmapped and released stays taken until its addresses are given back";
+        let site = backend.context.site(device, D::NAMES.release_physical)?;
+        return Err(site.refuse(ErrorKind::NotSupported, D::NAMES.release_physical, detail));
+    }
+    Ok(())
 }
 
 fn with_memory<D: Calls>(

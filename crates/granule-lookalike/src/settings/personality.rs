@@ -2,11 +2,13 @@
 //!
 //! `README.md` there says what a file may have. What is not known there is an error that says what fits.
 
+use super::order;
 use super::rules::{Made, Rule};
 use super::words::{amount, bytes, family, no_call};
 use crate::{Answer, Code};
-use backend_api::{Attribute, MemoryInfo};
-use backend_openreg::OpenRegConfig;
+use backend_api::types::DeviceIndex;
+use backend_api::{Attribute, Backend, MemoryInfo};
+use backend_openreg::{OpenReg, OpenRegConfig};
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -50,6 +52,9 @@ struct File {
 struct Machine {
     devices: Option<u16>,
     capacity: Option<String>,
+    /// Processes that are started by one with this machine count its devices from the other end.
+    #[serde(default)]
+    permuted: bool,
     #[serde(default)]
     without: Vec<String>,
 }
@@ -74,6 +79,12 @@ struct Part {
     /// Entry points that are not exported.
     #[serde(default)]
     lacks: Vec<String>,
+    /// Memory that was unmapped and released stays taken until its addresses are given back.
+    #[serde(default)]
+    releases_late: bool,
+    /// Memory is not exported again once the first descriptor is closed.
+    #[serde(default)]
+    exports_once: bool,
     /// A physical handle takes a descriptor of the process.
     #[serde(default)]
     takes_descriptors: bool,
@@ -101,6 +112,7 @@ struct Expect {
 /// The driver of a personality.
 #[derive(Debug)]
 pub struct Driver {
+    is_reversed: bool,
     attributes: BTreeMap<String, i64>,
     memory: Figures,
     part: Part,
@@ -182,7 +194,8 @@ impl Driver {
         if !matches!(part.expect.segments.as_deref(), None | Some("growable" | "fixed")) {
             return Err(wrong("expect.segments is growable or fixed".into()));
         }
-        Ok(Self { attributes: file.attributes, memory: file.memory, part })
+        let is_reversed = file.machine.permuted && order::is_started_by_another();
+        Ok(Self { is_reversed, attributes: file.attributes, memory: file.memory, part })
     }
 
     /// The version as two numbers; none where the file has none.
@@ -226,6 +239,28 @@ impl Driver {
     /// Entry points that are not exported.
     pub fn lacks(&self) -> impl Iterator<Item = &str> {
         self.part.lacks.iter().map(String::as_str)
+    }
+
+    /// What identifies the device that this process calls `device`.
+    ///
+    /// # Errors
+    /// `NOT_SUPPORTED` where nothing does; what the machine says.
+    pub fn uuid(&self, machine: &OpenReg, device: DeviceIndex) -> Answer<[u8; 16]> {
+        let last = machine.device_count()?.saturating_sub(1);
+        let meant = if self.is_reversed { DeviceIndex(last.saturating_sub(device.0)) } else { device };
+        machine.properties(meant)?.uuid.ok_or(Code::NOT_SUPPORTED)
+    }
+
+    /// Whether released memory stays taken until its addresses are given back.
+    #[must_use]
+    pub fn releases_late(&self) -> bool {
+        self.part.releases_late
+    }
+
+    /// Whether memory is not exported again once the first descriptor is closed.
+    #[must_use]
+    pub fn exports_once(&self) -> bool {
+        self.part.exports_once
     }
 
     /// Whether a physical handle takes a descriptor.

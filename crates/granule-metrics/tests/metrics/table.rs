@@ -3,6 +3,7 @@
 use alloc_core::budget::{Marks, TenantStats};
 use alloc_core::hardened::HardenedStats;
 use alloc_core::host::{DurationStat, HostGranuleStats, HostStats};
+use alloc_core::ledger::agreement::Quota;
 use alloc_core::ledger::{DeviceLedger, OtherProcess, Ours};
 use alloc_core::pool::PoolStats;
 use alloc_core::snapshot::HistoryStatus;
@@ -76,9 +77,18 @@ impl Numbers {
             total: self.count(),
             used: self.count(),
             ours: Ours::default(),
+            graphs: self.count(),
             process_other: self.count(),
             other_processes: vec![OtherProcess { pid: 1, bytes: self.count(), granule: None }],
             unaccounted: self.count(),
+            quota: Some(Quota {
+                guarantee: self.count(),
+                limit: 1 << 40,
+                claimed: 0,
+                others: self.count(),
+                kept_for_others: self.count(),
+                processes: self.count(),
+            }),
         }
     }
 
@@ -235,9 +245,12 @@ fn of_host(figures: &HostGranuleStats) -> Vec<i64> {
 }
 
 /// What is exported of a device's ledger.
-fn of_ledger(ledger: &Option<DeviceLedger>) -> [u64; 4] {
+fn of_ledger(ledger: &Option<DeviceLedger>) -> Vec<u64> {
     let ledger = ledger.as_ref().unwrap();
-    [ledger.used, ledger.process_other, ledger.others(), ledger.unaccounted]
+    let quota = ledger.quota.unwrap();
+    let whose = [ledger.used, ledger.graphs, ledger.process_other, ledger.others(), ledger.unaccounted];
+    let agreed = [quota.guarantee, quota.processes, quota.others, quota.kept_for_others, quota.left()];
+    [whose, agreed].concat()
 }
 
 /// All figures of a tenant, written out for the same reason.

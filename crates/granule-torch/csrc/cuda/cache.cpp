@@ -37,6 +37,14 @@ void GranuleAllocator::cacheInfo(DeviceIndex device, size_t* largest) {
   *largest = std::max(floor, static_cast<size_t>(info.largest_cached));
 }
 
+// What can be had, which on a device that shares the host's memory is more than the driver says.
+std::pair<size_t, size_t> GranuleAllocator::getMemoryInfo(DeviceIndex device) {
+  uint64_t free = 0;
+  uint64_t total = 0;
+  check(granule_device_memory_info(engine::get(device), device, &free, &total));
+  return {free, total};
+}
+
 void* GranuleAllocator::getBaseAllocation(void* pointer, size_t* bytes) {
   void* base = nullptr;
   uint64_t size = 0;

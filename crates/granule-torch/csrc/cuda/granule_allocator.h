@@ -34,6 +34,7 @@ class GranuleAllocator final : public Interface {
   void enable(bool on) override;
   bool isEnabled() const override;
   void cacheInfo(DeviceIndex device, size_t* largest) override;
+  std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) override;
   void* getBaseAllocation(void* pointer, size_t* bytes) override;
   double getMemoryFraction(DeviceIndex device) override;
   void setMemoryFraction(double fraction, DeviceIndex device) override;

@@ -2,7 +2,7 @@
 
 use super::Chosen;
 use alloc_core::config::Settings;
-use alloc_core::ledger::{DeviceLedger, OtherProcess};
+use alloc_core::ledger::{DeviceLedger, OtherProcess, agreement};
 use alloc_core::types::DeviceIndex;
 use alloc_core::{AllocError, CachingAllocator};
 use serde::Serialize;
@@ -18,12 +18,42 @@ pub struct Who {
     pub used: u64,
     /// What the allocator has that was asked.
     pub ours: Ours,
+    /// What its graphs took beyond their pools.
+    pub graphs: u64,
     /// What its process has beyond that, as far as it is known.
     pub process_other: u64,
     /// What other processes have, as far as it is known.
     pub other_processes: Vec<Other>,
     /// What is used by none of these.
     pub unaccounted: u64,
+    /// What the allocator's process may hold, where it agrees with others on that.
+    pub quota: Option<Quota>,
+}
+
+/// What a process may hold by what it agrees on with others. Bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Quota {
+    /// What is kept for it.
+    pub guarantee: u64,
+    /// What all who agree may hold together.
+    pub limit: u64,
+    /// What it claims: holds, or is about to take.
+    pub claimed: u64,
+    /// What the others claim.
+    pub others: u64,
+    /// What is guaranteed to others, and not claimed by them yet.
+    pub kept_for_others: u64,
+    /// What it may take now.
+    pub left: u64,
+    /// How many processes agree, it included.
+    pub processes: u64,
+}
+
+impl From<agreement::Quota> for Quota {
+    fn from(quota: agreement::Quota) -> Self {
+        let agreement::Quota { guarantee, limit, claimed, others, kept_for_others, processes } = quota;
+        Self { guarantee, limit, claimed, others, kept_for_others, left: quota.left(), processes }
+    }
 }
 
 /// Bytes of an allocator. The last two take nothing of the device.
@@ -63,11 +93,13 @@ impl Who {
             total: ledger.total,
             used: ledger.used,
             ours: Ours { live, cached, pending, asleep, views },
+            graphs: ledger.graphs,
             process_other: ledger.process_other,
             other_processes: others
                 .map(|&OtherProcess { pid, bytes, granule }| Other { pid, bytes, granule })
                 .collect(),
             unaccounted: ledger.unaccounted,
+            quota: ledger.quota.map(Quota::from),
         }
     }
 }
@@ -78,6 +110,9 @@ impl Who {
 /// The driver's.
 pub fn who(chosen: &Chosen) -> Result<Vec<Who>, AllocError> {
     let allocator = CachingAllocator::new(chosen.backend.clone(), Settings::default())?;
+    if let Err(reason) = super::tell_processes(&allocator) {
+        tracing::info!(reason, "processes that do not publish are not told apart");
+    }
     let devices = (0..allocator.device_count()).map(DeviceIndex);
     devices.map(|device| Ok(Who::new(device, &allocator.statistics().ledger(device)?))).collect()
 }

@@ -10,7 +10,7 @@ use granule_hip_sys::abi7::{hipMemGetHandleForAddressRange_t, hipMemRangeHandleT
 use lookalike::argument::In;
 use lookalike::{Answer, Code, control};
 use std::ffi::{c_int, c_ulonglong, c_void};
-use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, RawFd};
 
 /// Where no memory ever lies, so that a number below is no address.
 const LOWEST_ADDRESS: usize = 64 << 10;
@@ -45,8 +45,12 @@ lookalike::entries! {
         no_flags(flags)?;
         shared.wanted()?;
         of_memory("hipMemExportToShareableHandle", HANDLES.of(handle.addr() as u64))?;
+        imports::exporting(handle.addr() as u64)?;
         match machine.physical_sharing()?.export_physical(known(machine, handle), handle_type(kind)?)? {
-            ShareableHandle::PosixFd(descriptor) => shared.cast::<c_int>().put(descriptor.into_raw_fd()),
+            ShareableHandle::PosixFd(descriptor) => {
+                imports::exported(handle.addr() as u64, descriptor.as_raw_fd());
+                shared.cast::<c_int>().put(descriptor.into_raw_fd())
+            }
             ShareableHandle::Fabric(_) => Err(Code::NOT_SUPPORTED),
         }
     }

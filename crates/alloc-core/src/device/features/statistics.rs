@@ -176,11 +176,33 @@ impl Statistics {
             let memory = site.memory_info()?;
             let used = memory.total.saturating_sub(memory.free);
             let ours = Ours::of(&stats, views);
-            Ok(DeviceLedger::new((memory.total, used), ours, std::process::id(), &entries, &processes))
+            let graphs = self.base.holdings.lock().graphs();
+            let quota = self.base.holdings.lock().latest_quota();
+            Ok(DeviceLedger::new(
+                (memory.total, used),
+                (ours, graphs),
+                std::process::id(),
+                &entries,
+                &processes,
+                quota,
+            ))
         };
         // Others come and go between the questions: a ledger that has more than is used is asked for once more.
         let first: DeviceLedger = read()?;
         if first.sum() <= first.used { Ok(first) } else { read() }
+    }
+
+    /// Bytes that are used by nobody who publishes: what a call of the driver adds to it is the driver's own. `None` where the
+    /// driver does not tell.
+    pub(crate) fn used_by_the_driver(&self) -> Option<u64> {
+        let site = &self.base.site;
+        let memory = site.memory_info().inspect_err(|_| site.backend().clear_error()).ok()?;
+        let (own, held) = {
+            let state = self.base.holdings.lock();
+            (state.published().map(|own| own.path().to_owned()), state.accounts().reserved())
+        };
+        let others: u64 = site.published_by_others(own.as_deref()).iter().map(|entry| entry.held).sum();
+        Some(memory.total.saturating_sub(memory.free).saturating_sub(held).saturating_sub(others))
     }
 
     /// Bytes of addresses at which memory is seen a second time.

@@ -139,7 +139,7 @@ impl Accounts {
         self.is_observed = true;
     }
 
-    /// Every limit that a request to `pool` has to keep.
+    /// Every limit of this process that a request to `pool` has to keep.
     pub(in crate::device) fn limits(&self, pool: PoolId) -> Vec<Limit> {
         let whole = |name: &str, bytes: Option<u64>, shortage| {
             bytes.map(|bytes| Limit { name: name.into(), bytes, held: self.held(), shortage, counts: None })
@@ -319,13 +319,9 @@ impl Accounts {
         self.ceilings.hard.is_some_and(|hard| self.held().saturating_add(bytes) > hard)
     }
 
-    /// What is to be taken turns out to be `more` than was admitted; `false` where a limit does not admit that.
-    pub(in crate::device) fn intend_more(&mut self, pool: PoolId, more: u64) -> bool {
-        if self.is_over_hard(more) || self.budget_refusal(pool, more).is_some() {
-            return false;
-        }
-        self.intend(pool, more);
-        true
+    /// Whether limits admit that `more` is to be taken than was admitted.
+    pub(in crate::device) fn admits_more(&self, pool: PoolId, more: u64) -> bool {
+        !self.is_over_hard(more) && self.budget_refusal(pool, more).is_none()
     }
 
     /// Limits what a pool may hold.

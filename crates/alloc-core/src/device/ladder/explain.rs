@@ -207,7 +207,7 @@ impl Explainer {
             let pool = own.map_or(PoolId::DEFAULT, |own| own.tenure().pool().id);
             let pools = caches(arenas);
             let state = self.base.holdings.lock();
-            let limits = state.accounts().limits(pool);
+            let limits = state.limits(pool);
             let missing = own.map(|own| self.provider.missing_for(own, request));
             let wanted = self.wanted(own, missing, request, &state);
             let room = Room { device_free, limits: &limits, wanted };

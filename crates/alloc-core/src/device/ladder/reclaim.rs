@@ -210,7 +210,7 @@ impl Reclaim {
         );
         let Need { pool, stream, bytes: wanted } = *need;
         let state = self.base.holdings.lock();
-        let limits = state.accounts().limits(pool);
+        let limits = state.limits(pool);
         let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held)).chain([free]).min();
         let room = room.unwrap_or(0);
         let number = state.accounts().tenant_of(pool).map(|(number, _)| number);
