@@ -206,6 +206,8 @@ fn the_wheel_and_drags_move_both_charts() {
         browser.point(point_of(&browser, 1, 0.3, 0.5).await).await;
         browser.point(place).await;
         assert!((browser.number("window.granule.cursor").await - at).abs() <= 1.0 + width / 500.0);
+        // Without the cursor's line, which would be another as well.
+        browser.point((20.0, 10.0)).await;
         let near = pictures(&browser).await;
         assert!(near.iter().zip(&pictures_of_all).all(|(near, all)| near != all), "both charts are others");
         let summary = panel(&browser, "#summary").await;
