@@ -16,7 +16,7 @@ use std::time::Instant;
 /// The options of `cargo xtask dist`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Try it where nothing else is installed: wheels in a fresh environment without Rust, packaging/Dockerfile as an image
+    /// Try it where nothing else is installed: wheels in a fresh environment without Rust, the binary in an empty root folder, packaging/Dockerfile as an image
     /// (Debian's tools for that are installed, as root)
     #[arg(long)]
     check: bool,
@@ -65,7 +65,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
     }
     if wanted(Part::Binary) {
-        timed("the static binary", || binary::build(&out))?;
+        let binary = timed("the static binary", || binary::build(&out))?;
+        if options.check {
+            timed("the static binary where it is alone", || check::binary(&binary))?;
+        }
     }
     if options.check && wanted(Part::Image) {
         timed("the image of packaging/Dockerfile", || check::image(&out))?;

@@ -1,9 +1,10 @@
 //! Files where nothing else is installed: no Rust, no compiler, no GPU. All that has the command replays one recording.
 
 use super::container;
-use crate::process::{self, command, root};
+use crate::process::{self, command, debian, root, target};
 use crate::python::venv::{PATIENT_PIP, Venv};
 use anyhow::{Context, Result, bail, ensure};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -77,6 +78,44 @@ pub(super) fn torch(wheel: &Path) -> Result<()> {
     let version = process::output(there(&venv, "python").args(["-c", program]))?;
     println!("granule-torch has the library of version {}", version.trim());
     Ok(())
+}
+
+/// The static binary: it asks for no library, and runs where there is nothing but it and a recording.
+pub(super) fn binary(binary: &Path) -> Result<()> {
+    let asked =
+        process::output(command("readelf").args(["-W", "--program-headers", "--dynamic"]).arg(binary))?;
+    ensure!(
+        !asked.contains("INTERP") && !asked.contains("(NEEDED)"),
+        "{} is not static:\n{asked}",
+        binary.display()
+    );
+    let empty = target().join("dist-empty");
+    if empty.exists() {
+        fs::remove_dir_all(&empty)?;
+    }
+    fs::create_dir_all(&empty)?;
+    fs::copy(binary, empty.join("granule"))?;
+    fs::copy(root().join(RECORDINGS).join(RECORDING), empty.join(RECORDING))?;
+    let answer = process::output(alone_in(&empty).args(["/granule", "replay", RECORDING, "--json"]))
+        .context("a root folder of its own is the administrator's, or needs user namespaces")?;
+    replays(&answer, "the static binary, in an empty root folder,")?;
+    Ok(fs::remove_dir_all(&empty)?)
+}
+
+/// Runs a program for which a folder is all that there is.
+fn alone_in(folder: &Path) -> Command {
+    let mut alone = if debian::is_administrator() {
+        command("chroot")
+    } else {
+        let mut unshare = command("unshare");
+        unshare.args(["--map-root-user", "chroot"]);
+        unshare
+    };
+    alone.arg(folder);
+    for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable != "PATH") {
+        alone.env_remove(variable);
+    }
+    alone
 }
 
 /// The image of `packaging/Dockerfile`, built and run.
