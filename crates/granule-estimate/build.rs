@@ -11,7 +11,7 @@ fn main() {
     if std::env::var_os("CARGO_FEATURE_DRIVER").is_none() {
         return;
     }
-    if std::env::var("HOST") != std::env::var("TARGET") {
+    if machine("HOST") != machine("TARGET") {
         println!("cargo::warning=no simulated driver in a build for another machine than this one");
         return;
     }
@@ -20,6 +20,13 @@ fn main() {
     std::fs::copy(&library, out).unwrap_or_else(|error| panic!("{}: {error}", library.display()));
     println!("cargo::rustc-cfg=has_driver");
     println!("cargo::rerun-if-changed={}", library.display());
+}
+
+/// The processor and the system of a target. The C library does not matter: PyTorch loads the driver, not the command, and so
+/// the command may be a static program.
+fn machine(variable: &str) -> Option<(String, bool)> {
+    let target = std::env::var(variable).ok()?;
+    Some((target.split('-').next()?.to_owned(), target.contains("-linux-")))
 }
 
 /// The newest library of that name: cargo adds a hash where the sources are from a registry, and may have kept others.

@@ -2,6 +2,7 @@
 
 mod binary;
 mod check;
+mod container;
 mod crates;
 mod tools;
 mod wheels;
@@ -15,36 +16,73 @@ use std::time::Instant;
 /// The options of `cargo xtask dist`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Try the wheels in a fresh environment without Rust, with the tests of crates/granule-python
+    /// Try it where nothing else is installed: wheels in a fresh environment without Rust, the binary in an empty root folder, packaging/Dockerfile as an image
+    /// (Debian's tools for that are installed, as root)
     #[arg(long)]
     check: bool,
 
     /// Only the wheel of the command and the module, of what the tests have built (what CI runs): not for handing it out
     #[arg(long)]
     quick: bool,
+
+    /// Only these
+    #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "quick")]
+    only: Vec<Part>,
 }
 
 impl Options {
-    pub(crate) const SLICE: Self = Self { check: true, quick: true };
+    pub(crate) const SLICE: Self = Self { check: true, quick: true, only: Vec::new() };
+}
+
+/// What can be asked for by itself.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// The wheels
+    Wheels,
+    /// The static binary
+    Binary,
+    /// packaging/Dockerfile, with the wheel that is there (only with --check)
+    Image,
+    /// The crates
+    Crates,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let out = target().join(if options.quick { "dist-quick" } else { "dist" });
-    fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
-    let build = if options.quick { wheels::alloc_of_tests } else { wheels::alloc };
-    let alloc = timed("the wheel granule-alloc", || build(&out))?;
-    if options.check {
-        timed("granule-alloc where it is alone", || check::alloc(&alloc, options.quick))?;
-    }
     if options.quick {
-        return Ok(());
+        let alloc = timed("the wheel granule-alloc", || wheels::alloc_of_tests(&folder("dist-quick")?))?;
+        return if options.check { check::alloc(&alloc, true) } else { Ok(()) };
     }
-    let torch = timed("the wheel granule-torch", || wheels::torch(&out))?;
-    if options.check {
-        timed("granule-torch where it is alone", || check::torch(&torch))?;
+    let out = folder("dist")?;
+    let wanted = |part| options.only.is_empty() || options.only.contains(&part);
+    if wanted(Part::Wheels) {
+        let alloc = timed("the wheel granule-alloc", || wheels::alloc(&out))?;
+        if options.check {
+            timed("granule-alloc where it is alone", || check::alloc(&alloc, false))?;
+        }
+        let torch = timed("the wheel granule-torch", || wheels::torch(&out))?;
+        if options.check {
+            timed("granule-torch where it is alone", || check::torch(&torch))?;
+        }
     }
-    timed("the crates, as cargo publish would take them", || crates::dry_run(options.check))?;
-    timed("the static binary", || binary::build(&out))
+    if wanted(Part::Binary) {
+        let binary = timed("the static binary", || binary::build(&out))?;
+        if options.check {
+            timed("the static binary where it is alone", || check::binary(&binary))?;
+        }
+    }
+    if options.check && wanted(Part::Image) {
+        timed("the image of packaging/Dockerfile", || check::image(&out))?;
+    }
+    if wanted(Part::Crates) {
+        timed("the crates, as cargo publish would take them", || crates::dry_run(options.check))?;
+    }
+    Ok(())
+}
+
+fn folder(name: &str) -> Result<PathBuf> {
+    let folder = target().join(name);
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    Ok(folder)
 }
 
 fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {

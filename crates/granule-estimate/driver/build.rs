@@ -3,5 +3,7 @@
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // It is part of each command, and lines for a debugger are five sixths of it.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--strip-all");
     println!("cargo::rerun-if-changed=build.rs");
 }

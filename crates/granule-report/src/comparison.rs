@@ -1,6 +1,6 @@
 //! Several runs on one page, under each other: before and after a change, or the ranks of one job.
 //!
-//! The page has one time axis and one scale of bytes for all. A run is told in as many bins as a screen has pixels, and each
+//! The page has one time axis and one scale of bytes for all. A run is told in several times as many bins as a screen has pixels, and each
 //! bin shows the moment in it at which most was live, as on the page of one run.
 
 mod axis;

@@ -25,6 +25,8 @@ const BASE: &[&str] = &[
     include_str!("../viewer/base/colours.js"),
     include_str!("../viewer/base/dom.js"),
     include_str!("../viewer/base/tip.js"),
+    include_str!("../viewer/base/drag.js"),
+    include_str!("../viewer/base/window.js"),
     include_str!("../viewer/base/help.js"),
     include_str!("../viewer/share/address.js"),
     include_str!("../viewer/share/file.js"),
@@ -67,6 +69,8 @@ pub(crate) const COMPARISON: Viewer = Viewer {
         include_str!("../viewer/compare/axis.js"),
         include_str!("../viewer/compare/strip.js"),
         include_str!("../viewer/compare/table.js"),
+        include_str!("../viewer/compare/link.js"),
+        include_str!("../viewer/compare/input.js"),
         include_str!("../viewer/compare/main.js"),
     ],
 };

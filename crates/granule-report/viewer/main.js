@@ -18,7 +18,7 @@ import { Search } from "./panel/search.js";
 import { change, redraw, state, watch } from "./data/state.js";
 import { fillLines, fillRun, fillVerdict, fillWhatIf } from "./panel/tables.js";
 import { Texts } from "./data/texts.js";
-import { Window } from "./time/window.js";
+import { RunWindow } from "./time/window.js";
 
 /** What changes which picture. */
 const CHART = ["from", "to", "low", "high", "way", "data", "size"];
@@ -32,7 +32,7 @@ class App {
     this.texts = new Texts(() => redraw("texts"));
     await this.store.open();
     this.about = this.store.about;
-    this.view = new Window(this.store);
+    this.view = new RunWindow(this.store);
     const columns = new Columns(this.store);
     this.chart = new Chart(byId("chart"), this.store, this.texts, columns);
     this.overview = new Overview(byId("overview"), this.store, new Columns(this.store));

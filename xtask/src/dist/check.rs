@@ -1,8 +1,10 @@
-//! Wheels where nothing else is installed: no Rust, no compiler, no GPU.
+//! Files where nothing else is installed: no Rust, no compiler, no GPU. All that has the command replays one recording.
 
-use crate::process::{self, command, root};
+use super::container;
+use crate::process::{self, command, debian, root, target};
 use crate::python::venv::{PATIENT_PIP, Venv};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -28,10 +30,21 @@ const PEERS: [&str; 7] = [
     "pyspark==4.3.0",
     "ray[data]==2.60.0",
 ];
-const RECORDING: &str = "crates/granule-cli/data/resnet_train.trace.gz";
+const RECORDINGS: &str = "crates/granule-cli/data";
+const RECORDING: &str = "resnet_train.trace.gz";
 /// From `pip install` to the first result, without the download: a few, and more on a busy machine.
 const MOST_SECONDS: f64 = 60.0;
 const PIP: [&str; 6] = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"];
+
+/// The recording has the figures of PyTorch's own allocator; a replay comes to the same.
+fn replays(answer: &str, whose: &str) -> Result<()> {
+    let answer: serde_json::Value = serde_json::from_str(answer).with_context(|| answer.to_owned())?;
+    let figures = answer["native"]["figures"].as_object().context("a replay has no figures of PyTorch's")?;
+    let differs: Vec<_> = figures.iter().filter(|(_, figure)| figure["verdict"] != "same").collect();
+    ensure!(!figures.is_empty() && differs.is_empty(), "{whose} replays to other figures: {differs:?}");
+    println!("{whose} replays to PyTorch's own figures, all {} of them", figures.len());
+    Ok(())
+}
 
 /// The wheel granule-alloc: the command and the module, alone; then the module's tests.
 pub(super) fn alloc(wheel: &Path, quick: bool) -> Result<()> {
@@ -42,10 +55,9 @@ pub(super) fn alloc(wheel: &Path, quick: bool) -> Result<()> {
     if !help.contains("whatif") {
         bail!("granule --help does not name the commands:\n{help}");
     }
-    let replayed = process::output(there(&venv, "granule").args(["replay", RECORDING, "--json"]))?;
-    if !replayed.contains("\"reserved_bytes_peak\"") {
-        bail!("granule replay does not say what was reserved:\n{replayed}");
-    }
+    let recording = root().join(RECORDINGS).join(RECORDING);
+    let replayed = process::output(there(&venv, "granule").arg("replay").arg(&recording).arg("--json"))?;
+    replays(&replayed, "the command of the wheel")?;
     process::run(there(&venv, "python").args(["-c", "import granule_alloc"]))?;
     let seconds = began.elapsed().as_secs_f64();
     println!("pip install to the first results: {seconds:.1} s");
@@ -66,6 +78,51 @@ pub(super) fn torch(wheel: &Path) -> Result<()> {
     let version = process::output(there(&venv, "python").args(["-c", program]))?;
     println!("granule-torch has the library of version {}", version.trim());
     Ok(())
+}
+
+/// The static binary: it asks for no library, and runs where there is nothing but it and a recording.
+pub(super) fn binary(binary: &Path) -> Result<()> {
+    let asked =
+        process::output(command("readelf").args(["-W", "--program-headers", "--dynamic"]).arg(binary))?;
+    ensure!(
+        !asked.contains("INTERP") && !asked.contains("(NEEDED)"),
+        "{} is not static:\n{asked}",
+        binary.display()
+    );
+    let empty = target().join("dist-empty");
+    if empty.exists() {
+        fs::remove_dir_all(&empty)?;
+    }
+    fs::create_dir_all(&empty)?;
+    fs::copy(binary, empty.join("granule"))?;
+    fs::copy(root().join(RECORDINGS).join(RECORDING), empty.join(RECORDING))?;
+    let answer = process::output(alone_in(&empty).args(["/granule", "replay", RECORDING, "--json"]))
+        .context("a root folder of its own is the administrator's, or needs user namespaces")?;
+    replays(&answer, "the static binary, in an empty root folder,")?;
+    Ok(fs::remove_dir_all(&empty)?)
+}
+
+/// Runs a program for which a folder is all that there is.
+fn alone_in(folder: &Path) -> Command {
+    let mut alone = if debian::is_administrator() {
+        command("chroot")
+    } else {
+        let mut unshare = command("unshare");
+        unshare.args(["--map-root-user", "chroot"]);
+        unshare
+    };
+    alone.arg(folder);
+    for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable != "PATH") {
+        alone.env_remove(variable);
+    }
+    alone
+}
+
+/// The image of `packaging/Dockerfile`, built and run.
+pub(super) fn image(out: &Path) -> Result<()> {
+    let image = container::Image::build(&root().join("packaging/Dockerfile"), out)?;
+    let answer = image.run(&root().join(RECORDINGS), &["replay", RECORDING, "--json"])?;
+    replays(&answer, "the image")
 }
 
 fn install(venv: &Venv, wheel: &Path) -> Result<()> {

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 /// The oldest system that a wheel is for: glibc 2.28, of 2018.
 const OLDEST: &str = "manylinux_2_28";
-/// The same to Zig.
-const OLDEST_GLIBC: &str = "x86_64-linux-gnu.2.28";
-const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// The same to Zig, on the machine that builds.
+pub(super) const OLDEST_GLIBC: &str = "x86_64-linux-gnu.2.28";
+pub(super) const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// What PyPI takes of a project without asking is 100 MB; a cluster's users should not wait for a quarter of it.
 const MOST: u64 = 25_000_000;
 

@@ -32,6 +32,7 @@ pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-fn is_administrator() -> bool {
+/// Whether this is the user who may do everything here.
+pub(crate) fn is_administrator() -> bool {
     output(command("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }

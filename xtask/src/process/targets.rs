@@ -19,6 +19,11 @@ pub(crate) fn add(target: &str) -> Result<()> {
     Ok(())
 }
 
+/// The variable in which cargo is told something of a target: its linker, its runner.
+pub(crate) fn variable(target: &str, what: &str) -> String {
+    format!("CARGO_TARGET_{}_{what}", target.to_uppercase().replace('-', "_"))
+}
+
 fn has(target: &str) -> bool {
     let folder = output(command("rustc").args(["--print", "target-libdir", "--target", target]));
     folder.is_ok_and(|folder| Path::new(folder.trim()).is_dir())

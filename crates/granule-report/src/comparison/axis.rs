@@ -4,8 +4,8 @@ use granule_analysis::Run;
 use granule_analysis::run::Moment;
 use serde::Serialize;
 
-/// Bins of the axis: about as many as a screen has pixels.
-pub(super) const BINS: u32 = 2048;
+/// Bins of the axis: eight times as many as a screen has pixels, so that one can look closer.
+pub(super) const BINS: u32 = 1 << 14;
 
 /// What is below what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -15,24 +15,29 @@ export class Axis {
     const what = this.byIteration
       ? "by iteration, counted from each file's first mark"
       : "by share of entries: 0 % is each run's first entry, 100 % its last";
-    return `Time axis ${what}. One scale of bytes. Point at a chart for the same place in all; click to keep it. Press ? for the keys.`;
+    return `Time axis ${what}. One scale of bytes. Point at a chart for the same place in all; click to keep it; turn the wheel to look closer. Press ? for the keys.`;
   }
 
   /** A place, of the axis' bins, as text. */
   place(bin) {
     const at = (bin * this.pieces) / this.bins;
-    if (!this.byIteration) return `${at.toFixed(1)} %`;
+    if (!this.byIteration) return `${at.toFixed(2)} %`;
     return at < this.lead ? "before iteration 1" : `iteration ${formatCount(Math.floor(at) - this.lead + 1)}`;
   }
 
-  /** Places with a name, not more than `most`: the part of the width, and the name. */
-  ticks(most) {
-    const whole = this.pieces - this.lead;
-    const step = [1, 2, 5].flatMap((by) => [by, by * 10, by * 100, by * 1000, by * 1e4, by * 1e5]).sort((a, b) => a - b)
-      .find((one) => whole / one <= most);
+  /** Places with a name from one bin up to another, not more than `most`: the part of the width, and the name. */
+  ticks(from, to, most) {
+    const scale = this.pieces / this.bins;
+    const [first, last] = [from * scale - this.lead, to * scale - this.lead];
+    const powers = this.byIteration ? [1, 10, 100, 1000, 1e4, 1e5] : [0.01, 0.1, 1, 10];
+    const steps = powers.flatMap((power) => [power, 2 * power, 5 * power]);
+    const step = steps.find((one) => (last - first) / one <= most) ?? steps.at(-1);
     const ticks = [];
-    for (let at = 0; at < whole || (at === whole && !this.byIteration); at += step) {
-      ticks.push([(at + this.lead) / this.pieces, this.byIteration ? formatCount(at + 1) : `${at} %`]);
+    for (let count = Math.max(Math.ceil(first / step), 0); count * step <= last; count += 1) {
+      const at = count * step;
+      // Nothing begins where the last iteration ends.
+      if (this.byIteration && at >= this.pieces - this.lead) break;
+      ticks.push([(at - first) / (last - first), this.byIteration ? formatCount(at + 1) : `${Number(at.toFixed(2))} %`]);
     }
     return ticks;
   }

@@ -7,10 +7,11 @@ import { formatBytes, formatCount, formatCounted, roundStep } from "../base/form
 const SIDE = { left: 76, right: 26, top: 10, bottom: 20 };
 
 export class Strip {
-  constructor(run, bins, axis, top) {
-    Object.assign(this, { run, bins, axis, top });
-    const label = `Memory over time: ${run.name}. Left and right arrow keys move the place that is read in all runs.`;
-    this.canvas = element("canvas", { tabindex: "0", role: "img", "data-testid": "strip", "aria-label": label });
+  /** `shown` is what all charts show: bins of the axis from and up to, bytes low and high. */
+  constructor(run, bins, axis, shown) {
+    Object.assign(this, { run, bins, axis, shown });
+    const label = `Memory over time: ${run.name}. Arrow keys move, plus and minus zoom, comma and full stop choose the place, in all runs.`;
+    this.canvas = element("canvas", { tabindex: "0", role: "application", "data-testid": "strip", "aria-label": label });
     this.readout = element("span", { class: "soft", "data-testid": "strip-readout" });
     this.still = document.createElement("canvas");
     const parts = [`live at most ${formatBytes(run.most)}`];
@@ -35,21 +36,40 @@ export class Strip {
 
   yOf(bytes) {
     const { top, height } = this.plot;
-    return top + height * (1 - bytes / this.top);
+    const { low, high } = this.shown;
+    return top + height * (1 - (bytes - low) / (high - low));
+  }
+
+  bytesAt(y) {
+    const { top, height } = this.plot;
+    const { low, high } = this.shown;
+    return low + (1 - (y - top) / height) * (high - low);
+  }
+
+  xOf(place) {
+    const { left, width } = this.plot;
+    const { from, to } = this.shown;
+    return left + ((place - from) / (to - from)) * width;
+  }
+
+  /** The place of the axis, in bins, at an x of the canvas. */
+  placeAt(x) {
+    const { left, width } = this.plot;
+    const { from, to } = this.shown;
+    return from + ((x - left) / width) * (to - from);
   }
 
   /** The bin at a place of the canvas; `null` outside of the plot. */
   binAt(x) {
     const { left, width } = this.plot;
-    const bin = Math.floor(((x - left) / width) * this.axis.bins);
-    return bin >= 0 && bin < this.axis.bins ? bin : null;
+    return x >= left && x < left + width ? Math.floor(this.placeAt(x)) : null;
   }
 
   /** The bins of a column of pixels, as the one at which most was live, and the most reserved bytes. */
   column(x) {
-    const { bins, axis, plot } = this;
-    const first = Math.floor((x * axis.bins) / plot.width);
-    const after = Math.max(Math.floor(((x + 1) * axis.bins) / plot.width), first + 1);
+    const { bins, plot } = this;
+    const first = Math.floor(this.placeAt(plot.left + x));
+    const after = Math.max(Math.floor(this.placeAt(plot.left + x + 1)), first + 1);
     if (first >= bins.count) return null;
     let most = first;
     let reserved = 0;
@@ -71,6 +91,10 @@ export class Strip {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.font = "11px system-ui, sans-serif";
     this.scale(context, look);
+    context.save();
+    context.beginPath();
+    context.rect(plot.left, plot.top, plot.width, plot.height);
+    context.clip();
     const reserved = [];
     for (let x = 0; x < plot.width; x += 1) {
       const column = this.column(x);
@@ -87,6 +111,12 @@ export class Strip {
       });
     }
     this.lines(context, look, reserved);
+    context.restore();
+    context.fillStyle = look.theme.alarm;
+    for (const bin of this.run.refusals) {
+      const x = this.xOf(bin);
+      if (x >= plot.left && x < plot.left + plot.width) context.fillRect(x - 1, plot.top - 8, 3, 8);
+    }
   }
 
   scale(context, look) {
@@ -94,14 +124,15 @@ export class Strip {
     context.strokeStyle = look.theme.grid;
     context.fillStyle = look.theme.soft;
     context.textAlign = "right";
-    const step = roundStep(this.top, height / 40, true);
-    for (let at = 0; at <= this.top; at += step) {
+    const { from, to, low, high } = this.shown;
+    const step = roundStep(high - low, height / 40, true);
+    for (let at = Math.ceil(low / step) * step; at <= high; at += step) {
       const y = Math.round(this.yOf(at)) + 0.5;
       line(context, left, y, left + width, y);
       context.fillText(formatBytes(at), left - 8, y + 4);
     }
     context.textAlign = "center";
-    for (const [part, name] of this.axis.ticks(width / 60)) {
+    for (const [part, name] of this.axis.ticks(from, to, width / 60)) {
       const x = Math.round(left + part * width) + 0.5;
       line(context, x, top + height, x, top + height + 4);
       context.fillText(name, x, top + height + 16);
@@ -109,9 +140,9 @@ export class Strip {
     context.textAlign = "left";
   }
 
-  /** What was reserved, the device's capacity, and refused requests. */
+  /** What was reserved, and the device's capacity. */
   lines(context, look, reserved) {
-    const { left, top, width } = this.plot;
+    const { left, width } = this.plot;
     if (this.run.reservedMost > 0) {
       context.strokeStyle = look.theme.reserved;
       context.lineWidth = 1.5;
@@ -123,15 +154,13 @@ export class Strip {
       context.stroke();
     }
     const { capacity } = this.run;
-    if (capacity && capacity <= this.top) {
+    if (capacity) {
       context.strokeStyle = look.theme.capacity;
       context.setLineDash([6, 4]);
       const y = Math.round(this.yOf(capacity)) + 0.5;
       line(context, left, y, left + width, y);
       context.setLineDash([]);
     }
-    context.fillStyle = look.theme.alarm;
-    for (const bin of this.run.refusals) context.fillRect(left + (bin / this.axis.bins) * width - 1, top - 8, 3, 8);
   }
 
   /** Draws, with the cursor at a bin; `first` is the run that others are compared with. */
@@ -144,8 +173,10 @@ export class Strip {
     context.drawImage(still, 0, 0, canvas.clientWidth, canvas.clientHeight);
     this.readout.textContent = cursor === null ? "" : this.describe(cursor, first);
     if (cursor === null) return;
+    const x = this.xOf(cursor + 0.5);
+    if (x < plot.left || x >= plot.left + plot.width) return;
     context.fillStyle = look.theme.accent;
-    context.fillRect(plot.left + ((cursor + 0.5) / this.axis.bins) * plot.width, plot.top, 1, plot.height);
+    context.fillRect(x, plot.top, 1, plot.height);
   }
 
   /** What there was at a bin, and how much more that is than in the first run. */

@@ -1,74 +1,21 @@
 // The pointer on the three pictures.
+import { factorOf, moveAndZoom, onDrag } from "../base/drag.js";
 import { formatBytes } from "../base/format.js";
 import { change, redraw, state } from "../data/state.js";
 import { hideTip, showTip } from "../base/tip.js";
 import { chartTip, lifeTip } from "../panel/words.js";
 import { byId } from "../base/dom.js";
 
-/** A drag is more than this many pixels; less is a click. */
-const STILL = 4;
-
-/** Calls `start`, then `move` with what has been moved since, then `click` if it was none. */
-function onDrag(canvas, { start, move, click }) {
-  canvas.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0) return;
-    canvas.setPointerCapture(event.pointerId);
-    canvas.focus({ preventScroll: true });
-    const origin = start?.(event);
-    let dragged = false;
-    const moved = (next) => {
-      const [x, y] = [next.clientX - event.clientX, next.clientY - event.clientY];
-      dragged ||= Math.hypot(x, y) > STILL;
-      if (dragged) move(x, y, origin, next);
-    };
-    const ended = (last) => {
-      canvas.removeEventListener("pointermove", moved);
-      canvas.removeEventListener("pointerup", ended);
-      canvas.removeEventListener("pointercancel", ended);
-      if (!dragged && last.type === "pointerup") click?.(last);
-    };
-    canvas.addEventListener("pointermove", moved);
-    canvas.addEventListener("pointerup", ended);
-    canvas.addEventListener("pointercancel", ended);
-  });
-}
-
-/** How much a turn of the wheel zooms. */
-function factorOf(event) {
-  const lines = event.deltaMode === 1 ? 33 : 1;
-  // Browsers turn the wheel sideways while shift is held.
-  const turned = event.deltaY || event.deltaX;
-  return Math.exp(Math.min(Math.max(turned * lines, -300), 300) * 0.0022);
-}
-
 export function onChart(chart, view, texts, focus) {
   const { canvas } = chart;
   const names = () => chart.store.about.ways[state.way].names;
-  canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) && !event.shiftKey;
-    if (sideways) view.move(event.deltaX / chart.plot.width);
-    else if (event.shiftKey || event.offsetX < chart.plot.left) {
-      view.zoomBytes(factorOf(event), chart.bytesAt(event.offsetY));
-    } else view.zoom(factorOf(event), chart.momentAt(event.offsetX));
-  }, { passive: false });
-  onDrag(canvas, {
-    start: () => ({ ...state }),
-    move: (x, y, before) => {
-      const { width, height } = chart.plot;
-      const moments = (x / width) * (before.to - before.from);
-      const bytes = (y / height) * (before.high - before.low);
-      view.show(before.from - moments, before.to - moments);
-      view.showBytes(before.low + bytes, before.high + bytes);
-    },
-    click: (event) => {
-      const mark = chart.markAt(event.offsetX, event.offsetY);
-      if (mark) return view.setMoment(mark.refusal?.at ?? mark.note[0]);
-      const found = chart.at(event.offsetX, event.offsetY);
-      if (!found) return undefined;
-      change({ selected: found.life ?? null });
-      return view.setMoment(found.moment);
-    },
+  moveAndZoom(chart, view, (x) => chart.momentAt(x), (event) => {
+    const mark = chart.markAt(event.offsetX, event.offsetY);
+    if (mark) return view.setMoment(mark.refusal?.at ?? mark.note[0]);
+    const found = chart.at(event.offsetX, event.offsetY);
+    if (!found) return undefined;
+    change({ selected: found.life ?? null });
+    return view.setMoment(found.moment);
   });
   canvas.addEventListener("dblclick", (event) => {
     const found = chart.at(event.offsetX, event.offsetY);

@@ -111,7 +111,7 @@ fn help_says_what_the_keys_do() {
         assert_eq!(browser.get(open).await, true);
         assert!(panel(&browser, "#help").await.contains("move the cursor"));
         // The keys are not the charts' while one reads.
-        browser.key('\u{e014}').await;
+        browser.key('.').await;
         assert_eq!(browser.get("window.granule.cursor").await, Value::Null);
         browser.click("[data-testid=help-close]").await;
         browser.click("#help-open").await;
@@ -163,13 +163,148 @@ fn the_cursor_is_at_the_same_place_in_all_runs() {
 fn steps_by_keys_are_one_place_in_the_history() {
     before_and_after(false, |browser| async move {
         let places = browser.number("history.length").await;
-        let press = "document.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight' }))";
+        let press = "document.dispatchEvent(new KeyboardEvent('keydown', { key: '.' }))";
         browser.get(&format!("[1, 2, 3, 4, 5].forEach(() => {press})")).await;
         browser.until("window.granule.cursor > 0").await;
         browser.until("location.hash === `#at=${window.granule.cursor}`").await;
         assert_eq!(browser.number("history.length").await, places + 1.0);
         browser.back().await;
         browser.until("window.granule.cursor === null && location.hash === ''").await;
+        browser.end().await;
+    });
+}
+
+/// What all charts show.
+async fn view(browser: &Browser) -> [f64; 4] {
+    let view = browser.get("window.granule.view").await;
+    ["from", "to", "low", "high"].map(|side| view[side].as_f64().unwrap())
+}
+
+/// The picture of each run's chart.
+async fn pictures(browser: &Browser) -> Vec<String> {
+    let pictures =
+        browser.get(&format!("[...document.querySelectorAll('{STRIPS}')].map((c) => c.toDataURL())")).await;
+    serde_json::from_value(pictures).unwrap()
+}
+
+#[test]
+fn the_wheel_and_drags_move_both_charts() {
+    before_and_after(false, |browser| async move {
+        let whole = view(&browser).await;
+        let pictures_of_all = pictures(&browser).await;
+        let place = point_of(&browser, 1, 0.6, 0.5).await;
+        browser.point(place).await;
+        let at = browser.number("window.granule.cursor").await;
+        for _ in 0..8 {
+            browser.wheel(place, -120).await;
+        }
+        let zoomed = view(&browser).await;
+        let width = zoomed[1] - zoomed[0];
+        assert!(width < (whole[1] - whole[0]) / 5.0, "{zoomed:?} of {whole:?}");
+        assert_eq!(zoomed[2..], whole[2..]);
+        // What the pointer is at stays below it.
+        browser.point(point_of(&browser, 1, 0.3, 0.5).await).await;
+        browser.point(place).await;
+        assert!((browser.number("window.granule.cursor").await - at).abs() <= 1.0 + width / 500.0);
+        // Without the cursor's line, which would be another as well.
+        browser.point((20.0, 10.0)).await;
+        let near = pictures(&browser).await;
+        assert!(near.iter().zip(&pictures_of_all).all(|(near, all)| near != all), "both charts are others");
+        let summary = panel(&browser, "#summary").await;
+        assert!(summary.contains("iteration 5 to iteration 7"), "{summary}");
+        browser.picture("26-compared-zoomed").await;
+        browser.drag(point_of(&browser, 0, 0.6, 0.5).await, (-200.0, 0.0)).await;
+        let moved = view(&browser).await;
+        assert!(moved[0] > zoomed[0], "dragged to the left is later: {moved:?}");
+        assert!((moved[1] - moved[0] - width).abs() < 1e-6);
+        // A drag keeps no place.
+        assert!(!browser.text("location.hash").await.contains("at="));
+        // Over the scale of bytes the height is zoomed.
+        let scale = point_of(&browser, 0, -0.02, 0.5).await;
+        browser.wheel(scale, -120).await;
+        let higher = view(&browser).await;
+        assert!(higher[3] - higher[2] < whole[3] && higher[..2] == moved[..2], "{higher:?}");
+        browser.click("#zoom-all").await;
+        assert_eq!(view(&browser).await, whole);
+        browser.point((20.0, 10.0)).await;
+        assert_eq!(pictures(&browser).await, pictures_of_all);
+        browser.end().await;
+    });
+}
+
+#[test]
+fn keys_and_buttons_move_both_charts() {
+    before_and_after(false, |browser| async move {
+        let whole = view(&browser).await;
+        for _ in 0..6 {
+            browser.key('+').await;
+        }
+        let zoomed = view(&browser).await;
+        assert!(zoomed[1] - zoomed[0] < (whole[1] - whole[0]) / 4.0, "{zoomed:?}");
+        let before = pictures(&browser).await;
+        browser.key('\u{e014}').await; // right
+        assert!(view(&browser).await[0] > zoomed[0]);
+        assert!(pictures(&browser).await.iter().zip(&before).all(|(now, before)| now != before));
+        browser.key('\u{e012}').await; // left
+        assert!((view(&browser).await[0] - zoomed[0]).abs() < 1e-6);
+        browser.click("#zoom-in").await;
+        let closer = view(&browser).await;
+        assert!((2.0 * (closer[1] - closer[0]) - (zoomed[1] - zoomed[0])).abs() < 1e-6);
+        browser.click("#zoom-out").await;
+        browser.key('*').await;
+        browser.key('\u{e013}').await; // up
+        let [from, to, low, high] = view(&browser).await;
+        assert!((from - zoomed[0]).abs() < 1e-6 && (to - zoomed[1]).abs() < 1e-6);
+        assert!(low > 0.0 && high - low < whole[3], "{low} to {high}");
+        // Who goes on with the cursor sees where it is.
+        for _ in 0..3 {
+            browser.get("[...Array(30)].forEach(() => document.dispatchEvent(new KeyboardEvent('keydown', { key: '>', shiftKey: true })))").await;
+            browser.settle().await;
+        }
+        let cursor = browser.number("window.granule.cursor").await;
+        let [from, to, ..] = view(&browser).await;
+        assert!(from > zoomed[0] && from <= cursor && cursor < to, "{from} to {to}: {cursor}");
+        browser.key('-').await;
+        assert!(view(&browser).await[1] - view(&browser).await[0] > to - from);
+        browser.key('0').await;
+        assert_eq!(view(&browser).await, whole);
+        browser.end().await;
+    });
+}
+
+#[test]
+fn a_link_opens_the_part_that_was_shown() {
+    before_and_after(false, |browser| async move {
+        let whole = view(&browser).await;
+        browser.click_at(point_of(&browser, 0, 0.4, 0.5).await).await;
+        browser.until("location.hash.startsWith('#at=')").await;
+        for _ in 0..4 {
+            browser.key('+').await;
+        }
+        browser.key('*').await;
+        browser.until("location.hash.includes('from=') && location.hash.includes('high=')").await;
+        browser.settle().await;
+        let (shown, cursor) = (view(&browser).await, browser.number("window.granule.cursor").await);
+        let link = browser.text("location.hash").await;
+        // As many places as keys were pressed with a pause between them.
+        while browser.number("window.granule.view.from").await > 0.0
+            || browser.text("location.hash").await.contains("high=")
+        {
+            browser.back().await;
+        }
+        assert_eq!((view(&browser).await, browser.number("window.granule.cursor").await), (whole, cursor));
+        browser.open_link("").await;
+        assert_eq!(view(&browser).await, whole);
+        browser.open_link(&link).await;
+        for (one, other) in view(&browser).await.iter().zip(shown) {
+            assert!((one - other).abs() <= 0.5, "{one} and {other}");
+        }
+        assert_eq!(browser.number("window.granule.cursor").await, cursor);
+        assert_eq!(browser.text("location.hash").await, link, "opening changes no address");
+        browser.open_link("#at=99999999&from=20&to=20&low=-1&high=x&a=%3Cb%3E").await;
+        assert_eq!(view(&browser).await, whole);
+        assert_eq!(browser.get("window.granule.cursor").await, Value::Null);
+        browser.until("location.hash === ''").await;
         browser.end().await;
     });
 }

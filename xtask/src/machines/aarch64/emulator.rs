@@ -46,11 +46,9 @@ impl Emulator {
             "{PROGRAM} {} has pages of 4 KiB only; those before {WITHOUT_PAGES}, as of Debian 12, have others",
             self.version
         );
-        let variable =
-            |what: &str| format!("CARGO_TARGET_{}_{what}", targets::AARCH64.to_uppercase().replace('-', "_"));
         cargo
-            .env(variable("LINKER"), COMPILERS[0])
-            .env(variable("RUNNER"), PROGRAM)
+            .env(targets::variable(targets::AARCH64, "LINKER"), COMPILERS[0])
+            .env(targets::variable(targets::AARCH64, "RUNNER"), PROGRAM)
             // For tests that compile C, and not for what runs here while building.
             .envs([("CC", COMPILERS[0]), ("CXX", COMPILERS[1])])
             .envs([("HOST_CC", "cc"), ("HOST_CXX", "c++")])

@@ -1,0 +1,91 @@
+// The keyboard and the pointer on the charts of several runs, which move and zoom together.
+import { byId } from "../base/dom.js";
+import { moveAndZoom } from "../base/drag.js";
+import { formatBytes } from "../base/format.js";
+import { fillHelp, openHelp } from "../base/help.js";
+import { hideTip, showTip } from "../base/tip.js";
+
+const KEYS = [
+  ["← →", "move in time; with Shift by a whole window"],
+  ["↑ ↓", "move up and down"],
+  ["+ −", "zoom in time"],
+  ["Shift + −", "zoom the height (also: wheel with Shift, or over the scale)"],
+  ["0", "all of the runs"],
+  [", .", "move the cursor; < > further"],
+  ["t", "light or dark"],
+  ["Esc", "take the cursor away"],
+  ["?", "this help"],
+];
+
+const TEXTS = [
+  "Each run has a chart of its own, and all have one scale of bytes and one axis of time. A place on the axis is the same place " +
+    "in every run: point at it, or click to keep it.",
+  "Drag to move, turn the wheel to zoom: all charts show the same part. Where the page is longer than the screen, turn the wheel " +
+    "beside the charts.",
+  "The lines beside a chart say what is live there, and how much more than in the first run. The table below has the call sites " +
+    "that differ most.",
+  "The address of the page holds the place that you keep and the part that is shown: copy it to show somebody the same.",
+];
+
+/** How many columns of pixels the cursor goes further with Shift. */
+const FAR = 20;
+
+/** What the keys, the buttons and the pointer do to a page of several runs. */
+export function onComparison(page) {
+  fillHelp(KEYS, TEXTS);
+  const { view } = page;
+  const press = (id, action) => byId(id).addEventListener("click", action);
+  press("zoom-all", () => view.whole());
+  press("zoom-in", () => view.zoom(0.5));
+  press("zoom-out", () => view.zoom(2));
+  for (const strip of page.strips) onStrip(strip, page);
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    const action = actionOf(event, page);
+    if (!action) return;
+    event.preventDefault();
+    action();
+  });
+}
+
+function actionOf(event, page) {
+  const { view } = page;
+  const far = event.shiftKey ? 1 : 0.2;
+  const step = (by) => () => page.step(by * (event.shiftKey ? FAR : 1));
+  return {
+    ArrowLeft: () => view.move(-far),
+    ArrowRight: () => view.move(far),
+    ArrowUp: () => view.move(0, 0.2),
+    ArrowDown: () => view.move(0, -0.2),
+    "+": () => (event.shiftKey && event.code.startsWith("Numpad") ? view.zoomBytes(0.7) : view.zoom(0.7)),
+    "=": () => view.zoom(0.7),
+    "-": () => view.zoom(1 / 0.7),
+    "*": () => view.zoomBytes(0.7),
+    "_": () => view.zoomBytes(1 / 0.7),
+    0: () => view.whole(),
+    Home: () => view.whole(),
+    ",": step(-1),
+    ".": step(1),
+    "<": step(-1),
+    ">": step(1),
+    t: () => page.switchTheme(),
+    "?": openHelp,
+    Escape: () => page.keep(null),
+  }[event.key];
+}
+
+function onStrip(strip, page) {
+  const { canvas } = strip;
+  moveAndZoom(strip, page.view, (x) => strip.placeAt(x), (event) => page.keep(strip.binAt(event.offsetX)));
+  canvas.addEventListener("dblclick", (event) => page.view.zoom(0.25, strip.placeAt(event.offsetX)));
+  canvas.addEventListener("pointermove", (event) => {
+    page.point(strip.binAt(event.offsetX));
+    const found = event.buttons === 0 ? strip.at(event.offsetX, event.offsetY) : null;
+    if (found) showTip(event, [page.about.categories[found.category], `${formatBytes(found.bytes)} in ${strip.run.name}`]);
+    else hideTip();
+  });
+  canvas.addEventListener("pointerleave", () => {
+    hideTip();
+    page.point(null);
+  });
+}
