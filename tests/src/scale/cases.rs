@@ -78,9 +78,9 @@ pub const CASES: &[Case] = &[
     case("pieces of free memory", "a view of two", 4_000, plan)
         .aim(50_000.0)
         .grows("a view is planned from all free pieces"),
-    case("views", "a request that one serves", 2_000, search)
-        .aim(50_000.0)
-        .grows("all free pieces are looked at for the best fit"),
+    case("views", "a request that one serves", 2_000, search).aim(50_000.0),
+    case("views", "a request where it was before", 1_000, followed).aim(20_000.0),
+    case("blocks of a view", "a request at an address", 400, within).aim(20_000.0),
 ];
 
 /// Sizes from 512 bytes to 32 KiB, in no order.
@@ -340,5 +340,38 @@ fn search(many: usize) -> Cost {
         // Else the block would be served as it was left.
         machine.free(machine.malloc(MIB, stream));
         machine.malloc(20 * MIB, stream);
+    })
+}
+
+/// Requests of larger and larger sizes, each served from a view of its own; a pass repeats the one before.
+#[allow(clippy::cast_precision_loss)]
+fn followed(many: usize) -> Cost {
+    let (machine, stream) = in_pieces(2 * many + 8);
+    let pass = |_| {
+        let live: Vec<_> = (0..many as u64).map(|n| machine.malloc(20 * MIB + n * 512, stream)).collect();
+        live.into_iter().for_each(|ptr| machine.free(ptr));
+    };
+    // Enough requests to tell one pass from others.
+    (0..4).for_each(pass);
+    let cost = machine.cost(5, pass);
+    Cost { ns: cost.ns / many as f64, steps: cost.steps / many as f64, ..cost }
+}
+
+/// A view with a block for every fourth, of which one after the other is freed and comes back.
+fn within(many: usize) -> Cost {
+    // As large as the largest granules here, so that each touches a border of one: what does not is looked for otherwise.
+    const BYTES: u64 = 24 * MIB;
+    let blocks = many / 4;
+    let (machine, stream) = in_pieces(2 * blocks + 8);
+    let view = machine.malloc(BYTES * blocks as u64, stream);
+    machine.free(view);
+    let place = |n: usize| DevicePtr(view.0 + BYTES * (n % blocks) as u64);
+    let take = |n: usize| machine.allocator.malloc_at(BYTES, place(n), stream).expect("it is free");
+    for n in 0..blocks {
+        take(n);
+    }
+    machine.cost(50, |n| {
+        machine.free(place(n * 7));
+        take(n * 7);
     })
 }

@@ -118,7 +118,7 @@ fn best(ground: &impl Ground<Memory>, callable: &[Away], size: u64) -> Option<Be
     let views: BTreeSet<u64> = callable.iter().counted().flat_map(places).map(|place| place.view).collect();
     for view in views.into_iter().filter_map(|number| memory.place_of_number(number)) {
         let links = memory.views()[view].slots.iter().counted().map(|slot| {
-            let Slot { shown, state } = *slot;
+            let Slot { shown, state, .. } = *slot;
             let at = rows.binary_search_by_key(&shown.segment, |(id, _)| *id);
             let link = at.ok().map(|at| rows[at].1[shown.number]);
             let none = FreePart { prefix: 0, suffix: 0 };

@@ -24,6 +24,7 @@ pub(crate) fn check_views(ground: &impl Ground<Memory>) {
             assert!(home.is_growable() && home.tier == Tier::Large, "what is shown has a home");
             assert_eq!((shown.addr - home.base) / shown.bytes, shown.number as u64, "and a number there");
         }
+        let mut live = BTreeMap::new();
         for (id, block) in ground.layout().of_segment(view.segment) {
             let Some(homes) = ground.memory().lent().get(&id) else {
                 assert_eq!(block.state, BlockPhase::Blank, "a block that is used in a view has a home");
@@ -31,11 +32,13 @@ pub(crate) fn check_views(ground: &impl Ground<Memory>) {
             };
             let in_use = block.state.is_awake() || block.state == BlockPhase::Pending;
             assert!(in_use, "loans are for blocks in use");
+            live.insert(block.addr, id);
             check_loan(ground, view, block, homes);
             for home in homes {
                 assert!(lent.insert(*home), "what is lent is lent once");
             }
         }
+        assert_eq!(live, view.live, "a view knows the blocks that live in it");
     }
     for (id, _) in ground.layout().segments().iter().filter(|(_, segment)| segment.origin == Origin::View) {
         assert!(views.contains(&id), "a view is known until it is taken away");

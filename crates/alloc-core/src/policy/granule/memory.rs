@@ -10,7 +10,6 @@ use super::borders::{AllBorders, Borders, Place};
 use super::follow::{Follow, Served};
 use super::shown::{Blocks, Shown, Slot, SlotState, View};
 use crate::base::round::{SMALL_LIMIT, SMALL_SEGMENT};
-use crate::base::steps::Counted;
 use crate::memory::block::{Block, BlockId, BlockTable, SegmentId, Tier};
 use crate::memory::segment::{Origin, Segment, SegmentTable};
 use crate::policy::hooks::{Elsewhere, Hooks};
@@ -42,6 +41,8 @@ pub struct Memory {
     borders: AllBorders,
     /// By number.
     views: Vec<View>,
+    /// The number of a segment's view.
+    numbers: FxHashMap<SegmentId, u64>,
     /// How many there ever were.
     made: u64,
     /// The home blocks of each live block in a view.
@@ -87,7 +88,12 @@ impl Memory {
 
     /// The place of a view from which requests may be served.
     pub(super) fn place_of(&self, segment: SegmentId) -> Option<usize> {
-        self.views.iter().counted().position(|view| view.segment == segment && !self.closed)
+        self.place_of_any(segment).filter(|_| !self.closed)
+    }
+
+    /// The place of a view, whether or not requests may be served from it.
+    fn place_of_any(&self, segment: SegmentId) -> Option<usize> {
+        self.place_of_number(*self.numbers.get(&segment)?)
     }
 
     /// The place of the view with a number.
@@ -104,10 +110,10 @@ impl Memory {
                 borders.show(shown.number, Place { view: number, slot });
             }
         }
-        let slots = granules.into_iter().map(|shown| Slot { shown, state: SlotState::Mapped }).collect();
         self.made += 1;
         self.served += 1;
-        self.views.push(View { number, segment, slots, used: self.served });
+        self.views.push(View::new(number, segment, granules, self.served));
+        self.numbers.insert(segment, number);
     }
 
     /// The slots of the view at `place`, which do not change until they are [back](Self::serve).
@@ -123,14 +129,26 @@ impl Memory {
         view.segment
     }
 
+    /// The nearest block that lives in a view at `addr` or below.
+    pub(super) fn live_below(&self, view: SegmentId, addr: u64) -> Option<BlockId> {
+        let view = &self.views[self.place_of_any(view)?];
+        view.live.range(..=addr).next_back().map(|(_, block)| *block)
+    }
+
     /// A block in a view lives, and uses the bytes of these at home.
-    pub(super) fn lend(&mut self, block: BlockId, home: Blocks) {
-        self.lent.insert(block, home);
+    pub(super) fn lend(&mut self, block: &Block, id: BlockId, home: Blocks) {
+        if let Some(place) = self.place_of_any(block.segment) {
+            self.views[place].live.insert(block.addr, id);
+        }
+        self.lent.insert(id, home);
     }
 
     /// It does not any more. Returns them.
-    pub(super) fn end_loan(&mut self, block: BlockId) -> Blocks {
-        self.lent.remove(&block).unwrap_or_default()
+    pub(super) fn end_loan(&mut self, block: &Block, id: BlockId) -> Blocks {
+        if let Some(place) = self.place_of_any(block.segment) {
+            self.views[place].live.remove(&block.addr);
+        }
+        self.lent.remove(&id).unwrap_or_default()
     }
 
     /// What the view at `place` shows in `slots` is about to be unmapped; nothing is served from there any more.
@@ -148,9 +166,10 @@ impl Memory {
         mut at: u64,
         unmapped: bool,
     ) -> Vec<u64> {
-        let Some(view) = self.views.iter_mut().find(|view| view.segment == segment) else {
+        let Some(place) = self.place_of_any(segment) else {
             unreachable!("a view stays for as long as a mapping leaves it")
         };
+        let view = &mut self.views[place];
         let mut places = Vec::new();
         for (number, slot) in slots.clone().zip(&mut view.slots[slots]) {
             debug_assert_eq!(slot.state, SlotState::Leaving, "each leaves once");
@@ -169,6 +188,9 @@ impl Memory {
 
     /// These views are no more. They are in the order of all.
     pub(super) fn forget_views(&mut self, gone: &[(SegmentId, BlockId)]) {
+        for (segment, _) in gone {
+            self.numbers.remove(segment);
+        }
         let mut gone = gone.iter().peekable();
         self.views.retain(|view| gone.next_if(|(segment, _)| *segment == view.segment).is_none());
     }
@@ -280,7 +302,7 @@ impl Hooks for Memory {
     }
 
     fn homes(&self, segments: &SegmentTable, block: &Block) -> Vec<Elsewhere> {
-        let Some(view) = self.views.iter().find(|view| view.segment == block.segment) else {
+        let Some(view) = self.place_of_any(block.segment).map(|place| &self.views[place]) else {
             return Vec::new();
         };
         let touched = view.mappings(segments[view.segment].base);

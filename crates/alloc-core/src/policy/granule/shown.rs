@@ -2,6 +2,7 @@
 
 use crate::memory::block::{BlockId, SegmentId};
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 
 /// A granule by its home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) struct Shown {
 /// A place in a view, for one granule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
+    /// Bytes of the view before it.
+    pub(crate) before: u64,
     pub(crate) shown: Shown,
     pub(crate) state: SlotState,
 }
@@ -37,11 +40,30 @@ pub(crate) struct View {
     pub(crate) number: u64,
     pub(crate) segment: SegmentId,
     pub(crate) slots: Vec<Slot>,
+    /// The blocks that live in it, by address; between them it is blank.
+    pub(crate) live: BTreeMap<u64, BlockId>,
     /// When it last served a request, counted in requests that views served.
     pub(crate) used: u64,
 }
 
 impl View {
+    /// One that shows these granules from here on.
+    pub(crate) fn new(number: u64, segment: SegmentId, granules: Vec<Shown>, used: u64) -> Self {
+        let mut end = 0;
+        let slot = |shown: Shown| {
+            let before = end;
+            end += shown.bytes;
+            Slot { before, shown, state: SlotState::Mapped }
+        };
+        let slots = granules.into_iter().map(slot).collect();
+        Self { number, segment, slots, live: BTreeMap::new(), used }
+    }
+
+    /// The slot that shows the view's byte `offset`.
+    pub(crate) fn slot_of(&self, offset: u64) -> usize {
+        self.slots.partition_point(|slot| slot.before <= offset).saturating_sub(1)
+    }
+
     /// First address of each mapping, and the granule.
     pub(crate) fn mappings(&self, base: u64) -> impl Iterator<Item = (u64, &Shown)> {
         let mapped = |(_, slot): &(u64, &Slot)| slot.state == SlotState::Mapped;
@@ -50,11 +72,7 @@ impl View {
 
     /// The slots, and their addresses.
     pub(crate) fn places(&self, base: u64) -> impl Iterator<Item = (u64, &Slot)> {
-        self.slots.iter().scan(base, |at, slot| {
-            let here = *at;
-            *at += slot.shown.bytes;
-            Some((here, slot))
-        })
+        self.slots.iter().map(move |slot| (base + slot.before, slot))
     }
 }
 

@@ -13,7 +13,7 @@ use super::home::{free_part_of, free_range};
 use super::memory::Memory;
 use super::shown::{Blocks, Shown, Slot, SlotState, ViewRun};
 use crate::base::steps::Counted;
-use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId};
+use crate::memory::block::{BlockId, BlockPhase, SegmentId};
 use crate::memory::segment::Segment;
 use crate::policy::ground::{Ground, PolicyArena};
 use crate::watch::snapshot::Action;
@@ -98,8 +98,8 @@ pub(crate) fn take_home(
 pub(crate) fn take_run(arena: &mut impl PolicyArena<Memory>, run: &ViewRun, size: u64) -> Option<BlockId> {
     let ground = arena.ground();
     let view = &ground.memory().views()[run.view];
-    let below: u64 = view.slots[..run.first].iter().map(|slot| slot.shown.bytes).sum();
-    let at = ground.layout().segments()[view.segment].base + below + run.skip;
+    let base = ground.layout().segments()[view.segment].base;
+    let at = base + view.slots[run.first].before + run.skip;
     take_shown(arena, run, at, size)
 }
 
@@ -112,16 +112,15 @@ pub(crate) fn take_in_view(
 ) -> Option<BlockId> {
     let ground = arena.ground();
     let view = ground.memory().place_of(segment)?;
-    let base = ground.layout().segments()[segment].base;
-    if addr < base {
+    let Segment { base, bytes, .. } = ground.layout().segments()[segment];
+    if !(base..base + bytes).contains(&addr) {
         // Another segment had the number when the place was noted.
         return None;
     }
-    let (first, at) = ground.memory().views()[view]
-        .places(base)
-        .enumerate()
-        .find_map(|(first, (at, slot))| (addr < at + slot.shown.bytes).then_some((first, at)))?;
-    take_shown(arena, &ViewRun { view, first, skip: addr - at, spare: 0 }, addr, size)
+    let view_of = &ground.memory().views()[view];
+    let first = view_of.slot_of(addr - base);
+    let skip = addr - base - view_of.slots[first].before;
+    take_shown(arena, &ViewRun { view, first, skip, spare: 0 }, addr, size)
 }
 
 fn take_shown(arena: &mut impl PolicyArena<Memory>, run: &ViewRun, at: u64, size: u64) -> Option<BlockId> {
@@ -153,12 +152,10 @@ pub(crate) fn add_view(
 /// Cuts the block at `at` out of a view's blank space; `taken` are its home bytes.
 fn lend(arena: &mut impl PolicyArena<Memory>, view: SegmentId, at: u64, size: u64, taken: Blocks) -> BlockId {
     let ground = arena.ground();
-    let holds = |block: &Block| block.addr <= at && at + size <= block.end();
-    let found = ground.layout().of_segment(view).find(|(_, block)| holds(block)).map(|(id, _)| id);
-    let Some(blank) = found else { unreachable!("a view's bytes are blank while their home is free") };
-    debug_assert_eq!(
-        ground.layout().blocks()[blank].state,
-        BlockPhase::Blank,
+    let blank = blank_at(ground, view, at);
+    let found = &ground.layout().blocks()[blank];
+    debug_assert!(
+        found.state == BlockPhase::Blank && found.addr <= at && at + size <= found.end(),
         "a view's bytes are blank while their home is free"
     );
     for id in &taken {
@@ -175,17 +172,26 @@ fn lend(arena: &mut impl PolicyArena<Memory>, view: SegmentId, at: u64, size: u6
         ground.cut_above(id, size, BlockPhase::Blank);
     }
     ground.layout_mut().blocks_mut()[id].state = BlockPhase::Busy;
-    ground.memory_mut().lend(id, taken);
+    let block = ground.layout().blocks()[id].clone();
+    ground.memory_mut().lend(&block, id, taken);
     arena.note_change(Action::SegmentMap, id);
     id
+}
+
+/// The blank block that holds a view's byte at `addr`: one reaches from a block that lives to the next, or to an end of the view.
+fn blank_at(ground: &impl Ground<Memory>, view: SegmentId, addr: u64) -> BlockId {
+    let layout = ground.layout();
+    let below = ground.memory().live_below(view, addr);
+    below.map_or(layout.segments()[view].first, |id| layout.blocks()[id].next)
 }
 
 /// A block in a view is free: so are its home bytes, which the device may use up to the block's epoch.
 #[cold]
 pub(crate) fn end_loan(arena: &mut impl PolicyArena<Memory>, id: BlockId) {
-    let epoch = arena.ground().layout().blocks()[id].epoch;
+    let block = arena.ground().layout().blocks()[id].clone();
+    let epoch = block.epoch;
     arena.note_change(Action::SegmentUnmap, id);
-    for home in arena.ground_mut().memory_mut().end_loan(id) {
+    for home in arena.ground_mut().memory_mut().end_loan(&block, id) {
         let block = &mut arena.ground_mut().layout_mut().blocks_mut()[home];
         block.epoch = block.epoch.max(epoch);
         arena.note_change(Action::SegmentMap, home);
