@@ -74,7 +74,7 @@ fn figures(world: &World, site: usize, device: DeviceIndex) {
             bytes += allocator.block_size(ptr).unwrap_or(0);
         }
     }
-    let asleep = world.pools.borrow().list.iter().any(|pool| pool.site == site && pool.asleep);
+    let asleep = world.pools.borrow().slept.iter().any(|(of, _)| *of == site);
     let seen = (stats.allocation.all.current, stats.allocated_bytes.all.current);
     let right = seen == (count, bytes as i64);
     world.verdict.expect(right || asleep, "stats", || {

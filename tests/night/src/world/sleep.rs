@@ -47,6 +47,9 @@ pub fn sleep(world: &World, at: u8, tag: u8, backup: u8) {
         }
         Err(error) => {
             // What a graph may read at its next launch is not given up.
+            if sleepers.is_empty() && !in_graphs {
+                world.pools.borrow_mut().slept.remove(&(site, tag % 3));
+            }
             let allowed = sleepers.is_empty() || world.state().captured.is_some() || discards && in_graphs;
             world.refused(site, "sleep", &error, allowed && matches!(error, AllocError::Sleep(_)));
         }
