@@ -66,12 +66,12 @@ pub use api::{allocator, buffer, graph, pool};
 pub use backend_api as backend;
 #[doc(hidden)] // for tests and benchmarks
 pub use base::steps;
-#[doc(hidden)] // for tests
-pub use sync::may_call_drivers;
 pub use base::{round, types};
 pub use error::AllocError;
 pub use features::{budget, hardened, ledger, share, sleep};
 pub use host::{HostAllocator, PinnedBuffer};
 pub use memory::{address_map, block, index, region, segment};
 pub use process::system;
+#[doc(hidden)] // for tests
+pub use sync::may_call_drivers;
 pub use watch::{history, oom, pointer, snapshot, stats};

@@ -1,6 +1,8 @@
 //! What holds for all code of the program that the engine calls, whatever its kind: where it panics nothing is lost, and
 //! where it asks for memory it is served without being called again.
 
+mod filters;
+
 use alloc_core::backend::{Backend, HandleType, Result};
 use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::history::{CallContext, Context, HistoryOptions, RecordContext};
@@ -17,7 +19,7 @@ use granule_tests::setup::one;
 use granule_tests::{Allocator, pinned};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 
 /// What foreign code does when it is called.
 enum Conduct {
@@ -558,55 +560,7 @@ fn of_pinned_memory_nothing_is_lost_either() {
     });
 }
 
-/// A filter whose scope ends while it is asked, and which has a bug in its destructor: the request, which is the last to
-/// know of it, is served all the same.
-fn a_filter_ends_under(
-    begin: impl FnOnce(Filter),
-    request: impl FnOnce() -> bool + Send,
-    end: impl FnOnce() + Send,
-) {
-    let code = Code::new(Conduct::Panics { at: 1 });
-    let place = Place { looked_up: None, ends: Some(Arc::clone(&code)) };
-    let (asked, asks) = mpsc::channel();
-    let (go, goes) = mpsc::channel();
-    let goes = Mutex::new(goes);
-    begin(Filter::Custom(Arc::new(move |_| {
-        let _owned = &place;
-        asked.send(()).unwrap();
-        goes.lock().unwrap().recv().unwrap();
-        false
-    })));
-    std::thread::scope(|scope| {
-        let request = scope.spawn(|| catch_unwind(AssertUnwindSafe(request)));
-        asks.recv().unwrap();
-        end();
-        go.send(()).unwrap();
-        let served = request.join().unwrap();
-        assert!(matches!(served, Ok(true)), "the request has nothing to do with that");
-    });
-    assert_eq!(code.calls(), 1, "the filter has ended");
-}
-
-fn a_filter_that_ends_under_a_request_does_not_concern_it<P: Policy>() {
-    on_each(&machine(), |rig| {
-        let (allocator, stream) = (rig.with_policy::<P>(Settings::default()), rig.stream());
-        let pool = PoolId::fresh();
-        a_filter_ends_under(
-            |filter| allocator.pools().begin(DEVICE, pool, filter).unwrap(),
-            || allocator.malloc(1000, stream).and_then(|ptr| allocator.free(ptr)).is_ok(),
-            || allocator.pools().end(DEVICE, pool).unwrap(),
-        );
-        let (host, pool) = (pinned::host(rig, &Settings::default()), PoolId::fresh());
-        a_filter_ends_under(
-            |filter| host.begin_pool(pool, &filter).unwrap(),
-            || host.allocate_for(3000, stream).and_then(|block| host.free(block.id)).is_ok(),
-            || host.end_pool(pool).unwrap(),
-        );
-    });
-}
-
 granule_tests::for_each_policy!(
-    a_filter_that_ends_under_a_request_does_not_concern_it,
     observers_of_corruption_may_panic_and_ask_for_memory,
     nothing_is_lost_where_foreign_code_panics,
     foreign_code_that_asks_for_memory_is_served,
