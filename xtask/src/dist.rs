@@ -1,13 +1,15 @@
-//! What is handed out: wheels, crates, a static binary; and whether it works where nothing else is installed.
+//! What is handed out: wheels for two processors, crates, a static binary; and whether it works where nothing else is installed.
 
 mod binary;
 mod check;
 mod container;
 mod crates;
+mod elf;
+mod emulated;
 mod tools;
 mod wheels;
 
-use crate::process::target;
+use crate::process::{target, targets};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,8 +18,8 @@ use std::time::Instant;
 /// The options of `cargo xtask dist`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Try it where nothing else is installed: wheels in a fresh environment without Rust, the binary in an empty root folder, packaging/Dockerfile as an image
-    /// (Debian's tools for that are installed, as root)
+    /// Try it where nothing else is installed: wheels in a fresh environment without Rust, the one for ARM in an emulator, the binary in an empty root folder,
+    /// packaging/Dockerfile as an image (Debian's tools for that are installed, as root)
     #[arg(long)]
     check: bool,
 
@@ -37,8 +39,10 @@ impl Options {
 /// What can be asked for by itself.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
-    /// The wheels
+    /// The wheels for the machine that builds
     Wheels,
+    /// The wheel granule-alloc for 64-bit ARM
+    WheelsAarch64,
     /// The static binary
     Binary,
     /// packaging/Dockerfile, with the wheel that is there (only with --check)
@@ -64,6 +68,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             timed("granule-torch where it is alone", || check::torch(&torch))?;
         }
     }
+    if wanted(Part::WheelsAarch64) {
+        for_arm(options)?;
+    }
     if wanted(Part::Binary) {
         let binary = timed("the static binary", || binary::build(&out))?;
         if options.check {
@@ -75,6 +82,24 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if wanted(Part::Crates) {
         timed("the crates, as cargo publish would take them", || crates::dry_run(options.check))?;
+    }
+    Ok(())
+}
+
+/// Where Rust's library for ARM cannot be had, everything else is built nonetheless.
+fn for_arm(options: &Options) -> Result<()> {
+    if let Err(reason) = targets::add(targets::AARCH64) {
+        if options.only.contains(&Part::WheelsAarch64) {
+            return Err(reason);
+        }
+        println!("no wheel for 64-bit ARM: {reason:#}");
+        return Ok(());
+    }
+    // Apart from the others, of which an image takes all that it finds.
+    let out = folder("dist/aarch64")?;
+    let alloc = timed("the wheel granule-alloc for 64-bit ARM", || wheels::alloc_for_arm(&out))?;
+    if options.check {
+        timed("granule-alloc for 64-bit ARM, emulated", || check::alloc_for_arm(&alloc))?;
     }
     Ok(())
 }

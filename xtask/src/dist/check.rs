@@ -1,6 +1,7 @@
 //! Files where nothing else is installed: no Rust, no compiler, no GPU. All that has the command replays one recording.
 
-use super::container;
+use super::elf::Needs;
+use super::{container, emulated, wheels};
 use crate::process::{self, command, debian, root, target};
 use crate::python::venv::{PATIENT_PIP, Venv};
 use anyhow::{Context, Result, bail, ensure};
@@ -68,6 +69,32 @@ pub(super) fn alloc(wheel: &Path, quick: bool) -> Result<()> {
     process::run(there(&venv, "python").args(PIP).args(TESTS).args(others).envs(PATIENT_PIP))?;
     let tests = root().join("crates/granule-python/tests");
     process::run(there(&venv, "python").args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).arg(tests))
+}
+
+/// The wheel granule-alloc for 64-bit ARM, with that processor's Python in an emulator: the command and the module.
+pub(super) fn alloc_for_arm(wheel: &Path) -> Result<()> {
+    let python = emulated::Python::prepare()?;
+    python.install(wheel)?;
+    let needs = Needs::of(&python.packages().join("granule_alloc/_native.abi3.so"))?;
+    let (major, minor) = needs.glibc;
+    println!("its native module is for {}, and asks for glibc {major}.{minor}", needs.processor);
+    ensure!(needs.processor == "AArch64", "{} has a module for another processor", wheel.display());
+    ensure!(
+        needs.glibc <= wheels::GLIBC,
+        "{} is called {}, and asks for more",
+        wheel.display(),
+        wheels::OLDEST
+    );
+    let version = python.program("granule", &["--version"])?;
+    ensure!(version.trim() == concat!("granule ", env!("CARGO_PKG_VERSION")), "granule --version: {version}");
+    let recording = root().join(RECORDINGS).join(RECORDING);
+    let recording = recording.to_str().with_context(|| format!("{} is not UTF-8", recording.display()))?;
+    replays(&python.program("granule", &["replay", recording, "--json"])?, "the wheel for 64-bit ARM")?;
+    let load = "import granule_alloc, sys; print(granule_alloc.load(sys.argv[1]).inspect().run.peak_live)";
+    let live: u64 = python.output(&["-c", load, recording])?.trim().parse()?;
+    ensure!(live > 0, "the module finds nothing live in {recording}");
+    println!("its module finds {live} bytes live at most");
+    Ok(())
 }
 
 /// The wheel granule-torch: the package and its library, without PyTorch.

@@ -2,14 +2,16 @@
 
 use super::tools::Tools;
 use super::{say, wheel_in, wheels_in};
-use crate::process::{self, root, target};
+use crate::process::{self, root, target, targets};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The oldest system that a wheel is for: glibc 2.28, of 2018.
-const OLDEST: &str = "manylinux_2_28";
-/// The same to Zig, on the machine that builds.
+pub(super) const OLDEST: &str = "manylinux_2_28";
+/// The same as numbers.
+pub(super) const GLIBC: (u32, u32) = (2, 28);
+/// To Zig, on the machine that builds.
 pub(super) const OLDEST_GLIBC: &str = "x86_64-linux-gnu.2.28";
 pub(super) const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// What PyPI takes of a project without asking is 100 MB; a cluster's users should not wait for a quarter of it.
@@ -17,6 +19,15 @@ const MOST: u64 = 25_000_000;
 
 /// The wheel with the module `granule_alloc` and the command.
 pub(super) fn alloc(out: &Path) -> Result<PathBuf> {
+    alloc_with(out, &[])
+}
+
+/// The same for 64-bit ARM: Zig's linker is a cross linker as it stands.
+pub(super) fn alloc_for_arm(out: &Path) -> Result<PathBuf> {
+    alloc_with(out, &["--target", targets::AARCH64])
+}
+
+fn alloc_with(out: &Path, options: &[&str]) -> Result<PathBuf> {
     let tools = Tools::prepare()?;
     forget(out, "granule_alloc")?;
     process::run(
@@ -24,7 +35,8 @@ pub(super) fn alloc(out: &Path) -> Result<PathBuf> {
             .command("maturin")
             .args(["build", "--manifest-path", "crates/granule-python/Cargo.toml"])
             .args(["--zig", "--compatibility", OLDEST, "--out"])
-            .arg(out),
+            .arg(out)
+            .args(options),
     )?;
     small(&wheel_in(out, "granule_alloc")?)
 }
