@@ -6,11 +6,13 @@ mod container;
 mod crates;
 mod elf;
 mod emulated;
+mod machine;
 mod tools;
 mod wheels;
 
 use crate::process::{target, targets};
 use anyhow::{Context, Result};
+use machine::Machine;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -18,7 +20,7 @@ use std::time::Instant;
 /// The options of `cargo xtask dist`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Try it where nothing else is installed: wheels in a fresh environment without Rust, the one for ARM in an emulator, the binary in an empty root folder,
+    /// Try it where nothing else is installed: wheels in a fresh environment without Rust, those for ARM in an emulator, the binary in an empty root folder,
     /// packaging/Dockerfile as an image (Debian's tools for that are installed, as root)
     #[arg(long)]
     check: bool,
@@ -41,7 +43,7 @@ impl Options {
 enum Part {
     /// The wheels for the machine that builds
     Wheels,
-    /// The wheel granule-alloc for 64-bit ARM
+    /// The wheels for 64-bit ARM
     WheelsAarch64,
     /// The static binary
     Binary,
@@ -59,11 +61,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let out = folder("dist")?;
     let wanted = |part| options.only.is_empty() || options.only.contains(&part);
     if wanted(Part::Wheels) {
-        let alloc = timed("the wheel granule-alloc", || wheels::alloc(&out))?;
+        let alloc = timed("the wheel granule-alloc", || wheels::alloc(&out, Machine::X86))?;
         if options.check {
             timed("granule-alloc where it is alone", || check::alloc(&alloc, false))?;
         }
-        let torch = timed("the wheel granule-torch", || wheels::torch(&out))?;
+        let torch = timed("the wheel granule-torch", || wheels::torch(&out, Machine::X86))?;
         if options.check {
             timed("granule-torch where it is alone", || check::torch(&torch))?;
         }
@@ -92,14 +94,15 @@ fn for_arm(options: &Options) -> Result<()> {
         if options.only.contains(&Part::WheelsAarch64) {
             return Err(reason);
         }
-        println!("no wheel for 64-bit ARM: {reason:#}");
+        println!("no wheels for 64-bit ARM: {reason:#}");
         return Ok(());
     }
     // Apart from the others, of which an image takes all that it finds.
     let out = folder("dist/aarch64")?;
-    let alloc = timed("the wheel granule-alloc for 64-bit ARM", || wheels::alloc_for_arm(&out))?;
+    let alloc = timed("the wheel granule-alloc for 64-bit ARM", || wheels::alloc(&out, Machine::Arm))?;
+    let torch = timed("the wheel granule-torch for 64-bit ARM", || wheels::torch(&out, Machine::Arm))?;
     if options.check {
-        timed("granule-alloc for 64-bit ARM, emulated", || check::alloc_for_arm(&alloc))?;
+        timed("the wheels for 64-bit ARM, emulated", || check::for_arm(&alloc, &torch))?;
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Files where nothing else is installed: no Rust, no compiler, no GPU. All that has the command replays one recording.
 
 use super::elf::Needs;
-use super::{container, emulated, wheels};
+use super::machine::{GLIBC, Machine};
+use super::{container, emulated};
 use crate::process::{self, command, debian, root, target};
 use crate::python::venv::{PATIENT_PIP, Venv};
 use anyhow::{Context, Result, bail, ensure};
@@ -71,20 +72,11 @@ pub(super) fn alloc(wheel: &Path, quick: bool) -> Result<()> {
     process::run(there(&venv, "python").args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).arg(tests))
 }
 
-/// The wheel granule-alloc for 64-bit ARM, with that processor's Python in an emulator: the command and the module.
-pub(super) fn alloc_for_arm(wheel: &Path) -> Result<()> {
+/// Both wheels for 64-bit ARM, with that processor's Python in an emulator: the command and the modules.
+pub(super) fn for_arm(alloc: &Path, torch: &Path) -> Result<()> {
     let python = emulated::Python::prepare()?;
-    python.install(wheel)?;
-    let needs = Needs::of(&python.packages().join("granule_alloc/_native.abi3.so"))?;
-    let (major, minor) = needs.glibc;
-    println!("its native module is for {}, and asks for glibc {major}.{minor}", needs.processor);
-    ensure!(needs.processor == "AArch64", "{} has a module for another processor", wheel.display());
-    ensure!(
-        needs.glibc <= wheels::GLIBC,
-        "{} is called {}, and asks for more",
-        wheel.display(),
-        wheels::OLDEST
-    );
+    python.install(alloc)?;
+    made_for_arm(&python, "granule_alloc/_native.abi3.so")?;
     let version = python.program("granule", &["--version"])?;
     ensure!(version.trim() == concat!("granule ", env!("CARGO_PKG_VERSION")), "granule --version: {version}");
     let recording = root().join(RECORDINGS).join(RECORDING);
@@ -94,6 +86,19 @@ pub(super) fn alloc_for_arm(wheel: &Path) -> Result<()> {
     let live: u64 = python.output(&["-c", load, recording])?.trim().parse()?;
     ensure!(live > 0, "the module finds nothing live in {recording}");
     println!("its module finds {live} bytes live at most");
+    python.install(torch)?;
+    made_for_arm(&python, "granule_torch/libgranule_capi.abi3.so")?;
+    println!("granule-torch has the library of version {}", python.output(&["-c", LIBRARY])?.trim());
+    Ok(())
+}
+
+/// A native file of a wheel for 64-bit ARM: that is its processor, and it asks for no later glibc than the wheel's name says.
+fn made_for_arm(python: &emulated::Python, file: &str) -> Result<()> {
+    let needs = Needs::of(&python.packages().join(file))?;
+    let (major, minor) = needs.glibc;
+    println!("{file} is for {}, and asks for glibc {major}.{minor}", needs.processor);
+    ensure!(needs.processor == "AArch64", "{file} is for another processor than its wheel");
+    ensure!(needs.glibc <= GLIBC, "{file} asks for a later glibc than {} has", Machine::Arm.tag());
     Ok(())
 }
 
@@ -101,11 +106,12 @@ pub(super) fn alloc_for_arm(wheel: &Path) -> Result<()> {
 pub(super) fn torch(wheel: &Path) -> Result<()> {
     let venv = Venv::empty("dist-check")?;
     install(&venv, wheel)?;
-    let program = "import granule_torch; print(granule_torch._library.load().granule_version().decode())";
-    let version = process::output(there(&venv, "python").args(["-c", program]))?;
+    let version = process::output(there(&venv, "python").args(["-c", LIBRARY]))?;
     println!("granule-torch has the library of version {}", version.trim());
     Ok(())
 }
+
+const LIBRARY: &str = "import granule_torch; print(granule_torch._library.load().granule_version().decode())";
 
 /// The static binary: it asks for no library, and runs where there is nothing but it and a recording.
 pub(super) fn binary(binary: &Path) -> Result<()> {

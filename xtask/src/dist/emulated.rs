@@ -1,7 +1,7 @@
 //! Python for 64-bit ARM, in an emulator: Debian's own, unpacked into a folder, and not installed.
 
+use super::machine::Machine;
 use super::tools::Tools;
-use super::wheels::OLDEST;
 use crate::process::{self, command, debian, target};
 use anyhow::{Context, Result};
 use std::fs;
@@ -45,7 +45,7 @@ impl Python {
                 .command("python")
                 .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"])
                 .args(["--no-index", "--no-deps", "--only-binary=:all:", "--python-version", PYTHON])
-                .args(["--platform", &format!("{OLDEST}_aarch64"), "--target"])
+                .args(["--platform", &Machine::Arm.tag(), "--target"])
                 .arg(&self.packages)
                 .arg(wheel),
         )

@@ -1,5 +1,6 @@
 //! The wheels.
 
+use super::machine::{self, Machine};
 use super::tools::Tools;
 use super::{say, wheel_in, wheels_in};
 use crate::process::{self, root, target, targets};
@@ -7,37 +8,20 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The oldest system that a wheel is for: glibc 2.28, of 2018.
-pub(super) const OLDEST: &str = "manylinux_2_28";
-/// The same as numbers.
-pub(super) const GLIBC: (u32, u32) = (2, 28);
-/// To Zig, on the machine that builds.
-pub(super) const OLDEST_GLIBC: &str = "x86_64-linux-gnu.2.28";
-pub(super) const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// What PyPI takes of a project without asking is 100 MB; a cluster's users should not wait for a quarter of it.
 const MOST: u64 = 25_000_000;
 
 /// The wheel with the module `granule_alloc` and the command.
-pub(super) fn alloc(out: &Path) -> Result<PathBuf> {
-    alloc_with(out, &[])
-}
-
-/// The same for 64-bit ARM: Zig's linker is a cross linker as it stands.
-pub(super) fn alloc_for_arm(out: &Path) -> Result<PathBuf> {
-    alloc_with(out, &["--target", targets::AARCH64])
-}
-
-fn alloc_with(out: &Path, options: &[&str]) -> Result<PathBuf> {
+pub(super) fn alloc(out: &Path, machine: Machine) -> Result<PathBuf> {
     let tools = Tools::prepare()?;
     forget(out, "granule_alloc")?;
-    process::run(
-        tools
-            .command("maturin")
-            .args(["build", "--manifest-path", "crates/granule-python/Cargo.toml"])
-            .args(["--zig", "--compatibility", OLDEST, "--out"])
-            .arg(out)
-            .args(options),
-    )?;
+    let mut build = tools.command("maturin");
+    build.args(["build", "--manifest-path", "crates/granule-python/Cargo.toml", "--zig"]);
+    build.args(["--compatibility", &machine::compatibility(), "--out"]).arg(out);
+    if machine != Machine::X86 {
+        build.args(["--target", machine.target()]);
+    }
+    process::run(&mut build)?;
     small(&wheel_in(out, "granule_alloc")?)
 }
 
@@ -76,10 +60,10 @@ pub(super) fn alloc_of_tests(out: &Path) -> Result<PathBuf> {
 }
 
 /// The wheel that puts Granule behind PyTorch. Its shim is compiled against the user's PyTorch, at first use.
-pub(super) fn torch(out: &Path) -> Result<PathBuf> {
+pub(super) fn torch(out: &Path, machine: Machine) -> Result<PathBuf> {
     let tools = Tools::prepare()?;
     forget(out, "granule_torch")?;
-    let linker = tools.compiler(OLDEST_GLIBC)?;
+    let linker = tools.compiler(&machine.of_zig())?;
     let built = out.join("granule_torch");
     // What a run left that did not come to its end.
     if built.exists() {
@@ -92,19 +76,26 @@ pub(super) fn torch(out: &Path) -> Result<PathBuf> {
             .arg(&built)
             .arg(root().join("crates/granule-torch"))
             .env("CARGO_TARGET_DIR", target())
-            .env("CARGO_BUILD_TARGET", TARGET)
-            .env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER", &linker),
+            .env("CARGO_BUILD_TARGET", machine.target())
+            .env(targets::variable(machine.target(), "LINKER"), &linker)
+            // What Python takes for its own machine, and writes into the wheel's name.
+            .env("_PYTHON_HOST_PLATFORM", format!("linux-{}", machine.processor())),
     )?;
-    // It says from which glibc on the library runs, or that it asks for a later one.
+    // It says from which glibc on the library runs, and knows by name only the systems of the processor that it runs on.
+    let system = if machine == Machine::X86 { machine.tag() } else { "auto".into() };
     process::run(
         tools
             .command("auditwheel")
-            .args(["repair", "--plat", &format!("{OLDEST}_x86_64"), "--wheel-dir"])
+            .args(["repair", "--plat", &system, "--wheel-dir"])
             .arg(out)
             .arg(wheel_in(&built, "granule_torch")?),
     )?;
     fs::remove_dir_all(&built)?;
-    small(&wheel_in(out, "granule_torch")?)
+    let wheel = wheel_in(out, "granule_torch")?;
+    if !wheel.to_string_lossy().contains(&machine.tag()) {
+        bail!("{} is for other systems than {}", wheel.display(), machine.tag());
+    }
+    small(&wheel)
 }
 
 fn small(wheel: &Path) -> Result<PathBuf> {
