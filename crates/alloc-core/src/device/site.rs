@@ -147,9 +147,9 @@ impl Site {
         self.attention.has(Reason::CAPTURE) || edges::captures_on(self.backend.id(), self.device)
     }
 
-    /// Lets the calling thread do what captures would forbid, where there are any. Calls the driver.
+    /// Lets the calling thread do what captures would forbid, where there are any. Calls the driver, unless that is gone.
     pub(super) fn relaxed(&self) -> Result<Option<Relaxed<'_>>> {
-        if !self.is_beside_capture() {
+        if !self.is_beside_capture() || self.edge().is_some() {
             return Ok(None);
         }
         Ok(self.backend.capture().ok().map(Relaxed::enter).transpose()?)
