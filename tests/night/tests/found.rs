@@ -54,6 +54,25 @@ fn seed_7039_dead_stream() {
     );
 }
 
+/// A pool serves a capture, then ordinary requests: a launch writes what the capture freed.
+#[test]
+fn seed_9141_bytes() {
+    use night::op::Op::*;
+    night::history::replay(
+        9141,
+        &[
+            Stream { process: 90, device: 131, lag: 8 },
+            Pool { at: 58, device: 59, kind: 2 },
+            Capture { at: 91, stream: 173, mode: 0, pool: 54 },
+            CaptureAlloc { bytes: 387_789 },
+            CaptureFree { nth: 125 },
+            EndCapture { well: true },
+            AllocIn { pool: 53, stream: 76, bytes: 352 },
+            Launch { graph: 62, stream: 226 },
+        ],
+    );
+}
+
 #[test]
 fn a_stream_is_dead_whoever_destroyed_it() {
     for by_engine in [false, true] {
