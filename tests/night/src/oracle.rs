@@ -12,9 +12,10 @@ const FEW: u64 = 100;
 /// After every operation: no wrong use of memory was trapped, the capture that is under way is whole, and it `made` no more
 /// calls of drivers than a few for each thing that there is, or was.
 pub fn always(world: &World, made: u64) {
+    // Also of what an operation gave back.
+    let things: usize = world.processes.iter().map(Process::things).sum();
+    world.most.set(world.most.get().max((things + world.state().blocks.len()) as u64));
     if made > FEW {
-        let things: usize = world.processes.iter().map(Process::things).sum();
-        world.most.set(world.most.get().max((things + world.state().blocks.len()) as u64));
         world.verdict.expect(made <= FEW + 20 * world.most.get(), "calls", || {
             format!("one operation made {made} calls of drivers, and there are {things} things to call about")
         });

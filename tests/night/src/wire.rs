@@ -2,7 +2,7 @@
 
 use crate::verdict::Verdict;
 use alloc_core::backend::{Backend, Capture, CaptureStatus, CopyKind, Readiness, Result};
-use alloc_core::types::{DevicePtr, Event, Stream};
+use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
 use granule_conformance::interpose::{Hook, Interposed};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,7 @@ impl Wire {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// The program destroyed a stream, or made one, perhaps with the handle of a former one.
+    /// A stream was destroyed, or made, perhaps with the handle of a former one.
     pub fn set_dead(&self, stream: Stream, dead: bool) {
         let mut all = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
         if dead {
@@ -63,6 +63,25 @@ impl Hook for Listener {
         self.0.calls.fetch_add(1, Ordering::Relaxed);
         self.0.verdict.expect(alloc_core::may_call_drivers(), "lock", || format!("{method} under a lock"));
         Ok(())
+    }
+
+    /// The engine has streams of its own, perhaps with the handle of one that the program destroyed.
+    fn create_stream(&self, inner: &dyn Backend, device: DeviceIndex, priority: i32) -> Result<Stream> {
+        let made = inner.create_stream(device, priority);
+        if let Ok(stream) = made {
+            self.0.set_dead(stream, false);
+        }
+        made
+    }
+
+    unsafe fn destroy_stream(&self, inner: &dyn Backend, stream: Stream) -> Result<()> {
+        self.0.names("destroy_stream", stream);
+        // SAFETY: passed on as it came.
+        let destroyed = unsafe { inner.destroy_stream(stream) };
+        if destroyed.is_ok() {
+            self.0.set_dead(stream, true);
+        }
+        destroyed
     }
 
     fn query_stream(&self, inner: &dyn Backend, stream: Stream) -> Result<Readiness> {

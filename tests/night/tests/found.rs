@@ -38,6 +38,61 @@ fn seed_4_order() {
     );
 }
 
+/// The streams on which contents are copied away have the handle of one that the program destroyed.
+#[test]
+fn seed_7039_dead_stream() {
+    use night::op::Op::*;
+    night::history::replay(
+        7039,
+        &[
+            Pool { at: 114, device: 120, kind: 5 },
+            Stream { process: 33, device: 120, lag: 1 },
+            EndStream { stream: 203 },
+            AllocIn { pool: 88, stream: 103, bytes: 614 },
+            Sleep { at: 132, tag: 1, backup: 2 },
+        ],
+    );
+}
+
+/// A pool serves a capture, then ordinary requests: a launch writes what the capture freed.
+#[test]
+fn seed_9141_bytes() {
+    use night::op::Op::*;
+    night::history::replay(
+        9141,
+        &[
+            Stream { process: 90, device: 131, lag: 8 },
+            Pool { at: 58, device: 59, kind: 2 },
+            Capture { at: 91, stream: 173, mode: 0, pool: 54 },
+            CaptureAlloc { bytes: 387_789 },
+            CaptureFree { nth: 125 },
+            EndCapture { well: true },
+            AllocIn { pool: 53, stream: 76, bytes: 352 },
+            Launch { graph: 62, stream: 226 },
+        ],
+    );
+}
+
+#[test]
+fn a_stream_is_dead_whoever_destroyed_it() {
+    for by_engine in [false, true] {
+        let world = World::new(3);
+        let process = &world.processes[0];
+        let driver = process.wire.to(process.machine.clone());
+        let stream = driver.create_stream(alloc_core::types::DeviceIndex(0), 0).unwrap();
+        driver.query_stream(stream).unwrap();
+        assert_eq!(world.verdict.found(), None, "it is alive");
+        if by_engine {
+            // SAFETY: rule 1: made above, and asked about by nobody but the line below.
+            unsafe { driver.destroy_stream(stream) }.unwrap();
+        } else {
+            process.wire.set_dead(stream, true);
+        }
+        let _ = driver.query_stream(stream);
+        assert_eq!(world.verdict.found().map(|found| found.oracle), Some("dead stream"));
+    }
+}
+
 #[test]
 fn a_byte_that_another_one_wrote_is_found() {
     let world = World::new(3);

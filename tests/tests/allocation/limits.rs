@@ -4,8 +4,8 @@ use alloc_core::AllocError;
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::budget::Budget;
 use alloc_core::config::{Flavour, MemoryLimit, Settings, environment, strict};
-use alloc_core::policy::Policy;
-use alloc_core::pool::Filter;
+use alloc_core::policy::{GranulePolicy, Policy};
+use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::types::{DeviceIndex, MIB, PoolId};
 use backend_openreg::{Call, Clock, FaultPlan, OpenRegConfig};
 use granule_tests::rig::{DEVICE, on_each};
@@ -304,6 +304,59 @@ fn the_fraction_holds_under_threads<P: Policy>() {
         });
         assert!(allocator.stats(DEVICE).unwrap().reserved_bytes.all.peak <= 500 << 20);
     }
+}
+
+/// What a first growable segment maps is counted, not the segment that PyTorch would take: 4 MiB were refused of 8 MiB, by every
+/// limit.
+#[test]
+fn the_first_memory_of_a_stream_or_a_pool_counts_as_what_is_taken_for_it() {
+    let rejecting = Settings { throw_on_oom: true, ..Settings::default() };
+    for (settings, fraction, limit) in [
+        (rejecting.clone(), 1.0, None),
+        (Settings { per_process_memory_fraction: 0.5, ..rejecting }, 1.0, None),
+        (Settings::default(), 0.5, None),
+        (Settings::default(), 1.0, Some(MemoryLimit::Bytes(64 * MIB))),
+    ] {
+        let capacity = if settings.per_process_memory_fraction * fraction < 1.0 { 128 } else { 64 };
+        let (device, allocator, stream) = with_policy::<GranulePolicy>(of(capacity), settings);
+        allocator.set_memory_fraction(fraction, DEVICE).unwrap();
+        allocator.set_memory_limits(DEVICE, limit, None).unwrap();
+        let most = allocator.malloc(56 * MIB, stream).unwrap();
+        let other = device.create_stream(DEVICE, 0).unwrap();
+        let of_stream = allocator.malloc(4 * MIB, other).expect("8 MiB are left");
+        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let scope = pool.enter(Filter::Always).unwrap();
+        let of_pool = allocator.malloc(4 * MIB, stream).expect("4 MiB are left");
+        assert_eq!(device.used(DEVICE), 64 * MIB);
+        assert!(allocator.malloc(4 * MIB, stream).unwrap_err().is_out_of_memory());
+        drop(scope);
+        free_all(&allocator, [most, of_stream, of_pool]);
+    }
+}
+
+/// The same of a pool's own limit.
+#[test]
+fn the_first_memory_of_a_limited_pool_counts_as_what_is_taken_for_it() {
+    let (device, allocator, stream) = with_policy::<GranulePolicy>(of(100), Settings::default());
+    let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+    allocator.pools().set_hard_limit(DEVICE, pool.id(), Some(MemoryLimit::Bytes(8 * MIB))).unwrap();
+    let _scope = pool.enter(Filter::Always).unwrap();
+    let ptr = allocator.malloc(4 * MIB, stream).expect("8 MiB may be taken");
+    assert_eq!(device.used(DEVICE), 4 * MIB);
+    allocator.free(ptr).unwrap();
+}
+
+/// Granules of the usual size were rejected where smaller ones did.
+#[test]
+fn what_fits_in_the_smallest_granules_is_not_rejected() {
+    let settings = Settings { throw_on_oom: true, ..Settings::default() };
+    let (device, allocator, stream) = with_policy::<GranulePolicy>(of(604), settings);
+    let take = |mib: u64| allocator.malloc(mib * MIB, stream).expect("the device has that left");
+    let blocks = [512, 60, 30].map(take);
+    assert_eq!(device.used(DEVICE), 602 * MIB);
+    assert!(matches!(allocator.malloc(4 * MIB, stream), Err(AllocError::Rejected { .. })));
+    assert_eq!(allocator.stats(DEVICE).unwrap().num_oom_rejections, 1);
+    free_all(&allocator, blocks);
 }
 
 granule_tests::for_each_policy!(

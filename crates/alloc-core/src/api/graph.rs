@@ -127,6 +127,9 @@ impl CapturedGraph {
     /// Queues the graph's work on `stream`. Does not block. The first launch also asks the driver how much memory is used, before and
     /// after.
     ///
+    /// It writes again what was freed within its capture, as in PyTorch. Other requests of the pool may have got that since: contents
+    /// that are to last belong in another pool.
+    ///
     /// # Errors
     /// [`AllocError::Backend`], also where `stream` is being captured; [`AllocError::ForeignStream`];
     /// [`AllocError::Asleep`] where a pool of the graph's sleeps; [`AllocError::Forked`], [`AllocError::DriverGone`].

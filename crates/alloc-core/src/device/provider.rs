@@ -109,7 +109,9 @@ impl Provider {
         let of = |minimum| state.tenure().policy().granule(request.tier, minimum, &Holding::default());
         let granule = self.base.site.unit().map_or(1, of);
         let missing = state.heap().missing_memory(request.tier, request.size, 0);
-        missing.unwrap_or_else(|| request.segment_bytes.next_multiple_of(granule))
+        let exact = self.base.supply.counts_what_is_missing();
+        let anew = if exact { request.size } else { request.segment_bytes };
+        missing.unwrap_or_else(|| anew.next_multiple_of(granule))
     }
 
     /// Takes memory for `request` from the device and hands it out, or keeps it as free memory; returns its address.
@@ -129,12 +131,10 @@ impl Provider {
             Purpose::Stock { granule } => granule,
         };
         let (growable, pool, missing) = {
-            let state = arena.lock();
+            let mut state = arena.lock();
             let exact = is_retry || self.base.supply.counts_what_is_missing();
             let missing = match purpose {
-                Purpose::Serve => {
-                    state.heap().missing_memory(request.tier, request.size, granule).filter(|_| exact)
-                }
+                Purpose::Serve => self.missing_in(&mut state, request, granule).filter(|_| exact),
                 Purpose::Stock { .. } => Some(request.size),
             };
             (state.tenure().grows(), state.tenure().pool().clone(), missing)
@@ -431,12 +431,19 @@ impl Provider {
 
     /// What has to be taken for a request in granules of this size, or any where that is 0.
     fn need_in(&self, arena: &Arena, request: &Request, granule: u64) -> u64 {
-        let state = arena.lock();
-        let missing = if state.tenure().grows() {
-            state.heap().missing_memory(request.tier, request.size, granule)
-        } else {
-            None
-        };
+        let mut state = arena.lock();
+        let missing =
+            if state.tenure().grows() { self.missing_in(&mut state, request, granule) } else { None };
         missing.unwrap_or(request.segment_bytes)
+    }
+
+    /// What would be mapped for a request in a growable segment, a new one where none has room. `None` where PyTorch counts the
+    /// whole request.
+    fn missing_in(&self, state: &mut ArenaState, request: &Request, granule: u64) -> Option<u64> {
+        if let Some(missing) = state.heap().missing_memory(request.tier, request.size, granule) {
+            return Some(missing);
+        }
+        let unit = self.base.site.unit().filter(|_| self.base.supply.counts_what_is_missing())?;
+        Some(request.size.next_multiple_of(self.space.new_granule(state, request, granule, unit)))
     }
 }

@@ -164,14 +164,8 @@ impl Space {
         assert_unlocked();
         let minimum = self.base.site.ask_granule(vm)?;
         let (granule, bytes, alignment) = {
-            let usual = match of {
-                0 => arena.lock().next_granule(request.tier, minimum, request.size),
-                granule => granule,
-            };
-            let state = arena.lock();
-            // Who asks for granules of one size gets these, whatever the settings have become since.
-            let hardened = self.hardened_granule(state.tenure().policy()).filter(|_| of == 0);
-            let granule = hardened.unwrap_or(usual);
+            let mut state = arena.lock();
+            let granule = self.new_granule(&mut state, request, of, minimum);
             let class = self
                 .base
                 .holdings
@@ -250,6 +244,22 @@ impl Space {
         let _ = unsafe { vm.release_address(base, bytes) };
         let detail = format!("the driver reserved {bytes} bytes at {base}, beyond 57 bits of address");
         Err(BackendError::new(ErrorKind::Other, 0, "reserve address", device, detail).into())
+    }
+
+    /// The granules of a new growable segment for a request: of size `of`, or of the arena's choice in units of `minimum` where
+    /// that is 0. Who asks for granules of one size gets these, whatever the settings have become since.
+    pub(super) fn new_granule(
+        &self,
+        state: &mut ArenaState,
+        request: &Request,
+        of: u64,
+        minimum: u64,
+    ) -> u64 {
+        if of > 0 {
+            return of;
+        }
+        let hardened = self.hardened_granule(state.tenure().policy());
+        hardened.unwrap_or_else(|| state.next_granule(request.tier, minimum, request.size))
     }
 
     /// The unit in which new growable segments are mapped in place of the policy's own.

@@ -113,6 +113,8 @@ pub(crate) trait Engine<M> {
     fn in_use(&self) -> u64;
     /// Bytes held, or about to be.
     fn held(&self) -> u64;
+    /// Whether requests are rejected before so many bytes are held.
+    fn rejects(&self, held: u64) -> bool;
     /// Bytes of the device.
     fn total(&self) -> u64;
     /// Whether what is freed loses its access.

@@ -1,6 +1,6 @@
 //! Captures, and the graphs that they become.
 
-use super::{World, chosen, memory};
+use super::{World, chosen, memory, sharing};
 use crate::contents::{Pattern, Span};
 use crate::features::Feature;
 use alloc_core::AllocError;
@@ -35,6 +35,17 @@ struct Capturing {
     tag: Option<u8>,
     capture: GraphCapture,
     blocks: Vec<Inside>,
+    freed: Freed,
+}
+
+/// What a capture freed within it. Every launch writes there again, whoever has it since: PyTorch's graphs do the same.
+#[derive(Debug, Default)]
+struct Freed(Vec<(u64, u64)>);
+
+impl Freed {
+    fn overlaps(&self, ptr: DevicePtr, bytes: u64) -> bool {
+        self.0.iter().any(|(from, end)| *from < ptr.0 + bytes && ptr.0 < *end)
+    }
 }
 
 #[derive(Debug)]
@@ -50,6 +61,7 @@ struct Graph {
     tag: Option<u8>,
     graph: CapturedGraph,
     blocks: Vec<Inside>,
+    freed: Freed,
 }
 
 /// The program's captures and graphs.
@@ -65,6 +77,11 @@ impl Graphs {
     pub fn needs(&self, lane: usize) -> bool {
         let captures = self.capture.as_ref().is_some_and(|capture| capture.lane == lane);
         captures || self.list.iter().any(|graph| graph.lane == lane || graph.last == lane)
+    }
+
+    /// Whether a launch on the stream may be under way that writes what others may have.
+    fn writes_on(&self, lane: usize) -> bool {
+        self.list.iter().any(|graph| graph.last == lane && !graph.freed.0.is_empty())
     }
 
     /// Whether a capture or a graph has memory of the pool.
@@ -98,7 +115,8 @@ pub fn begin(world: &World, at: u8, stream: u8, mode: u8, pool: u8) {
         return;
     }
     let first = world.processes.len() * usize::from(world.setup.devices);
-    let lane = world.state().lane(of.process, stream, |n, _| n >= first && !pools.needs(n));
+    let lane =
+        world.state().lane(of.process, stream, |n, _| n >= first && !pools.needs(n) && !graphs.writes_on(n));
     let Some(lane) = lane else { return };
     let stream = world.state().lanes[lane].stream;
     let suits = |one: &&super::pools::Pool| {
@@ -115,7 +133,8 @@ pub fn begin(world: &World, at: u8, stream: u8, mode: u8, pool: u8) {
             let tag = pool.and_then(|pool| pool.tag);
             let pool = pool.map(|pool| pool.number);
             pools.captured.extend(tag.map(|tag| (site, tag)));
-            graphs.capture = Some(Capturing { site, lane, stream, pool, tag, capture, blocks: Vec::new() });
+            let (blocks, freed) = (Vec::new(), Freed::default());
+            graphs.capture = Some(Capturing { site, lane, stream, pool, tag, capture, blocks, freed });
         }
         Err(error) => world.refused(site, "GraphCapture::begin", &error, false),
     }
@@ -163,6 +182,7 @@ pub fn free(world: &World, nth: u8) {
         bytes: block.bytes,
     };
     span.work(&world.verdict, block.tag, Some(block.pattern()), None);
+    capture.freed.0.push((block.ptr.0, block.ptr.0 + block.bytes));
     give(world, capture.site, block);
 }
 
@@ -176,7 +196,7 @@ fn give(world: &World, site: usize, block: Inside) {
 /// The capture ends well, or is given up.
 pub fn end(world: &World, well: bool) {
     let Some(capture) = world.graphs.borrow_mut().capture.take() else { return };
-    let Capturing { site, lane, pool, tag, capture, blocks, .. } = capture;
+    let Capturing { site, lane, pool, tag, capture, blocks, freed, .. } = capture;
     world.state().captured = None;
     if !well {
         drop(capture);
@@ -186,7 +206,7 @@ pub fn end(world: &World, well: bool) {
     match capture.end() {
         Ok(graph) => {
             let number = world.state().number();
-            let graph = Graph { number, site, lane, last: lane, ran: false, pool, tag, graph, blocks };
+            let graph = Graph { number, site, lane, last: lane, ran: false, pool, tag, graph, blocks, freed };
             world.graphs.borrow_mut().list.push(graph);
         }
         Err(error) => {
@@ -194,6 +214,39 @@ pub fn end(world: &World, well: bool) {
             blocks.into_iter().for_each(|block| give(world, site, block));
         }
     }
+}
+
+/// A stream got memory. Launches that write there and may be under way come first.
+pub fn wait_for_launches(world: &World, site: usize, lane: usize, ptr: DevicePtr, bytes: u64) {
+    let graphs = world.graphs.borrow();
+    for graph in graphs.list.iter().filter(|graph| graph.site == site && graph.freed.overlaps(ptr, bytes)) {
+        let [from, to] = [graph.last, lane].map(|lane| world.state().lanes[lane].stream);
+        let ordered = world.machine(site).order(from, to);
+        world.verdict.expect(ordered.is_ok(), "machine", || format!("order: {ordered:?}"));
+    }
+}
+
+/// The streams whose work is on blocks that a launch writes; `None` where that work cannot be waited for.
+fn under(world: &World, graph: &Graph) -> Option<Vec<Stream>> {
+    let state = world.state();
+    let of = |block: &&super::Block| block.site == graph.site && graph.freed.overlaps(block.ptr, block.size);
+    let lanes = state.blocks.iter().filter(of).map(|block| block.last);
+    lanes.map(|lane| (!state.captures(lane)).then(|| state.lanes[lane].stream)).collect()
+}
+
+/// A launch wrote what its capture freed: nothing is known of what others had there.
+fn overwrite(world: &World, graphs: &mut Graphs, n: usize) {
+    let (freed, site) = (std::mem::take(&mut graphs.list[n].freed), graphs.list[n].site);
+    for block in &mut world.state().blocks {
+        if block.site == site && freed.overlaps(block.ptr, block.size) {
+            block.known = None;
+        }
+    }
+    sharing::overwrite(world, world.sites[site].process, |ptr, bytes| freed.overlaps(ptr, bytes));
+    for other in graphs.list.iter_mut().filter(|other| other.site == site) {
+        other.ran &= !other.blocks.iter().any(|block| freed.overlaps(block.ptr, block.bytes));
+    }
+    graphs.list[n].freed = freed;
 }
 
 /// A graph runs, after whatever ran before that may use the same memory.
@@ -207,10 +260,13 @@ pub fn launch(world: &World, graph: u8, stream: u8) {
         let suits = |n: usize, lane: &super::Lane| !state.captures(n) && lane.stream.device == device;
         if state.captures(before) { None } else { state.lane(world.sites[site].process, stream, suits) }
     };
-    let Some(lane) = lane else { return };
+    let Some((lane, under)) = lane.zip(under(world, &graphs.list[n])) else { return };
     let [from, to] = [before, lane].map(|lane| world.state().lanes[lane].stream);
-    let ordered = world.machine(site).order(from, to);
-    world.verdict.expect(ordered.is_ok(), "machine", || format!("order: {ordered:?}"));
+    let order = |from, to| {
+        let ordered = world.machine(site).order(from, to);
+        world.verdict.expect(ordered.is_ok(), "machine", || format!("order: {ordered:?}"));
+    };
+    under.iter().chain([&from]).for_each(|from| order(*from, to));
     // The pool may be gone, as far as the program is concerned.
     let asleep = graphs.list[n].tag.is_some_and(|tag| world.pools.borrow().slept.contains(&(site, tag)));
     if !asleep && graphs.list[n].ran {
@@ -230,6 +286,8 @@ pub fn launch(world: &World, graph: u8, stream: u8) {
         Ok(()) => {
             graph.ran = true;
             world.met.note(Feature::Replays);
+            overwrite(world, &mut graphs, n);
+            under.iter().for_each(|stream| order(to, *stream));
         }
         Err(error) => {
             let allowed = asleep && matches!(error, AllocError::Asleep { .. });

@@ -6,7 +6,7 @@ use crate::features::Feature;
 use alloc_core::AllocError;
 use alloc_core::backend::Backend;
 use alloc_core::share::ImportedMemory;
-use alloc_core::types::DeviceIndex;
+use alloc_core::types::{DeviceIndex, DevicePtr};
 use std::sync::Arc;
 
 /// The most that are open at a time.
@@ -25,6 +25,8 @@ pub struct Import {
     tag: u64,
     /// Whose it is: the owner's process, and the block's device there.
     owner: (usize, DeviceIndex),
+    /// Where it is there.
+    at: DevicePtr,
     /// What was in it when it was last looked at, or given back.
     known: Option<Pattern>,
 }
@@ -33,6 +35,15 @@ pub struct Import {
 pub fn freeze(world: &World, tag: u64, known: Option<Pattern>) {
     for import in world.imports.borrow_mut().iter_mut().filter(|import| import.tag == tag) {
         import.known = known;
+    }
+}
+
+/// Memory of a process was written that blocks may have been in which others have open.
+pub fn overwrite(world: &World, process: usize, written: impl Fn(DevicePtr, u64) -> bool) {
+    for import in world.imports.borrow_mut().iter_mut() {
+        if import.owner.0 == process && written(import.at, import.bytes) {
+            import.known = None;
+        }
     }
 }
 
@@ -66,7 +77,8 @@ pub fn share(world: &World, nth: u16, process: u8) {
         Ok(memory) => {
             world.met.note(Feature::Sharing);
             let (offset, owner) = (shared.offset, (from, device));
-            let import = Import { site: importer, memory, offset, bytes, tag, owner, known: Some(known) };
+            let import =
+                Import { site: importer, memory, offset, bytes, tag, owner, at: ptr, known: Some(known) };
             inspect(world, &import);
             world.imports.borrow_mut().push(import);
         }

@@ -37,6 +37,11 @@ impl Engine<GranuleMemory> for Provider {
         self.base.holdings.lock().accounts().held()
     }
 
+    fn rejects(&self, held: u64) -> bool {
+        let limit = self.base.holdings.lock().rejects_above(self.total());
+        limit.is_some_and(|limit| held > limit)
+    }
+
     fn total(&self) -> u64 {
         self.base.site.total_memory()
     }

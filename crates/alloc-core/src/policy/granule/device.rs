@@ -169,7 +169,8 @@ impl Device {
         Ok(shown)
     }
 
-    /// Whether what is held, with what a request would add to it, stays within the most that ever was needed, and a little.
+    /// Whether what is held, with what a request would add to it, stays within the most that ever was needed, and a little. What
+    /// would be rejected does not: what is free in pieces may do.
     fn has_room_beyond_need<E: Engine<Memory>>(
         &self,
         engine: &E,
@@ -182,7 +183,8 @@ impl Device {
         // The request itself may be refused, and then was not needed.
         let most_needed = self.most_needed.fetch_max(in_use, Ordering::Relaxed).max(in_use);
         let most = most_needed.max(in_use.saturating_add(request.size));
-        engine.held().saturating_add(missing.unwrap_or(request.size)) <= most + most / SLACK
+        let held = engine.held().saturating_add(missing.unwrap_or(request.size));
+        held <= most + most / SLACK && !engine.rejects(held)
     }
 
     /// Serves a request from a new view, taking what memory is missing.
@@ -232,9 +234,11 @@ impl Device {
                 continue;
             }
             let stock = Request { size: plan.missing, segment_bytes: plan.missing, ..*request };
-            if !engine.stock(arena, &stock, granule, is_retry, call)? {
-                // There may be enough for what is missing, and not for whole granules of the usual size.
-                refused = plan.missing;
+            let rejected = granule > finest && engine.rejects(engine.held().saturating_add(plan.missing));
+            if rejected || !engine.stock(arena, &stock, granule, is_retry, call)? {
+                // There may be enough for what is missing, and not for whole granules of the usual size. A rejection is final:
+                // it is left to the smallest.
+                refused = if rejected { u64::MAX } else { plan.missing };
                 (granule, least) = (finest, 1);
                 continue;
             }
