@@ -240,10 +240,8 @@ impl Device {
                 // it is left to the smallest.
                 refused = if rejected { u64::MAX } else { plan.missing };
                 (granule, least) = (finest, 1);
-                continue;
-            }
-            // The new memory may do by itself, with what is free beside it.
-            if let Some(ptr) = engine.search(arena, request, call) {
+            } else if let Some(ptr) = engine.search(arena, request, call) {
+                // The new memory does by itself, with what is free beside it.
                 return Ok(Some(ptr));
             }
         }
