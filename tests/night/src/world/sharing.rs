@@ -31,19 +31,19 @@ pub struct Import {
     known: Option<Pattern>,
 }
 
+impl Import {
+    /// Memory of a process was written, perhaps this.
+    pub fn overwrite(&mut self, process: usize, written: impl Fn(DevicePtr, u64) -> bool) {
+        if self.owner.0 == process && written(self.at, self.bytes) {
+            self.known = None;
+        }
+    }
+}
+
 /// A block goes back. Whoever has it open finds from here on what was in it last.
 pub fn freeze(world: &World, tag: u64, known: Option<Pattern>) {
     for import in world.imports.borrow_mut().iter_mut().filter(|import| import.tag == tag) {
         import.known = known;
-    }
-}
-
-/// Memory of a process was written that blocks may have been in which others have open.
-pub fn overwrite(world: &World, process: usize, written: impl Fn(DevicePtr, u64) -> bool) {
-    for import in world.imports.borrow_mut().iter_mut() {
-        if import.owner.0 == process && written(import.at, import.bytes) {
-            import.known = None;
-        }
     }
 }
 
