@@ -73,6 +73,22 @@ fn seed_9141_bytes() {
     );
 }
 
+/// A pool sleeps beside a capture on another device.
+#[test]
+fn seed_10104_capture() {
+    use night::op::Op::*;
+    night::history::replay(
+        10104,
+        &[
+            Stream { process: 61, device: 149, lag: 2000 },
+            Capture { at: 58, stream: 72, mode: 2, pool: 47 },
+            Pool { at: 126, device: 37, kind: 4 },
+            AllocIn { pool: 108, stream: 127, bytes: 858_283 },
+            Sleep { at: 60, tag: 0, backup: 3 },
+        ],
+    );
+}
+
 #[test]
 fn a_stream_is_dead_whoever_destroyed_it() {
     for by_engine in [false, true] {

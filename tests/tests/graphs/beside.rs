@@ -4,6 +4,8 @@ use alloc_core::backend::{Backend, CaptureMode, CaptureStatus, ErrorKind};
 use alloc_core::config::Settings;
 use alloc_core::graph::GraphCapture;
 use alloc_core::policy::Policy;
+use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
+use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, MIB, Stream};
 use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan};
 use granule_tests::Allocator;
@@ -145,7 +147,44 @@ fn a_request_beside_a_capture_is_out_of_memory<P: Policy>() {
     });
 }
 
+/// The ring that files go through was given back after the thread's capture mode, and of several devices the first to end gave
+/// that back for all.
+fn sleep_on_other_devices_breaks_no_capture<P: Policy>() {
+    on_each(&of(400).devices(3), |rig| {
+        let (allocator, stream) = (rig.with_policy::<P>(Settings::default()), rig.new_stream());
+        let options = || PoolOptions { sleep_tag: Some(SleepTag::new("a")), ..PoolOptions::default() };
+        let asleep = [OTHER, DeviceIndex(2)].map(|device| {
+            let pool = MemoryPool::new(&allocator, device, options()).unwrap();
+            let _scope = pool.enter(Filter::Always).unwrap();
+            let ptr = allocator.malloc(4 * MIB, rig.backend.default_stream(device)).unwrap();
+            (pool, ptr)
+        });
+        let capturing = rig.backend.capture().unwrap();
+        for backup in [Backup::File(std::env::temp_dir()), Backup::HostPinned(Retention::Keep)] {
+            for mode in [CaptureMode::ThreadLocal, CaptureMode::Global] {
+                let own = capturing.exchange_mode(mode).unwrap();
+                let capture = GraphCapture::begin(&allocator, stream, mode, None).unwrap();
+                let sleeping = allocator.sleep_mode();
+                // SAFETY: nothing uses the blocks.
+                unsafe { sleeping.sleep(Tags::All, &backup) }.unwrap();
+                assert!(is_whole(rig, stream), "{}: {backup:?} {mode:?}", rig.name);
+                sleeping.wake(Tags::All).unwrap();
+                sleeping.drop_backups();
+                assert!(is_whole(rig, stream), "{}: the wake, {backup:?} {mode:?}", rig.name);
+                drop(capture.end().unwrap());
+                assert_eq!(capturing.exchange_mode(own).unwrap(), mode, "{}", rig.name);
+            }
+        }
+        for (pool, ptr) in asleep {
+            allocator.free(ptr).unwrap();
+            drop(pool);
+        }
+        rig.nothing_is_left(&allocator);
+    });
+}
+
 granule_tests::for_each_policy!(
+    sleep_on_other_devices_breaks_no_capture,
     another_device_breaks_no_capture,
     another_allocator_leaves_a_capture_alone,
     what_cannot_be_waited_for_stays_until_the_capture_ends,

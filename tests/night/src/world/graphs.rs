@@ -1,6 +1,6 @@
 //! Captures, and the graphs that they become.
 
-use super::{World, chosen, memory};
+use super::{Block, State, World, chosen, memory};
 use crate::contents::{Pattern, Span};
 use crate::features::Feature;
 use alloc_core::AllocError;
@@ -84,13 +84,38 @@ impl Graphs {
         self.list.iter().any(|graph| graph.last == lane && !graph.freed.0.is_empty())
     }
 
-    /// A stream of a site got memory. Launches that write there and may be under way come first.
-    pub fn come_before(&self, world: &World, (site, lane): (usize, usize), ptr: DevicePtr, bytes: u64) {
+    /// A stream got memory. Launches that write there and may be under way come first.
+    pub fn come_before(&self, world: &World, site: usize, lane: usize, ptr: DevicePtr, bytes: u64) {
         for graph in self.list.iter().filter(|graph| graph.site == site && graph.freed.overlaps(ptr, bytes)) {
             let [from, to] = [graph.last, lane].map(|lane| world.state().lanes[lane].stream);
             let ordered = world.machine(site).order(from, to);
             world.verdict.expect(ordered.is_ok(), "machine", || format!("order: {ordered:?}"));
         }
+    }
+
+    /// The streams whose work is on blocks that a launch writes; `None` where that work cannot be waited for.
+    fn under(&self, n: usize, state: &State) -> Option<Vec<Stream>> {
+        let graph = &self.list[n];
+        let of = |block: &&Block| block.site == graph.site && graph.freed.overlaps(block.ptr, block.size);
+        let lanes = state.blocks.iter().filter(of).map(|block| block.last);
+        lanes.map(|lane| (!state.captures(lane)).then(|| state.lanes[lane].stream)).collect()
+    }
+
+    /// A launch wrote what its capture freed: nothing is known of what others had there.
+    fn overwrite(&mut self, n: usize, world: &World) {
+        let (freed, site) = (std::mem::take(&mut self.list[n].freed), self.list[n].site);
+        let written = |ptr, bytes| freed.overlaps(ptr, bytes);
+        for block in &mut world.state().blocks {
+            if block.site == site && written(block.ptr, block.size) {
+                block.known = None;
+            }
+        }
+        let process = world.sites[site].process;
+        world.imports.borrow_mut().iter_mut().for_each(|import| import.overwrite(process, written));
+        for other in self.list.iter_mut().filter(|other| other.site == site) {
+            other.ran &= !other.blocks.iter().any(|block| written(block.ptr, block.bytes));
+        }
+        self.list[n].freed = freed;
     }
 
     /// Whether a capture or a graph has memory of the pool.
@@ -225,37 +250,6 @@ pub fn end(world: &World, well: bool) {
     }
 }
 
-impl Graph {
-    /// The streams whose work is on blocks that a launch writes; `None` where that work cannot be waited for.
-    fn under(&self, world: &World) -> Option<Vec<Stream>> {
-        let state = world.state();
-        let of =
-            |block: &&super::Block| block.site == self.site && self.freed.overlaps(block.ptr, block.size);
-        let lanes = state.blocks.iter().filter(of).map(|block| block.last);
-        lanes.map(|lane| (!state.captures(lane)).then(|| state.lanes[lane].stream)).collect()
-    }
-}
-
-impl Graphs {
-    /// A launch wrote what its capture freed: nothing is known of what others had there.
-    fn overwrite(&mut self, world: &World, n: usize) {
-        let (freed, site) = (std::mem::take(&mut self.list[n].freed), self.list[n].site);
-        for block in &mut world.state().blocks {
-            if block.site == site && freed.overlaps(block.ptr, block.size) {
-                block.known = None;
-            }
-        }
-        let process = world.sites[site].process;
-        for import in world.imports.borrow_mut().iter_mut() {
-            import.forget_if(process, |ptr, bytes| freed.overlaps(ptr, bytes));
-        }
-        for other in self.list.iter_mut().filter(|other| other.site == site) {
-            other.ran &= !other.blocks.iter().any(|block| freed.overlaps(block.ptr, block.bytes));
-        }
-        self.list[n].freed = freed;
-    }
-}
-
 /// A graph runs, after whatever ran before that may use the same memory.
 pub fn launch(world: &World, graph: u8, stream: u8) {
     let mut graphs = world.graphs.borrow_mut();
@@ -267,7 +261,8 @@ pub fn launch(world: &World, graph: u8, stream: u8) {
         let suits = |n: usize, lane: &super::Lane| !state.captures(n) && lane.stream.device == device;
         if state.captures(before) { None } else { state.lane(world.sites[site].process, stream, suits) }
     };
-    let Some((lane, under)) = lane.zip(graphs.list[n].under(world)) else { return };
+    let under = graphs.under(n, &world.state());
+    let Some((lane, under)) = lane.zip(under) else { return };
     let [from, to] = [before, lane].map(|lane| world.state().lanes[lane].stream);
     let order = |from, to| {
         let ordered = world.machine(site).order(from, to);
@@ -293,7 +288,7 @@ pub fn launch(world: &World, graph: u8, stream: u8) {
         Ok(()) => {
             graph.ran = true;
             world.met.note(Feature::Replays);
-            graphs.overwrite(world, n);
+            graphs.overwrite(n, world);
             under.iter().for_each(|stream| order(to, *stream));
         }
         Err(error) => {

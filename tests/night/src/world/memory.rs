@@ -43,7 +43,7 @@ pub fn take(world: &World, site: usize, lane: usize, bytes: u64, pool: Option<u6
     match allocator.malloc(bytes, stream) {
         Ok(ptr) => {
             let n = hold(world, site, lane, ptr, bytes, pool);
-            world.graphs.borrow().come_before(world, (site, lane), ptr, bytes);
+            world.graphs.borrow().come_before(world, site, lane, ptr, bytes);
             write(world, n);
         }
         Err(error) => refuse(world, site, stream.device, bytes, &error),
@@ -319,7 +319,7 @@ pub fn alloc_at(world: &World, nth: u16) {
             let n = hold(world, block.site, block.home, ptr, block.bytes, pool);
             // It comes from what is cached, whatever is switched off.
             world.state().blocks[n].uncached = false;
-            world.graphs.borrow().come_before(world, (block.site, block.home), ptr, block.bytes);
+            world.graphs.borrow().come_before(world, block.site, block.home, ptr, block.bytes);
             write(world, n);
         }
         Err(error) => {

@@ -32,8 +32,8 @@ pub struct Import {
 }
 
 impl Import {
-    /// Memory of a process was `written`: where the block is of it, its contents are not known any more.
-    pub fn forget_if(&mut self, process: usize, written: impl Fn(DevicePtr, u64) -> bool) {
+    /// Memory of a process was written, perhaps this.
+    pub fn overwrite(&mut self, process: usize, written: impl Fn(DevicePtr, u64) -> bool) {
         if self.owner.0 == process && written(self.at, self.bytes) {
             self.known = None;
         }

@@ -4,6 +4,7 @@ use super::CachingAllocator;
 use crate::device::{DeviceAllocator, FallingAsleep, Pieces, Sleeper, carry};
 use crate::error::{AllocError, Result};
 use crate::features::sleep::{Backup, SleepReport, SleepTag, Tags, WakeReport};
+use crate::lifetimes::call::Relaxed;
 use crate::sync::Claim;
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
 use std::collections::BTreeSet;
@@ -73,6 +74,7 @@ impl<'a> SleepMode<'a> {
             }
         }
         let _claims = self.claim(&pools)?;
+        let _relaxed = self.relaxed()?;
         let devices = by_device(pools);
         let free = || -> i128 {
             let infos = devices.iter().filter_map(|(device, _)| device.memory_info().ok());
@@ -120,6 +122,7 @@ impl<'a> SleepMode<'a> {
         let mut pools = self.tagged(tags)?;
         pools.sort_by_key(|(_, pool)| std::cmp::Reverse(pool.priority));
         let mut report = WakeReport::default();
+        let _relaxed = self.relaxed()?;
         for pools in pools.chunk_by(|(_, one), (_, other)| one.priority == other.priority) {
             let _claims = self.claim(pools)?;
             let devices = by_device(pools.to_vec());
@@ -134,6 +137,12 @@ impl<'a> SleepMode<'a> {
         report.backup_held = self.backup_bytes();
         report.took = began.elapsed();
         Ok(report)
+    }
+
+    /// For the whole of a call, whose devices each begin and end in their own order: no capture elsewhere is broken, and the
+    /// thread's capture mode is what it was afterwards.
+    fn relaxed(self) -> Result<Option<Relaxed<'a>>> {
+        self.0.devices.first().map_or(Ok(None), |first| first.sleep().relaxed())
     }
 
     /// Waits until no other thread puts one of the pools to sleep or wakes it.
@@ -212,6 +221,7 @@ impl<'a> SleepMode<'a> {
     /// Gives back host memory that [`Retention::Keep`](crate::sleep::Retention::Keep) kept and that no sleeping memory
     /// needs.
     pub fn drop_backups(self) {
+        let _relaxed = self.relaxed();
         for device in self.0.reachable() {
             device.sleep().drop_backups();
         }

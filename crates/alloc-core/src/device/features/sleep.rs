@@ -15,7 +15,7 @@ use crate::device::provider::Provider;
 use crate::device::release::Release;
 use crate::error::{AllocError, Result};
 use crate::features::sleep::{Backup, Kept, KeptBecause, SleepReport, SleepTag};
-use crate::lifetimes::call::Call;
+use crate::lifetimes::call::{Call, Relaxed};
 use crate::memory::address_map::Location;
 use crate::memory::backup::{Spares, Store};
 use crate::memory::block::{SegmentId, Tier};
@@ -127,6 +127,11 @@ impl Sleep {
     /// The device whose pools these are.
     pub(crate) fn device(&self) -> DeviceIndex {
         self.base.site.device()
+    }
+
+    /// The calling thread breaks no capture of another device until this is dropped.
+    pub(crate) fn relaxed(&self) -> Result<Option<Relaxed<'_>>> {
+        self.base.site.relaxed()
     }
 
     pub(super) fn base(&self) -> &Base {

@@ -236,8 +236,7 @@ impl Device {
             let stock = Request { size: plan.missing, segment_bytes: plan.missing, ..*request };
             let rejected = granule > finest && engine.rejects(engine.held().saturating_add(plan.missing));
             if rejected || !engine.stock(arena, &stock, granule, is_retry, call)? {
-                // There may be enough for what is missing, and not for whole granules of the usual size. A rejection is final:
-                // it is left to the smallest.
+                // There may be enough for what is missing, and not for whole granules of the usual size. Only the smallest are rejected.
                 refused = if rejected { u64::MAX } else { plan.missing };
                 (granule, least) = (finest, 1);
             } else if let Some(ptr) = engine.search(arena, request, call) {
