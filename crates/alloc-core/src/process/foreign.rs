@@ -98,17 +98,17 @@ pub(crate) struct HeldBack<'a>(&'a Foreign);
 impl Drop for HeldBack<'_> {
     fn drop(&mut self) {
         let thread = this_thread();
-        let ends = {
-            let mut all = self.0.inside.lock();
-            let Some(inside) = all.get_mut(&thread) else { return };
-            inside.holding -= 1;
-            let given_up = !inside.given_up.is_empty();
-            if inside.is_over() && !given_up {
+        let mut all = self.0.inside.lock();
+        let Some(inside) = all.get_mut(&thread) else { return };
+        inside.holding -= 1;
+        if inside.given_up.is_empty() {
+            if inside.is_over() {
                 all.remove(&thread);
             }
-            given_up
-        };
-        if ends {
+            return;
+        }
+        drop(all);
+        if let Some(_inside) = self.0.enter(Kind::Destructor) {
             self.0.end_given_up();
         }
     }
@@ -129,11 +129,14 @@ impl Foreign {
     fn enter(&self, kind: Kind) -> Option<Entered<'_>> {
         let mut all = self.inside.lock();
         let inside = all.entry(this_thread()).or_default();
-        if inside.kinds & kind.bit() != 0 {
+        if inside.kinds & kind.bit() != 0 || kind == Kind::Destructor && inside.holding > 0 {
             return None;
         }
         inside.kinds |= kind.bit();
         drop(all);
+        if kind == Kind::Destructor {
+            assert_holds_nothing();
+        }
         Some(Entered { foreign: self, kind })
     }
 
@@ -150,7 +153,7 @@ impl Foreign {
         if values.peek().is_none() {
             return;
         }
-        let Some(_inside) = self.enter_end() else {
+        let Some(_inside) = self.enter(Kind::Destructor) else {
             let boxed: Vec<_> = values.map(|value| Box::new(value) as Box<dyn Send>).collect();
             if let Some(inside) = self.inside.lock().get_mut(&this_thread()) {
                 inside.given_up.extend(boxed);
@@ -158,25 +161,11 @@ impl Foreign {
             return;
         };
         values.for_each(end);
-        self.end_all();
+        self.end_given_up();
     }
 
-    /// Ends what was held back, unless there still is a reason to.
+    /// Ends what was held back meanwhile. The caller has entered a destructor.
     fn end_given_up(&self) {
-        if let Some(_inside) = self.enter_end() {
-            self.end_all();
-        }
-    }
-
-    /// None where destructors have to wait.
-    fn enter_end(&self) -> Option<Entered<'_>> {
-        let holds = self.inside.lock().get(&this_thread()).is_some_and(|inside| inside.holding > 0);
-        let inside = if holds { None } else { self.enter(Kind::Destructor) }?;
-        assert_holds_nothing();
-        Some(inside)
-    }
-
-    fn end_all(&self) {
         while let Some(given_up) = self.given_up() {
             given_up.into_iter().for_each(end);
         }

@@ -3,6 +3,14 @@
 /** The least bytes that a chart's height shows. */
 const LEAST_BYTES = 4096;
 
+/** What the help says of the keys that move and zoom. */
+export const WINDOW_KEYS = [
+  ["← →", "move in time; with Shift by a whole window"],
+  ["↑ ↓", "move up and down"],
+  ["+ −", "zoom in time"],
+  ["Shift + −", "zoom the height (also: wheel with Shift, or over the scale)"],
+];
+
 /** What charts show, kept within what there is: along the axis of time, and bytes. */
 export class Window {
   /** There are places up to `end`, and bytes up to `top`; `least` places are shown at least. `shown` has what is shown, and `change` sets it. */
@@ -56,5 +64,23 @@ export class Window {
     if (place >= from && place < to) return;
     const half = (to - from) / 2;
     this.show(place - half, place + half);
+  }
+
+  /** What keys do that move and zoom, by key. */
+  actions(event) {
+    const far = event.shiftKey ? 1 : 0.2;
+    return {
+      ArrowLeft: () => this.move(-far),
+      ArrowRight: () => this.move(far),
+      ArrowUp: () => this.move(0, 0.2),
+      ArrowDown: () => this.move(0, -0.2),
+      "+": () => (event.shiftKey && event.code.startsWith("Numpad") ? this.zoomBytes(0.7) : this.zoom(0.7)),
+      "=": () => this.zoom(0.7),
+      "-": () => this.zoom(1 / 0.7),
+      "*": () => this.zoomBytes(0.7),
+      "_": () => this.zoomBytes(1 / 0.7),
+      0: () => this.whole(),
+      Home: () => this.whole(),
+    };
   }
 }

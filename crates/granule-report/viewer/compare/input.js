@@ -4,12 +4,10 @@ import { moveAndZoom } from "../base/drag.js";
 import { formatBytes } from "../base/format.js";
 import { fillHelp, openHelp } from "../base/help.js";
 import { hideTip, showTip } from "../base/tip.js";
+import { WINDOW_KEYS } from "../base/window.js";
 
 const KEYS = [
-  ["← →", "move in time; with Shift by a whole window"],
-  ["↑ ↓", "move up and down"],
-  ["+ −", "zoom in time"],
-  ["Shift + −", "zoom the height (also: wheel with Shift, or over the scale)"],
+  ...WINDOW_KEYS,
   ["0", "all of the runs"],
   [", .", "move the cursor; < > further"],
   ["t", "light or dark"],
@@ -50,20 +48,9 @@ export function onComparison(page) {
 
 function actionOf(event, page) {
   const { view } = page;
-  const far = event.shiftKey ? 1 : 0.2;
   const step = (by) => () => page.step(by * (event.shiftKey ? FAR : 1));
   return {
-    ArrowLeft: () => view.move(-far),
-    ArrowRight: () => view.move(far),
-    ArrowUp: () => view.move(0, 0.2),
-    ArrowDown: () => view.move(0, -0.2),
-    "+": () => (event.shiftKey && event.code.startsWith("Numpad") ? view.zoomBytes(0.7) : view.zoom(0.7)),
-    "=": () => view.zoom(0.7),
-    "-": () => view.zoom(1 / 0.7),
-    "*": () => view.zoomBytes(0.7),
-    "_": () => view.zoomBytes(1 / 0.7),
-    0: () => view.whole(),
-    Home: () => view.whole(),
+    ...view.actions(event),
     ",": step(-1),
     ".": step(1),
     "<": step(-1),

@@ -1,13 +1,11 @@
 // The keyboard, and the help that tells of it.
 import { byId } from "../base/dom.js";
 import { fillHelp, openHelp } from "../base/help.js";
+import { WINDOW_KEYS } from "../base/window.js";
 import { change, state } from "../data/state.js";
 
 const KEYS = [
-  ["← →", "move in time; with Shift by a whole window"],
-  ["↑ ↓", "move up and down"],
-  ["+ −", "zoom in time"],
-  ["Shift + −", "zoom the height (also: wheel with Shift, or over the scale)"],
+  ...WINDOW_KEYS,
   ["0", "the whole run"],
   [", .", "one entry back or forward; < > a hundred"],
   ["m", "the moment at which most was live"],
@@ -53,20 +51,9 @@ export function onKeys(app) {
 
 function actionOf(event, app) {
   const { view, about } = app;
-  const far = event.shiftKey ? 1 : 0.2;
   const onButton = event.target instanceof HTMLButtonElement;
   const actions = {
-    ArrowLeft: () => view.move(-far),
-    ArrowRight: () => view.move(far),
-    ArrowUp: () => view.move(0, 0.2),
-    ArrowDown: () => view.move(0, -0.2),
-    "+": () => (event.shiftKey && event.code.startsWith("Numpad") ? view.zoomBytes(0.7) : view.zoom(0.7)),
-    "=": () => view.zoom(0.7),
-    "-": () => view.zoom(1 / 0.7),
-    "*": () => view.zoomBytes(0.7),
-    "_": () => view.zoomBytes(1 / 0.7),
-    0: () => view.whole(),
-    Home: () => view.whole(),
+    ...view.actions(event),
     ",": () => view.setMoment(state.moment - 1),
     ".": () => view.setMoment(state.moment + 1),
     "<": () => view.setMoment(state.moment - 100),

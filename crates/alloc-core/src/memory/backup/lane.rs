@@ -88,7 +88,7 @@ impl Lane {
         bytes: u64,
     ) -> Result<Ticket> {
         // SAFETY: this function's contract, passed on.
-        self.carefully(|lane| unsafe { lane.queue_saving(store, offset, from, bytes) })
+        self.carefully(|lane| unsafe { lane.queue_all(store, offset, from, bytes, CopyKind::DeviceToHost) })
     }
 
     /// Queues copies back; they are there once [`land`](Self::land) says so. Blocks where the ring is full, and where there is
@@ -104,7 +104,7 @@ impl Lane {
         bytes: u64,
     ) -> Result<Ticket> {
         // SAFETY: this function's contract, passed on.
-        self.carefully(|lane| unsafe { lane.queue_restoring(store, offset, to, bytes) })
+        self.carefully(|lane| unsafe { lane.queue_all(store, offset, to, bytes, CopyKind::HostToDevice) })
     }
 
     /// Waits until these copies are done. Blocks.
@@ -139,73 +139,51 @@ impl Lane {
     }
 
     /// # Safety
-    /// As for [`save`](Self::save).
-    unsafe fn queue_saving(
+    /// As for [`save`](Self::save) from device memory, or [`restore`](Self::restore) to it, as `kind` says.
+    unsafe fn queue_all(
         &mut self,
         store: &Arc<Store>,
         offset: u64,
-        from: DevicePtr,
+        memory: DevicePtr,
         bytes: u64,
+        kind: CopyKind,
     ) -> Result<Ticket> {
+        let saves = kind == CopyKind::DeviceToHost;
         if store.is_pinned() {
             // SAFETY: by this function's contract; whoever has the ticket keeps the store.
-            unsafe { self.queue(store.at(offset), from, bytes, CopyKind::DeviceToHost, None) }?;
+            unsafe { self.queue(memory, store.at(offset), bytes, kind, None) }?;
         } else if self.has_ring(bytes) {
             let mut done = 0;
             while done < bytes {
                 let (slot, room) = self.next_slot()?;
-                let length = room.min(bytes - done);
-                let landing =
-                    Landing { slot, store: Arc::clone(store), offset: offset + done, bytes: length };
+                let (offset, bytes) = (offset + done, room.min(bytes - done));
+                if !saves {
+                    // SAFETY: nobody uses the slot any more, which is that long.
+                    unsafe { store.read(&*self.backend, offset, slot, bytes) }?;
+                }
+                let landing = saves.then(|| Landing { slot, store: Arc::clone(store), offset, bytes });
                 // SAFETY: nobody uses the slot any more, which is that long; the rest by this function's contract.
-                unsafe { self.queue(slot, from.add(done), length, CopyKind::DeviceToHost, Some(landing)) }?;
-                done += length;
+                unsafe { self.queue(memory.add(done), slot, bytes, kind, landing) }?;
+                done += bytes;
             }
+        } else if saves {
+            // SAFETY: by this function's contract.
+            unsafe { store.save(&*self.backend, offset, memory, bytes) }?;
         } else {
             // SAFETY: by this function's contract.
-            unsafe { store.save(&*self.backend, offset, from, bytes) }?;
+            unsafe { store.restore(&*self.backend, offset, memory, bytes) }?;
         }
         Ok(Ticket(self.queued))
     }
 
-    /// # Safety
-    /// As for [`restore`](Self::restore).
-    unsafe fn queue_restoring(
-        &mut self,
-        store: &Arc<Store>,
-        offset: u64,
-        to: DevicePtr,
-        bytes: u64,
-    ) -> Result<Ticket> {
-        if store.is_pinned() {
-            // SAFETY: by this function's contract; whoever has the ticket keeps the store.
-            unsafe { self.queue(to, store.at(offset), bytes, CopyKind::HostToDevice, None) }?;
-        } else if self.has_ring(bytes) {
-            let mut done = 0;
-            while done < bytes {
-                let (slot, room) = self.next_slot()?;
-                let length = room.min(bytes - done);
-                // SAFETY: nobody uses the slot any more, which is that long.
-                unsafe { store.read(&*self.backend, offset + done, slot, length) }?;
-                // SAFETY: as above; the rest by this function's contract.
-                unsafe { self.queue(to.add(done), slot, length, CopyKind::HostToDevice, None) }?;
-                done += length;
-            }
-        } else {
-            // SAFETY: by this function's contract.
-            unsafe { store.restore(&*self.backend, offset, to, bytes) }?;
-        }
-        Ok(Ticket(self.queued))
-    }
-
-    /// Queues one copy.
+    /// Queues one copy between device memory and the host.
     ///
     /// # Safety
-    /// Both ranges are as `kind` says and stay as they are until the copy has landed, or is abandoned.
+    /// Both ranges stay as they are until the copy has landed, or is abandoned.
     unsafe fn queue(
         &mut self,
-        to: DevicePtr,
-        from: DevicePtr,
+        memory: DevicePtr,
+        host: DevicePtr,
         bytes: u64,
         kind: CopyKind,
         landing: Option<Landing>,
@@ -215,6 +193,7 @@ impl Lane {
         }
         let stream = self.streams[(self.queued % STREAMS as u64) as usize];
         let until = HeldEvent::new(&self.backend, self.device)?;
+        let (to, from) = if kind == CopyKind::DeviceToHost { (host, memory) } else { (memory, host) };
         // SAFETY: by this function's contract.
         unsafe { self.backend.copy_async(to, from, bytes, kind, stream) }?;
         let recorded = until.record(stream);
