@@ -39,6 +39,10 @@ pub(crate) struct Options {
     /// Recorded programs
     #[arg(long = "trace")]
     traces: Vec<PathBuf>,
+    /// With `planner`: a folder of instances `id,lower,upper,size`, each for 1 MiB; minimalloc's beside the repository
+    /// if absent
+    #[arg(long)]
+    instances: Option<PathBuf>,
     /// Interleaved rounds, of which the median is shown
     #[arg(long, default_value_t = 5)]
     rounds: u32,

@@ -4,7 +4,7 @@ use super::granule::Command;
 use super::table::{Table, figure, median};
 use super::{Options, traces};
 use crate::process::processor_time;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::Path;
@@ -97,7 +97,14 @@ pub(super) fn report(options: &Options) -> Result<String> {
         return Ok("## Planner\n\nSkipped: this build has no `granule plan`.\n".into());
     }
     let mut all = Vec::new();
-    for instance in traces::files(&traces::shared().join("minimalloc"), "csv") {
+    let folder = options.instances.clone().unwrap_or_else(|| traces::shared().join("minimalloc"));
+    let instances = traces::files(&folder, "csv");
+    ensure!(
+        options.instances.is_none() || !instances.is_empty(),
+        "{} has no instances: files id,lower,upper,size that end in .csv",
+        folder.display()
+    );
+    for instance in instances {
         all.push(measure(&granule, &instance, Some(CAPACITY), options.rounds)?);
     }
     for trace in traces::all(options)? {

@@ -29,24 +29,21 @@ pub(crate) enum Answer {
     Unknown,
 }
 
-/// Nodes that a search gets for every buffer in the shortest turns.
-const LEAST_NODES: u64 = 12;
+/// Nodes that a search gets for every buffer in the shortest turns: little more than it takes to place each once. A
+/// hard instance is seldom found in the hundredfold, and often by the next try of the same length.
+const LEAST_NODES: u64 = 2;
 
 /// Bytes of stack that [`exact`] needs: its searches call themselves for every buffer they place.
 pub(crate) const STACK: usize = 256 << 20;
 
-/// Orders that a turn tries, and with which way to choose.
-const TURN: [(Key, [bool; 3]); 10] = [
-    (Key::Life, [false, false, false]),
-    (Key::Size, [false, false, false]),
-    (Key::Area, [false, true, false]),
-    (Key::LoadArea, [false, false, false]),
-    (Key::Life, [true, false, true]),
-    (Key::Area, [false, false, true]),
-    (Key::Size, [true, false, true]),
-    (Key::LoadArea, [true, false, false]),
-    (Key::Life, [false, true, false]),
-    (Key::Size, [true, true, true]),
+/// Orders that a turn tries, and with which way to choose. Loads are there twice: on the hardest instance known, one
+/// try in eleven with that order succeeds at once, and no other order ever does.
+const TURN: [(Key, [bool; 2]); 5] = [
+    (Key::LoadArea, [true, true]),
+    (Key::Life, [false, false]),
+    (Key::Size, [false, false]),
+    (Key::LoadArea, [true, true]),
+    (Key::Life, [true, true]),
 ];
 
 /// Looks for a placement of these buffers, which are joined in time, below `capacity`. `deadline`: when to give up.
@@ -96,7 +93,7 @@ fn take_turn(
     let verdicts: Vec<Verdict> = TURN
         .par_iter()
         .enumerate()
-        .map(|(index, &(key, [learns, lowest, releases]))| {
+        .map(|(index, &(key, [learns, releases]))| {
             let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if late || winner.load(Ordering::Relaxed) < index {
                 return Verdict::Stopped;
@@ -105,7 +102,7 @@ fn take_turn(
             // The first turn follows the orders as they are, later ones stray.
             let noise = if turn == 0 { 0.0 } else { 0.25 };
             let ranks = key.ranks(buffers, noise, &mut random);
-            let style = Style { ranks, learns, lowest, releases };
+            let style = Style { ranks, learns, releases };
             let verdict = search(shape, &style, Limits { nodes, deadline, stop: &stops[index] });
             if verdict != Verdict::Stopped {
                 winner.fetch_min(index, Ordering::Relaxed);

@@ -16,8 +16,6 @@ pub(crate) struct Style {
     pub(crate) ranks: Vec<u32>,
     /// Prefer sections that often had too little room.
     pub(crate) learns: bool,
-    /// Look at the lowest valleys only.
-    pub(crate) lowest: bool,
     /// Check every section as a schedule with release times: fewer nodes, each dearer.
     pub(crate) releases: bool,
 }
@@ -199,7 +197,6 @@ impl Search<'_> {
     /// The section with the fewest cases; `None` if one has none.
     fn choose(&mut self, first: usize, beyond: usize) -> Option<Branch> {
         let mut best: Option<(f64, Branch)> = None;
-        let mut lowest = NONE;
         let mut start = first;
         while start < beyond {
             let floor = self.state.floor[start];
@@ -207,13 +204,8 @@ impl Search<'_> {
             let walled = |side: Option<usize>| side.is_none_or(|s| self.state.floor[s] > floor);
             let is_valley = floor != NONE
                 && walled((start > first).then(|| start - 1))
-                && walled((end < beyond).then_some(end))
-                && (!self.style.lowest || floor <= lowest);
+                && walled((end < beyond).then_some(end));
             if is_valley {
-                if self.style.lowest && floor < lowest {
-                    lowest = floor;
-                    best = None;
-                }
                 self.look_at_valley(start, end, floor);
                 for section in start..end {
                     let (cases, next) = self.known[section].cases;
