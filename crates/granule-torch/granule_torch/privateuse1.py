@@ -85,6 +85,7 @@ def enable(backend: str | int | None = None, name: str = "granule", settings: st
     from . import _privateuse1_device
 
     torch._register_device_module(name, _privateuse1_device)
+    _privateuse1_device.memory.answer_torch_accelerator(name)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     if torch.distributed.is_available():
         from . import _privateuse1_distributed
