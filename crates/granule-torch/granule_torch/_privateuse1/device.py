@@ -30,15 +30,15 @@ from torch.accelerator import (
     get_memory_info as mem_get_info,
 )
 
-from . import _privateuse1_memory as memory
-from . import privateuse1
-from ._privateuse1_memory import (
+from .. import privateuse1
+from ..privateuse1 import host_memory_stats, memory_snapshot
+from . import memory
+from .memory import (
     MemPool,
     get_per_process_memory_fraction,
     set_per_process_memory_fraction,
     use_mem_pool,
 )
-from .privateuse1 import host_memory_stats, memory_snapshot
 
 __all__ = [
     "Event",

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import accelerator
 
-from . import _library, privateuse1
-from ._errors import GranuleError
+from .. import _library, privateuse1
+from .._errors import GranuleError
 
 __all__ = [
     "MemPool",
