@@ -117,6 +117,21 @@ class PoolStats(_Sized):
     ]
 
 
+class Filter(_Sized):
+    """`granule_filter`."""
+
+    _fields_ = [
+        ("size", c_uint32),
+        ("kind", c_int32),
+        ("stream", c_uint64),
+        ("user", c_void_p),
+        ("accepts", c_void_p),
+        ("drop", c_void_p),
+    ]
+
+    THIS_THREAD = 1
+
+
 class Tensor(_Sized):
     """`granule_tensor`."""
 
@@ -179,9 +194,19 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_stats": (c_int32, [c_void_p, c_int32, POINTER(DeviceStats)]),
     "granule_ledger_json": (c_int32, [c_void_p, c_int32, POINTER(Bytes)]),
     "granule_largest_free_block": (c_int32, [c_void_p, c_int32, POINTER(c_uint64)]),
+    "granule_set_memory_fraction": (c_int32, [c_void_p, c_int32, ctypes.c_double]),
     "granule_memory_fraction": (c_int32, [c_void_p, c_int32, POINTER(ctypes.c_double)]),
     "granule_device_memory_info": (c_int32, [c_void_p, c_int32, POINTER(c_uint64), POINTER(c_uint64)]),
     "granule_pools_reserved": (c_int32, [c_void_p, c_int32, POINTER(PoolReserved), c_uint64, POINTER(c_uint64)]),
+    "granule_pool_fresh": (PoolId, []),
+    "granule_pool_create": (c_int32, [c_void_p, c_int32, PoolId, c_void_p]),
+    "granule_pool_begin": (c_int32, [c_void_p, c_int32, PoolId, POINTER(Filter)]),
+    "granule_pool_end": (c_int32, [c_void_p, c_int32, PoolId]),
+    "granule_pool_release": (c_int32, [c_void_p, c_int32, PoolId]),
+    "granule_pool_use_count": (c_int32, [c_void_p, c_int32, PoolId, POINTER(c_int32)]),
+    "granule_pool_set_use_on_oom": (c_int32, [c_void_p, c_int32, PoolId, c_bool]),
+    "granule_pool_set_no_split": (c_int32, [c_void_p, c_int32, PoolId]),
+    "granule_empty_pool": (c_int32, [c_void_p, PoolId]),
     "granule_pool_stats": (c_int32, [c_void_p, c_int32, PoolId, POINTER(PoolStats)]),
     "granule_set_sleep_tag": (c_int32, [c_void_p, c_int32, PoolId, c_char_p, c_int32]),
     "granule_sleep": (c_int32, [c_void_p, _Tags, c_uint64, c_int32, c_char_p, POINTER(SleepReport)]),

@@ -82,16 +82,17 @@ def enable(backend: str | int | None = None, name: str = "granule", settings: st
         raise GranuleError(problem.decode())
     _shim_library = shim
 
-    from . import _privateuse1_device
+    from ._privateuse1 import device
 
-    torch._register_device_module(name, _privateuse1_device)
+    torch._register_device_module(name, device)
+    device.memory.answer_torch_accelerator(name)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     if torch.distributed.is_available():
-        from . import _privateuse1_distributed
+        from ._privateuse1 import distributed
 
-        _privateuse1_distributed.serve(name)
+        distributed.serve(name)
     _enabled = (backend, name)
-    return _privateuse1_device
+    return device
 
 
 def backend_name() -> str:

@@ -6,6 +6,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <granule.h>
 
 namespace granule::privateuse1 {
 
@@ -31,5 +32,11 @@ void synchronize_stream(c10::Stream stream);
 void register_guard();
 void register_hooks();
 void register_kernels();
+
+// Makes torch.accelerator.Graph capture on these devices. Once, after the device has its name.
+void register_graphs();
+
+// Keeps a pool for as long as the graph lives that the calling thread captures, if it captures one.
+void retain_in_capture(granule_pool_id pool);
 
 } // namespace granule::privateuse1

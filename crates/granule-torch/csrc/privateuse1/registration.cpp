@@ -2,12 +2,15 @@
 #include "allocators.h"
 #include "check.h"
 
+#include <c10/core/AllocatorConfig.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <atomic>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace granule::privateuse1 {
 namespace {
@@ -22,6 +25,8 @@ struct Registration {
 std::atomic<Registration*> registration{nullptr};
 std::atomic<granule_allocator*> live{nullptr};
 std::mutex making;
+// Settings that the program changed before there was an allocator; under `making`.
+std::vector<std::string> changes;
 
 const char* text(const std::optional<std::string>& value) {
   return value ? value->c_str() : nullptr;
@@ -51,8 +56,41 @@ granule_allocator* make() {
   request.table = wanted.table;
   granule_allocator* made = nullptr;
   check(granule_allocator_create(&request, &made));
+  for (const auto& change : std::exchange(changes, {})) {
+    const auto status = granule_configure(made, change.c_str());
+    if (status != GRANULE_OK) {
+      const std::string text = granule_last_error_for_pytorch();
+      warn(granule_allocator_destroy(made));
+      TORCH_CHECK_VALUE(false, text);
+    }
+  }
   live.store(made, std::memory_order_release);
   return made;
+}
+
+void change(const std::string& settings) {
+  if (!is_live()) {
+    std::lock_guard<std::mutex> guard(making);
+    if (!is_live()) {
+      changes.push_back(settings);
+      return;
+    }
+  }
+  check(granule_configure(allocator(), settings.c_str()));
+}
+
+// From now on every settings text that PyTorch takes at run time reaches Granule, too, after PyTorch's own parsers.
+void follow_settings() {
+  using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
+  // What the environment says is read now, and not taken for a change: Granule reads that itself, if it is to.
+  Config::instance();
+  auto& parser = Config::getConfigParserHook();
+  parser = [inner = std::move(parser)](const std::string& settings) {
+    if (inner) {
+      inner(settings);
+    }
+    change(settings);
+  };
 }
 
 const c10::impl::DeviceGuardImplInterface* guard() {
@@ -70,6 +108,7 @@ void register_allocators(const Options& wanted) {
       registration.compare_exchange_strong(none, made.get()),
       "Granule is already registered for PrivateUse1; PyTorch keeps an allocator for the life of the process");
   made.release();
+  follow_settings();
   c10::SetAllocator(c10::DeviceType::PrivateUse1, device_allocator(), wanted.priority);
   at::setHostAllocator(c10::DeviceType::PrivateUse1, host_allocator(), wanted.priority);
 }

@@ -30,12 +30,20 @@ from torch.accelerator import (
     get_memory_info as mem_get_info,
 )
 
-from . import privateuse1
-from .privateuse1 import host_memory_stats, memory_snapshot
+from .. import privateuse1
+from ..privateuse1 import host_memory_stats, memory_snapshot
+from . import memory
+from .memory import (
+    MemPool,
+    get_per_process_memory_fraction,
+    set_per_process_memory_fraction,
+    use_mem_pool,
+)
 
 __all__ = [
     "Event",
     "Generator",
+    "MemPool",
     "Stream",
     "current_device",
     "current_stream",
@@ -47,6 +55,7 @@ __all__ = [
     "get_amp_supported_dtype",
     "get_device_capability",
     "get_device_name",
+    "get_per_process_memory_fraction",
     "get_rng_state",
     "host_memory_stats",
     "init",
@@ -58,6 +67,7 @@ __all__ = [
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
+    "memory",
     "memory_allocated",
     "memory_reserved",
     "memory_snapshot",
@@ -66,10 +76,12 @@ __all__ = [
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
     "set_device",
+    "set_per_process_memory_fraction",
     "set_rng_state",
     "set_stream",
     "stream",
     "synchronize",
+    "use_mem_pool",
 ]
 
 _forked = False

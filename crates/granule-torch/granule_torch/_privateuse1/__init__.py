@@ -1,0 +1,1 @@
+"""What :mod:`granule_torch.privateuse1` makes a device of."""
