@@ -4,7 +4,6 @@ use crate::config::{Families, MemoryMode, OpenRegConfig};
 use crate::gate::Gate;
 use crate::gate::call::{Call, CallCounts};
 use crate::gate::fault::FaultPlan;
-use crate::gate::pace::{Pace, StreamTimes};
 use crate::gate::usage::Usage;
 use crate::machine::work::{Kernel, Work};
 use crate::machine::{Locked, Machine};
@@ -195,25 +194,6 @@ impl OpenReg {
             }
         };
         queued().map_err(|refusal| self.error(Call::WaitEvent, later.device, refusal))
-    }
-
-    /// Models that a kernel of so many nanoseconds follows on `stream`, besides what is simulated: what is done when is none of
-    /// its business. From the first one on waits for events are modelled, too. The host's time is that of the virtual clock, a
-    /// microsecond a tick. Costs no call.
-    ///
-    /// # Errors
-    /// `InvalidValue` where the stream is not this machine's.
-    pub fn model_kernel(&self, stream: Stream, ns: u64) -> Result<()> {
-        let mut state = self.machine.lock();
-        let key = self.names.stream(&state, stream);
-        key.map(|key| state.model_kernel(key, ns))
-            .map_err(|refusal| self.error(Call::UseMemory, stream.device, refusal))
-    }
-
-    /// What [modelled kernels](Self::model_kernel) took, and what waits for events cost them.
-    #[must_use]
-    pub fn stream_times(&self) -> StreamTimes {
-        self.machine.lock().pace.as_ref().map(Pace::times).unwrap_or_default()
     }
 
     // --- observation -----------------------------------------------------------------------------

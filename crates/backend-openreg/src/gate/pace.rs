@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-/// What waiting for other streams cost: [`OpenReg::stream_times`](crate::OpenReg::stream_times).
+/// What waiting for other streams cost: [`Driver::stream_times`](crate::Driver::stream_times).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamTimes {
     /// How long modelled kernels ran, in nanoseconds: those of all streams, added up.

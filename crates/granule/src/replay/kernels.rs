@@ -3,7 +3,7 @@
 //! A trace says nothing of kernels, so they are made up: one after each request, on its stream, and one after each use on another
 //! stream. It reads and writes the block once.
 
-use backend_openreg::OpenReg;
+use backend_openreg::{Driver, OpenReg};
 use serde::Serialize;
 use std::str::FromStr;
 
@@ -98,7 +98,7 @@ impl Kernels {
     }
 
     pub(super) fn figures(self, device: &OpenReg) -> StreamFigures {
-        let times = device.stream_times();
+        let times = Driver(device).stream_times();
         StreamFigures {
             stream_waits: times.wait_ages.len() as u64,
             stream_wait_age_events: WaitAges::of(times.wait_ages),

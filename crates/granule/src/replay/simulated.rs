@@ -5,7 +5,7 @@ use super::kernels::{Kernels, StreamFigures};
 use super::{DEVICE, ReplayOptions};
 use alloc_core::backend::Result;
 use alloc_core::types::{DevicePtr, Stream};
-use backend_openreg::{Call, Clock, OpenReg, OpenRegConfig, Usage};
+use backend_openreg::{Call, Clock, Driver, OpenReg, OpenRegConfig, Usage};
 use granule_snapshot::trace::Trace;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -96,7 +96,7 @@ impl<'a> Program<'a> {
     pub(super) fn takes(&mut self, id: u64, stream: Stream, ptr: DevicePtr, bytes: u64) {
         let ns = self.kernels.run(bytes);
         if self.lags {
-            let _ = self.device.model_kernel(stream, ns);
+            let _ = Driver(self.device).model_kernel(stream, ns);
             self.uses(id, stream, ptr, bytes);
         }
     }
@@ -112,7 +112,7 @@ impl<'a> Program<'a> {
         if self.lags {
             // Nothing is captured, and the streams are the replay's.
             let _ = self.device.order(own, other);
-            let _ = self.device.model_kernel(other, ns);
+            let _ = Driver(self.device).model_kernel(other, ns);
             self.others.entry(id).or_default().push(other);
             self.uses(id, other, ptr, bytes);
         }
