@@ -202,6 +202,7 @@ fn stalled(cross_stream: CrossStream, lag: u64, factor: f64) -> StreamFigures {
     let mut options = ReplayOptions { lag, kernel_time, ..options(true, "") };
     options.settings.policy = Some(PolicyName::Granule);
     options.settings.cross_stream = cross_stream;
+    options.settings.cross_stream_min_age = 0;
     simulated(&trace(&lines), &options).streams
 }
 
