@@ -103,6 +103,22 @@ impl CrossStream {
     /// All of them.
     pub const ALL: &'static [Self] = &[Self::Wait, Self::Completed, Self::Never];
 
+    /// The one of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|one| one.name() == name).copied()
+    }
+
+    /// What waits for less of the two.
+    #[must_use]
+    pub const fn more_careful(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Never, _) | (_, Self::Never) => Self::Never,
+            (Self::Completed, _) | (_, Self::Completed) => Self::Completed,
+            (Self::Wait, Self::Wait) => Self::Wait,
+        }
+    }
+
     /// The name in a text.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -44,8 +44,7 @@ use crate::config::Settings;
 use crate::error::{AllocError, Result};
 use crate::features::share::exchange::Exchange;
 use crate::features::uncached::Uncached;
-use crate::lifetimes::call::Call;
-use crate::lifetimes::pending::Waiting;
+use crate::lifetimes::{call::Call, pending::Waiting};
 use crate::memory::address_map::{AddressMap, Location};
 use crate::memory::block::NO_USES;
 use crate::policy::{Chosen, Maker, Supply};
@@ -55,25 +54,18 @@ use crate::process::foreign::{Calls, Foreign};
 use crate::sync::{Arc, Guard};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use crate::watch::history::{HistoryOptions, RecordContext};
-use crate::watch::observers::Observers;
-use crate::watch::pointer::Problem;
+use crate::watch::{observers::Observers, pointer::Problem};
 use arenas::Arenas;
 use crossings::Crossings;
-use features::budgets::Budgets;
-use features::checkpoint::Checkpoints;
-use features::exact::ExactPlaces;
-use features::limits::Limits;
-use features::peers::Peers;
-use features::sharing::Sharing;
-use features::sleep::Sleep;
-use features::statistics::Statistics;
-use features::wake::Wake;
+use features::{
+    budgets::Budgets, checkpoint::Checkpoints, exact::ExactPlaces, limits::Limits, peers::Peers,
+    sharing::Sharing, sleep::Sleep, statistics::Statistics, wake::Wake,
+};
 use hardened::Hardened;
 use history::History;
 use holdings::Holdings;
-use ladder::Ladder;
-use ladder::reclaim::Reclaim;
-use lifetimes::Lifetimes;
+use ladder::{Ladder, reclaim::Reclaim};
+use lifetimes::{Lifetimes, stream_waits::StreamWaits};
 use pools::PrivatePools;
 use provider::Provider;
 use release::Release;
@@ -89,6 +81,7 @@ struct Base {
     history: Arc<History>,
     pools: Arc<PrivatePools>,
     lifetimes: Arc<Lifetimes>,
+    waits: Arc<StreamWaits>,
     hardened: Arc<Hardened>,
     crossings: Arc<Crossings>,
     observers: Arc<Observers>,
@@ -108,6 +101,7 @@ impl Base {
         let history = Arc::new(History::new(site, &holdings, &arenas));
         let pools = Arc::new(PrivatePools::new(site, &holdings, &arenas));
         let lifetimes = Arc::new(Lifetimes::new(site, &holdings, &arenas, &history, &pools, &uncached));
+        let waits = Arc::new(StreamWaits::new(site, &holdings, &arenas, &lifetimes));
         let hardened = Arc::new(Hardened::new(site, &arenas, &history, &pools, &lifetimes));
         Ok(Self {
             site: site.clone(),
@@ -118,6 +112,7 @@ impl Base {
             history,
             pools,
             lifetimes,
+            waits,
             hardened,
             observers,
             uncached,
@@ -260,6 +255,11 @@ impl DeviceAllocator {
     /// What is neither the program's nor free.
     pub(crate) fn lifetimes(&self) -> &Lifetimes {
         &self.base.lifetimes
+    }
+
+    /// What streams take of each other.
+    pub(crate) fn waits(&self) -> &StreamWaits {
+        &self.base.waits
     }
 
     /// The hardened mode.

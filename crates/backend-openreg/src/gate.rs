@@ -4,6 +4,7 @@ pub(crate) mod call;
 pub(crate) mod cost;
 pub(crate) mod fault;
 pub(crate) mod links;
+pub(crate) mod pace;
 pub(crate) mod usage;
 
 use crate::gate::call::{Call, CallCounts};

@@ -9,6 +9,7 @@ use crate::config::{Clock, OpenRegConfig};
 use crate::gate::Gate;
 use crate::gate::call::Call;
 use crate::gate::links::Timeline;
+use crate::gate::pace::Pace;
 use crate::machine::graph::{Captures, GraphBody, Node};
 use crate::machine::memo::Memo;
 use crate::machine::queue::{Front, Operation, Queues, StreamState};
@@ -42,6 +43,8 @@ pub(crate) struct Simulated {
     waited_until: u64,
     /// Copies on links, where there are any.
     pub(crate) timeline: Option<Timeline>,
+    /// How long streams take, once a kernel was modelled.
+    pub(crate) pace: Option<Pace>,
     /// The machine is being dropped; workers end when their streams are empty.
     closing: bool,
 }
@@ -74,6 +77,12 @@ impl Simulated {
         if let Some(timeline) = &mut self.timeline {
             note(timeline, gate.usage(waited).modelled_ns());
         }
+    }
+
+    /// Models that the host gives a stream a kernel.
+    pub(crate) fn model_kernel(&mut self, key: u64, ns: u64) {
+        let tick = self.queues.tick;
+        self.pace.get_or_insert_default().kernel(key, ns, tick, TICK_NS);
     }
 
     /// Counts the time until `point` is passed; what an earlier wait lasted through is not counted again.
@@ -119,6 +128,7 @@ impl Machine {
             waited_ns: 0,
             waited_until: 0,
             timeline: config.links.map(Timeline::new),
+            pace: None,
             closing: false,
         };
         Ok(Arc::new(Self {

@@ -139,6 +139,7 @@ Exit codes:
   2  wrong usage
   3  a request was refused under --stop-on-oom
   4  a backend broke a rule of the contract (granule conformance)
+  5  the simulated device caught a wrong use of memory (granule replay)
   6  a limit is exceeded or a request was refused (granule check)
   7  no device can be used, or the self-test failed (granule doctor)
 

@@ -16,7 +16,7 @@ from ._report import ledger, report
 from ._sleep import Slept, Woken, drop_region, region, region_bytes, sleep, sleeping, wake
 from .adapters._buffer import Buffer
 from .adapters._dlpack import Imported, from_dlpack
-from .adapters._process import retire_stream
+from .adapters._process import retire_stream, set_cross_stream
 
 __version__ = "0.1.0"
 
@@ -42,6 +42,7 @@ __all__ = [
     "region_bytes",
     "report",
     "retire_stream",
+    "set_cross_stream",
     "sleep",
     "sleeping",
     "stop_recording",

@@ -78,6 +78,8 @@ fn settings(r: &mut Rng) -> Settings {
         garbage_collection_threshold: if rarely(r) { 0.6 } else { 0.0 },
         early_reuse: often(r),
         cross_stream: CrossStream::ALL[r.usize(0..CrossStream::ALL.len())],
+        // Histories are short.
+        cross_stream_min_age: 0,
         segments_ipc: r.u8(0..4) > 0,
         hardened: rarely(r),
         hardened_quarantine: MIB * r.u64(0..32),

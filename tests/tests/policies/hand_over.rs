@@ -68,7 +68,7 @@ fn memory_leaves_the_device_wherever_it_served() {
 fn taken(how: CrossStream, held_up: bool) -> (u64, u64) {
     // Streams work by themselves, so that one can be held up.
     let rig = Rig::openreg(of(400).clock(Clock::Workers));
-    let settings = Settings { cross_stream: how, ..Settings::default() };
+    let settings = Settings { cross_stream: how, cross_stream_min_age: 0, ..Settings::default() };
     let allocator = rig.with_policy::<GranulePolicy>(settings);
     let (stream, other) = (rig.stream(), rig.new_stream());
     is_no_load(&allocator, stream);
@@ -116,7 +116,7 @@ fn no_two_live_blocks_share_a_byte_whichever_stream_had_them() {
         for (seed, lag) in [(3, 0), (4, 7), (5, 40)] {
             let config = of(48).memory(MemoryMode::Mapped).clock(Clock::Virtual { lag });
             let machine = OpenReg::new(config).unwrap();
-            let settings = Settings { cross_stream, ..Settings::default() };
+            let settings = Settings { cross_stream, cross_stream_min_age: 0, ..Settings::default() };
             let shown = contents_survive(machine.clone(), settings, seed, 400);
             assert!(shown > 10, "memory is mapped in two places: {shown}");
             assert_eq!((machine.used(rig::DEVICE), machine.traps()), (0, Vec::new()));

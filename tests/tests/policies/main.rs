@@ -9,6 +9,7 @@ mod given_up;
 mod granule;
 mod hand_over;
 mod modes;
+mod monotone;
 mod native;
 mod places;
 mod seam;

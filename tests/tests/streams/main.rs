@@ -5,3 +5,4 @@ mod default;
 mod early_reuse;
 mod ended;
 mod retirement;
+mod waits;

@@ -6,6 +6,7 @@
 mod folder;
 mod judge;
 mod list;
+mod monotone;
 mod recipe;
 mod record;
 mod replay;
@@ -32,6 +33,8 @@ enum Step {
     Record(record::Options),
     /// Replay the traces that are here, and print a table a half; exit code 1 where a trace is not its recipe's
     Judge(judge::Options),
+    /// Count the devices that refuse what a smaller one served
+    Monotone(monotone::Options),
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -41,6 +44,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Step::List => list::run(&folder),
         Step::Record(options) => record::run(&folder, options),
         Step::Judge(options) => judge::run(&folder, options),
+        Step::Monotone(options) => monotone::run(&folder, options),
     }
 }
 

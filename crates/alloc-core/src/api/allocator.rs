@@ -6,6 +6,7 @@ mod caching;
 mod edges;
 mod history;
 mod hooks;
+mod making;
 mod peers;
 mod pointers;
 mod pools;
@@ -25,20 +26,20 @@ pub use sharing::Sharing;
 pub use sleep_mode::SleepMode;
 pub use statistics::{CacheInfo, Statistics};
 
-use crate::backend::{Backend, BackendError, ErrorKind, MAX_DEVICES};
-use crate::config::{AllocatorBackend, Flavour, MemoryLimit, PolicyName, Settings, environment};
+use crate::backend::Backend;
+use crate::config::{AllocatorBackend, CrossStream, Flavour, MemoryLimit, PolicyName, Settings, environment};
 use crate::device::{DeviceAllocator, Flush};
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::{AddressMap, Location};
 use crate::policy::{Maker, Policy, PolicyFactory, built_in};
-use crate::process::attention::Edge;
 use crate::process::foreign::Foreign;
 use crate::process::stream_identity;
-use crate::sync::{Arc, Mutex, Rank};
+use crate::sync::{Arc, Mutex};
 use crate::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, PoolId, Stream};
-use crate::watch::history::{Annotations, HistoryOptions, resolve};
+use crate::watch::history::{Annotations, resolve};
 use crate::watch::snapshot::Snapshot;
 use crate::watch::stats::DeviceStats;
+use making::made;
 
 /// The segment that holds a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,60 +97,6 @@ pub struct CachingAllocator {
 #[inline(never)]
 fn resolved(backend: &dyn Backend, stream: Stream) -> Stream {
     stream_identity::resolve(stream, backend.kind())
-}
-
-/// An allocator whose devices have the policy that `maker` makes.
-fn made(backend: Arc<dyn Backend>, mut settings: Settings, maker: Maker) -> Result<CachingAllocator> {
-    if settings.backend == AllocatorBackend::DriverPools {
-        let reason = backend.driver_pools().err().map_or_else(
-            || "this engine is the caching one; take the driver's pools through Backend::driver_pools".into(),
-            |absent| absent.to_string(),
-        );
-        return Err(AllocError::Settings(format!(
-            "backend:cudaMallocAsync is not served by the caching engine ({reason}); remove it, or write \
-             backend:native"
-        )));
-    }
-    settings.validate().map_err(AllocError::Settings)?;
-    settings.policy = maker.shown(settings.policy);
-    crate::process::edges::admit(backend.id()).map_err(Edge::refusal)?;
-    let map = Arc::new(AddressMap::default());
-    let foreign = Arc::new(Foreign::default());
-    let count = backend.device_count()?;
-    if count > MAX_DEVICES {
-        let detail = format!(
-            "there are {count}, and the device contract allows {MAX_DEVICES}: let the driver show this process fewer"
-        );
-        let (kind, last) = (ErrorKind::ResourceLimit, DeviceIndex(MAX_DEVICES));
-        return Err(BackendError::new(kind, 0, "device_count", last, detail).of(backend.name()).into());
-    }
-    let devices = (0..count)
-        .map(|n| {
-            let (backend, map, foreign) = (Arc::clone(&backend), Arc::clone(&map), Arc::clone(&foreign));
-            DeviceAllocator::new(backend, DeviceIndex(n), map, foreign, &settings, &maker)
-        })
-        .collect::<Result<_>>()?;
-    let history = usize::try_from(settings.history_max_entries).unwrap_or(usize::MAX);
-    let settings = Mutex::new(Rank::Registry, settings);
-    let configuring = Mutex::new(Rank::Settings, ());
-    let annotations = Mutex::new(Rank::Registry, Annotations::default());
-    let alias_bits = stream_identity::alias_bits(backend.kind());
-    let allocator = CachingAllocator {
-        id: backend.id(),
-        backend,
-        alias_bits,
-        map,
-        foreign,
-        devices,
-        maker,
-        settings,
-        configuring,
-        annotations,
-    };
-    if history > 0 {
-        allocator.history().record(&HistoryOptions::newest(history));
-    }
-    Ok(allocator)
 }
 
 impl CachingAllocator {
@@ -332,6 +279,7 @@ impl CachingAllocator {
             let mut last = None;
             let retire = |device: &DeviceAllocator| device.lifetimes().retire_stream(stream, &mut last);
             self.devices.iter().try_for_each(retire)?;
+            self.devices.iter().for_each(|device| device.waits().tell(stream, None));
             self.set_reserve_class(stream, "")
         })
     }
@@ -458,6 +406,21 @@ impl CachingAllocator {
     pub fn set_reserve_class(&self, stream: Stream, class: &str) -> Result<()> {
         let stream = self.own(stream)?;
         self.device(stream.device)?.holdings().set_reserve_class(stream, class);
+        Ok(())
+    }
+
+    /// Tells a stream what it takes of other streams' memory, and they of its, whatever `cross_stream` says in the
+    /// [settings](Settings): `None` is what that says. Where both streams were told, the more careful of the two counts.
+    /// [`CrossStream::Wait`] here is a promise about both streams: neither's older work waits for the other's younger, nor for the
+    /// host to go on. It changes nothing under the `pytorch` policy but where `early_reuse` is on. Lasts until the stream
+    /// [retires](Self::retire_stream). Does not block.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`], [`AllocError::ForeignStream`].
+    pub fn set_cross_stream(&self, stream: Stream, how: Option<CrossStream>) -> Result<()> {
+        let stream = self.own(stream)?;
+        self.device(stream.device)?;
+        self.devices.iter().for_each(|device| device.waits().tell(stream, how));
         Ok(())
     }
 

@@ -428,6 +428,17 @@ options! {
         },
     }
 
+    CrossStreamMinAge = Granule "cross_stream_min_age": Count, cross_stream_min_age: u64 = 20;
+    "With cross_stream:wait, how old memory is that a stream waits for, at least: requests and frees since it was freed, of up to 17 streams." {
+        unit: "events",
+        default: "20",
+        range: "a whole number up to 4294967295",
+        idle: |s| {
+            (s.cross_stream != CrossStream::Wait && s.cross_stream_min_age != Settings::default().cross_stream_min_age)
+                .then_some("streams wait for each other's memory with cross_stream:wait only; set that, too, or tell single streams to wait")
+        },
+    }
+
     /// Read when a device makes its first. [`environment::SEGMENTS_IPC_VARIABLE`](super::environment::SEGMENTS_IPC_VARIABLE)
     /// sets it, too.
     SegmentsIpc = Granule "segments_ipc": Switch, segments_ipc: bool = true;

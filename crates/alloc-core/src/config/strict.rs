@@ -187,9 +187,7 @@ impl<'t> Reader<'t> {
             Kind::Reserve => reserve(text).map(|size| Value::Reserve(Some(size))),
             Kind::Divisions => divisions(text).map(|n| Value::Divisions([n; 16])),
             Kind::Policy => PolicyName::ALL.iter().find(|p| p.name() == text).map(|p| Value::Policy(*p)),
-            Kind::CrossStream => {
-                CrossStream::ALL.iter().find(|c| c.name() == text).map(|c| Value::CrossStream(*c))
-            }
+            Kind::CrossStream => CrossStream::named(text).map(Value::CrossStream),
             Kind::Limit if text == "unlimited" => Some(Value::Limit(None)),
             Kind::Guarantee if matches!(text, "none" | "0") => Some(Value::Limit(None)),
             Kind::Limit | Kind::Guarantee => {

@@ -396,8 +396,8 @@ impl Streams<GranuleMemory> for HandOver {
         self.base.arenas.directory().get(number).map(|arena| &**arena)
     }
 
-    fn spare(&self, from: &Arena) -> Option<Spare> {
-        self.base.lifetimes.spare(from)
+    fn spare(&self, from: &Arena, to: &Arena) -> Option<Spare> {
+        self.base.waits.spare(from, to)
     }
 
     fn away(&self) -> u64 {
@@ -431,7 +431,11 @@ impl Streams<GranuleMemory> for HandOver {
         if parts.is_empty() {
             return Some(0);
         }
-        if spare.in_order && !self.base.lifetimes.let_follow(from, to) {
+        let newest = || {
+            let state = from.lock();
+            parts.iter().map(|part| state.layout().blocks()[*part].epoch).max().unwrap_or(0)
+        };
+        if spare.in_order && !self.base.waits.let_follow(from, to, newest()) {
             self.stay(from, parts.iter().copied());
             return Some(0);
         }

@@ -4,6 +4,7 @@ mod explain;
 pub(super) mod reclaim;
 
 use super::Base;
+use super::lifetimes::stream_waits::Reused;
 use super::pools::Flush;
 use super::provider::Provider;
 use super::release::Release;
@@ -242,7 +243,17 @@ impl Ladder {
             Rung::Views => served(self.provider.search_in_pieces(arena, request, call)),
             Rung::Callbacks => changed(self.base.observers.ask_for_memory()),
             Rung::CollectGarbage => changed(self.release.collect_garbage(call)?),
-            Rung::ReuseEarly => changed(self.base.lifetimes.reuse_early(arena, request, call)),
+            Rung::ReuseEarly => {
+                let search = || {
+                    let found = self.provider.search(arena, request, false, call);
+                    found.or_else(|| self.provider.search_in_pieces(arena, request, call))
+                };
+                match self.base.waits.reuse_early(arena, request, call, search) {
+                    Reused::Served(ptr) => Outcome::Served(ptr),
+                    Reused::Freed => Outcome::Changed,
+                    Reused::Nothing => Outcome::Unchanged,
+                }
+            }
             Rung::Grow => {
                 if !call.capturing && self.base.holdings.is_over_soft_limit(request) {
                     // What is given back makes room under the soft limit; beyond it memory is taken all the same.

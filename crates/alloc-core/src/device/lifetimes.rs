@@ -1,5 +1,4 @@
-//! How long memory is in use: frees that wait for other streams or for the end of captures, what may be reused before
-//! that, and streams that end.
+//! How long memory is in use: frees that wait for other streams or for the end of captures, and streams that end.
 //!
 //! A captured stream's work has not run, so nothing can be waited for and no event of it says anything. Blocks that
 //! other streams of the graph use are *deferred*: they stay pending until no capture is under way. Uses made within the
@@ -13,6 +12,7 @@
 //! its handle by its last work wherever it is kept, and then to wait for the calls that read it before.
 
 mod captures;
+pub(super) mod stream_waits;
 
 use super::arenas::Arenas;
 use super::history::History;
@@ -22,27 +22,23 @@ use super::site::Site;
 use crate::arena::FreeStep;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::pool::Holder;
-use crate::backend::{BackendError, CaptureNode, ErrorKind, Readiness};
-use crate::config::{CrossStream, PolicyName, Settings};
+use crate::backend::{BackendError, CaptureNode, ErrorKind};
 use crate::error::{AllocError, Result};
 use crate::features::uncached::Uncached;
 use crate::lifetimes::call::Call;
 use crate::lifetimes::last_work::{LastWork, wait_for_stream};
-use crate::lifetimes::pending::{Ask, PendingFrees, Waiting};
+use crate::lifetimes::pending::{Ask, Await, PendingFrees, Waiting};
 use crate::lifetimes::uses::{BlockUse, User};
 use crate::memory::address_map::Location;
-use crate::memory::block::{BlockId, BlockPhase};
-use crate::policy::engine::Spare;
-use crate::policy::{Drain, Request};
+use crate::memory::block::BlockId;
+use crate::policy::Drain;
 use crate::process::attention::Reason;
 use crate::process::edges;
-use crate::process::held_event::HeldEvent;
-use crate::sync::{Arc, InTransit, Mutex, Rank, Transit, assert_unlocked, this_thread};
+use crate::sync::{Arc, AtomicBool, InTransit, Mutex, Ordering, Rank, Transit, assert_unlocked, this_thread};
 use crate::types::{DevicePtr, Stream};
 use captures::{Captures, Deferred, frontiers, look_back};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
-use std::cmp::Reverse;
 
 /// The memory of a device that is not the program's any more, and not yet anybody else's.
 pub(crate) struct Lifetimes {
@@ -54,6 +50,8 @@ pub(crate) struct Lifetimes {
     uncached: Arc<Uncached>,
     captures: Mutex<Captures>,
     pending: PendingFrees,
+    /// Whether it is noted when blocks begin to wait.
+    ages: AtomicBool,
     /// Driver calls under way that name a stream.
     naming: Transit<Stream>,
 }
@@ -79,6 +77,7 @@ impl Lifetimes {
             uncached: Arc::clone(uncached),
             captures: Mutex::new(Rank::Pending, Captures::default()),
             pending: PendingFrees::new(site.attention()),
+            ages: AtomicBool::new(false),
             naming: Transit::default(),
         }
     }
@@ -179,7 +178,7 @@ impl Lifetimes {
             self.site.attention().set(Reason::DEFERRED, true);
         }
         for found in ordinary {
-            self.pending.wait_for(self.site.backend(), found.user, block);
+            self.wait_for(found.user, block);
         }
     }
 
@@ -211,7 +210,7 @@ impl Lifetimes {
                     }
                     // Its capture goes on although the program said that none does: an event would become part of it.
                     User::Live(stream) if self.site.is_capturing(*stream) => deferred.uses.push(found),
-                    _ => self.pending.wait_for(self.site.backend(), found.user, deferred.block),
+                    _ => self.wait_for(found.user, deferred.block),
                 }
             }
             if !deferred.uses.is_empty() {
@@ -241,113 +240,30 @@ impl Lifetimes {
         }
     }
 
-    /// Makes a pending block of the request's own stream free that is large enough, the smallest first. `false` where
-    /// the option is off or there is none.
-    pub(super) fn reuse_early(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> bool {
-        let may = |settings: &Settings| {
-            let shares = settings.policy_name() != PolicyName::Pytorch;
-            settings.early_reuse || shares && settings.cross_stream == CrossStream::Wait
-        };
-        if call.capturing || !may(self.holdings.lock().settings()) {
-            return false;
-        }
-        let (number, mut candidates) = {
-            let state = arena.lock();
-            let fits = |block: &crate::memory::block::Block| {
-                block.state == BlockPhase::Pending && block.tier == request.tier && block.size >= request.size
-            };
-            let blocks = state.layout().blocks().iter().filter(|(_, block)| fits(block));
-            let found: Vec<(BlockId, u64, u64)> = blocks.map(|(id, b)| (id, b.size, b.addr)).collect();
-            (state.tenure().number(), found)
-        };
-        candidates.sort_unstable_by_key(|(_, size, addr)| Reverse((*size, *addr)));
-        while let Some((block, ..)) = candidates.pop() {
-            let (stream, awaited, _named) = {
-                let state = arena.lock();
-                if state.layout().blocks()[block].state != BlockPhase::Pending
-                    || state.tenure().retired().is_some()
-                {
-                    continue;
-                }
-                (
-                    state.tenure().stream(),
-                    state.layout().blocks()[block].pending,
-                    self.naming.begin(state.tenure().stream()),
-                )
-            };
-            if self.site.may_be_capturing(stream) {
-                // Whoever began that, and did not say so: the wait would become part of the graph, or break it.
-                return false;
-            }
-            let waiting = Waiting { arena: number, block };
-            let _block = self.arenas.in_transit();
-            let done = |waiting: Waiting| {
-                let mut state = arena.lock();
-                // The device is done with it when it has passed the stream's wait, not what came before the free.
-                state.event_passed_on(waiting.block);
-                self.arenas.leave(state);
-            };
-            if self.pending.take_over(&**self.site.backend(), stream, waiting, awaited, done) {
-                return true;
-            }
-        }
-        false
+    /// The blocks of an arena that wait for other streams; see [`PendingFrees::waiting_in`].
+    pub(super) fn waiting_in(&self, arena: u16) -> Vec<(Waiting, Vec<Await>)> {
+        self.pending.waiting_in(arena)
     }
 
-    /// What of an arena's free memory another one may have: all up to now, where the device is done with it, or where that one's
-    /// stream may [wait](Self::let_follow) for it. Does not block.
-    pub(super) fn spare(&self, from: &Arena) -> Option<Spare> {
-        let how = self.holdings.lock().settings().cross_stream;
-        if how == CrossStream::Never {
-            return None;
-        }
-        let (stream, _named, newest) = {
-            let mut state = from.lock();
-            if state.tenure().retired().is_some() {
-                return None;
-            }
-            let stream = state.tenure().stream();
-            (stream, self.naming.begin(stream), state.ledger_mut().epochs_mut().seal())
-        };
-        assert_unlocked();
-        // The question itself would break a capture, also one that nobody told of.
-        if self.site.may_be_capturing(stream) {
-            return None;
-        }
-        match self.site.backend().query_stream(stream) {
-            Ok(Readiness::Ready) => {
-                from.lock().ledger_mut().epochs_mut().close(newest);
-                return Some(Spare { newest, in_order: false });
-            }
-            Ok(_) => {}
-            Err(_) => {
-                self.site.backend().clear_error();
-                return None;
-            }
-        }
-        (how == CrossStream::Wait).then_some(Spare { newest, in_order: true })
+    /// Makes a stream wait, on the device, for what one of its blocks waits for; see [`PendingFrees::take_over`].
+    pub(super) fn take_over(&self, stream: Stream, awaits: &[Await], done: impl FnMut(Waiting)) -> bool {
+        self.pending.take_over(&**self.site.backend(), stream, awaits, done)
     }
 
-    /// Makes an arena's stream wait, on the device, for what another one's was given. Does not block.
-    pub(super) fn let_follow(&self, from: &Arena, to: &Arena) -> bool {
-        let named = |arena: &Arena| {
-            let state = arena.lock();
-            let stream = state.tenure().stream();
-            state.tenure().retired().is_none().then(|| (stream, self.naming.begin(stream)))
-        };
-        let (Some((stream, _before)), Some((follower, _behind))) = (named(from), named(to)) else {
-            return false;
-        };
-        if self.site.may_be_capturing(stream) || self.site.may_be_capturing(follower) {
-            return false;
-        }
-        let ordered = HeldEvent::new(self.site.backend(), self.site.device())
-            .and_then(|event| event.record(stream).and_then(|()| event.precede(follower)));
-        if let Err(error) = &ordered {
-            self.site.backend().clear_error();
-            tracing::warn!(%error, "a stream could not be told to wait for another one");
-        }
-        ordered.is_ok()
+    /// From here on blocks that wait have an age: their stream may wait for them.
+    pub(super) fn keep_ages(&self) {
+        self.ages.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether they have.
+    pub(super) fn keeps_ages(&self) -> bool {
+        self.ages.load(Ordering::Relaxed)
+    }
+
+    /// Lets a block wait for what a user was given.
+    fn wait_for(&self, user: User, block: Waiting) {
+        let freed = self.keeps_ages().then(|| self.arenas.clock(block.arena));
+        self.pending.wait_for(self.site.backend(), user, block, freed);
     }
 
     /// Makes sure that the device is done with what was freed into these busy blocks. Blocks unless it is

@@ -41,7 +41,7 @@ pub(crate) struct Part {
 pub(crate) struct Spare {
     /// The newest epoch of it.
     pub(crate) newest: u64,
-    /// The device may be using it still; work that the other stream is given from here on comes after that.
+    /// The device may be using it still; the other stream is told to wait for what of it is taken.
     pub(crate) in_order: bool,
 }
 
@@ -65,7 +65,7 @@ pub(crate) trait Streams<M> {
     fn neighbours<'a>(&'a self, arena: &'a Self::Arena) -> Vec<&'a Self::Arena>;
     /// What of an arena's free memory another one may have, as settings say: what the device is done with, or what that one's
     /// stream can wait for. Calls the driver; does not block.
-    fn spare(&self, from: &Self::Arena) -> Option<Spare>;
+    fn spare(&self, from: &Self::Arena, to: &Self::Arena) -> Option<Spare>;
     /// What an arena is called where memory is handed over.
     fn number(&self, arena: &Self::Arena) -> u16;
     /// The arena with a number.

@@ -52,6 +52,7 @@ fn process_samples() -> Vec<(&'static str, &'static str, Settings)> {
             "16GiB",
             Settings { process_guarantee: Some(MemoryLimit::Bytes(16 * GIB)), ..base() },
         ),
+        ("cross_stream_min_age", "100", Settings { cross_stream_min_age: 100, ..base() }),
         ("processes_limit", "0.9", Settings { processes_limit: Some(MemoryLimit::Fraction(0.9)), ..base() }),
     ]
 }

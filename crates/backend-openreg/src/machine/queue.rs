@@ -35,6 +35,8 @@ pub(crate) struct StreamState {
     queued: u64,
     done: u64,
     operations: VecDeque<Operation>,
+    /// What it waits for from an operation on: of each other stream, up to which operation. One for each queued wait, in order.
+    after: VecDeque<(u64, HashMap<u64, u64>)>,
     /// What the operation that runs now uses, and whether it takes a place of the device.
     running: Option<(Spans, bool)>,
     destroyed: bool,
@@ -54,6 +56,7 @@ impl StreamState {
             queued: 0,
             done: 0,
             operations: VecDeque::new(),
+            after: VecDeque::new(),
             running: None,
             destroyed: false,
             has_worker: false,
@@ -233,7 +236,12 @@ impl Queues {
         let lag = self.streams.get(key).and_then(|stream| stream.lag);
         let due = self.tick.saturating_add(lag.unwrap_or(self.lag));
         let operation = Operation { sequence: self.sequence, due, uses, work, graph };
+        let after = match operation.work {
+            Work::Wait(point) => Some(self.after(key, point)),
+            _ => None,
+        };
         let Some(stream) = self.streams.get_mut(key) else { return Some(operation) };
+        stream.after.extend(after.map(|after| (operation.sequence, after)));
         stream.queued = operation.sequence;
         if self.at_once
             && lag.unwrap_or(0) == 0
@@ -331,7 +339,11 @@ impl Queues {
         if let Some(stream) = self.streams.get_mut(key) {
             stream.running = None;
             stream.done = operation.sequence;
+            while stream.after.get(1).is_some_and(|(sequence, _)| *sequence <= stream.done) {
+                stream.after.pop_front();
+            }
             if stream.operations.is_empty() {
+                stream.after.clear();
                 if let Some(position) = self.busy.iter().position(|&busy| busy == key) {
                     self.busy.remove(position);
                 }
@@ -368,41 +380,38 @@ impl Queues {
         if aliases.is_empty() && span.user.is_none() {
             return false;
         }
-        let waits = self.waits_of(key);
+        let waits = self.streams.get(key).and_then(|stream| stream.after.back());
         let touches = |uses: &Spans| {
             uses.iter().any(|used| {
                 let handed_on = used.user.is_some() && span.user.is_some() && used.user != span.user;
                 (handed_on && used.overlaps(span)) || aliases.iter().any(|alias| used.overlaps(*alias))
             })
         };
+        let waited = |other: &u64| waits.and_then(|(_, waits)| waits.get(other).copied()).unwrap_or(0);
         let others = self.busy.iter().filter(|&&other| other != key);
-        others.filter_map(|other| Some((self.streams.get(*other)?, waits.get(other).copied()))).any(
-            |(stream, waited)| {
-                // What runs is the first after what is done.
-                let runs_free = waited.is_none_or(|sequence| sequence <= stream.done);
-                (runs_free && stream.running.as_ref().is_some_and(|(uses, _)| touches(uses)))
-                    || stream.operations.iter().any(|operation| {
-                        waited.is_none_or(|sequence| operation.sequence > sequence)
-                            && touches(&operation.uses)
-                    })
-            },
-        )
+        others.filter_map(|other| Some((self.streams.get(*other)?, waited(other)))).any(|(stream, waited)| {
+            // What runs is the first after what is done.
+            let runs_free = waited <= stream.done;
+            let from = stream.operations.partition_point(|operation| operation.sequence <= waited);
+            (runs_free && stream.running.as_ref().is_some_and(|(uses, _)| touches(uses)))
+                || stream.operations.range(from..).any(|operation| touches(&operation.uses))
+        })
     }
 
-    /// Up to where a new operation of the stream waits for each other stream, through others too.
-    fn waits_of(&self, key: u64) -> HashMap<u64, u64> {
-        let mut waits = HashMap::new();
-        let mut open = vec![Point { stream: key, sequence: u64::MAX }];
-        while let Some(point) = open.pop() {
-            let Some(stream) = self.streams.get(point.stream) else { continue };
-            for operation in stream.operations.iter().take_while(|next| next.sequence <= point.sequence) {
-                let Work::Wait(before) = operation.work else { continue };
-                let known = waits.entry(before.stream).or_insert(0);
-                if *known < before.sequence {
-                    *known = before.sequence;
-                    open.push(before);
-                }
-            }
+    /// Up to where a stream waits for each other one, through others too, once it waits for `point`.
+    fn after(&self, key: u64, point: Point) -> HashMap<u64, u64> {
+        let own = self.streams.get(key).and_then(|stream| stream.after.back());
+        let mut waits = own.map(|(_, waits)| waits.clone()).unwrap_or_default();
+        let through = self.streams.get(point.stream).and_then(|stream| {
+            let from = stream.after.partition_point(|(sequence, _)| *sequence <= point.sequence);
+            stream.after.get(from.checked_sub(1)?)
+        });
+        let through = through.into_iter().flat_map(|(_, waits)| waits);
+        for (stream, sequence) in
+            through.map(|(stream, sequence)| (*stream, *sequence)).chain([(point.stream, point.sequence)])
+        {
+            let known = waits.entry(stream).or_insert(0);
+            *known = sequence.max(*known);
         }
         waits
     }

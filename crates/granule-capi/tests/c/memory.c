@@ -156,6 +156,11 @@ int main(void) {
     OK(granule_empty_cache(a));
     void *growing = take(a, 30 * MIB, 0);
     OK(granule_set_reserve_class(a, 0, 0, "training"));
+    OK(granule_set_cross_stream(a, 0, 0, "completed"));
+    OK(granule_set_cross_stream(a, 0, 0, ""));
+    ANSWERS(GRANULE_SETTINGS, granule_set_cross_stream(a, 0, 0, "waits"));
+    CHECK(strstr(granule_last_error(), "wait, completed, never") != NULL);
+    ANSWERS(GRANULE_INVALID_ARGUMENT, granule_set_cross_stream(a, 0, 0, NULL));
     granule_stream_segments sizes[2];
     uint64_t count = 0;
     OK(granule_growable_sizes(a, 0, sizes, 2, &count));

@@ -8,7 +8,7 @@ use crate::console;
 use crate::failure::Failure;
 use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs};
-use granule::replay::{MinCapacity, ReplayOptions, min_capacity, peak_live};
+use granule::replay::{LargerDevices, MinCapacity, ReplayOptions, larger_devices, min_capacity, peak_live};
 use granule::round::size_text;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -26,7 +26,7 @@ Examples:
   granule min-capacity train.trace.gz --conf expandable_segments:True \\
       --step 2MiB
 
-The search takes it that more memory never hurts.")]
+The search takes it that more memory never hurts; --try-larger looks.")]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) workload: WorkloadArgs,
@@ -41,6 +41,10 @@ pub(crate) struct Args {
     /// How exact the answer is
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     step: Size,
+
+    /// Try N larger devices, too, up to 1.1 times
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    try_larger: u64,
 
     /// How many events the device's work is behind; 0 completes everything at once
     #[arg(long, value_name = "EVENTS", default_value_t = 0)]
@@ -68,6 +72,8 @@ struct Answer<'a> {
     lag: u64,
     #[serde(flatten)]
     found: MinCapacity,
+    /// Absent (null) where that larger devices serve, too, is only assumed.
+    larger: Option<LargerDevices>,
     native: Option<Native>,
 }
 
@@ -97,8 +103,13 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     let width =
         |steps: u64| spinner.set_message(format!("searching the smallest device: {steps} steps left"));
     let found = min_capacity(&workload.trace, &options, step, width);
+    let found = found.and_then(|found| {
+        let larger = (args.try_larger > 0)
+            .then(|| larger_devices(&workload.trace, &options, found.min_capacity, args.try_larger));
+        Ok((found, larger.transpose()?))
+    });
     spinner.finish_and_clear();
-    let found = found.map_err(|error| Failure::replay(&workload.name, error))?;
+    let (found, larger) = found.map_err(|error| Failure::replay(&workload.name, error))?;
     let comparable = found.step == NATIVE_STEP && options.lag == 0 && !workload.trace.is_cut();
     let recorded = compare::native_like(&workload.trace.header, &options.settings, None);
     let native = recorded.and_then(|(_, native)| {
@@ -121,11 +132,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
             conf: &options.settings.text,
             lag: options.lag,
             found,
+            larger,
             native,
         };
         write_json(&answer, out)?;
     } else {
-        print(&workload.name, &found, native.as_ref(), comparable, out)?;
+        print(&workload.name, (&found, larger.as_ref()), native.as_ref(), comparable, out)?;
     }
     Ok(Outcome::Done)
 }
@@ -147,7 +159,7 @@ fn useful_step(step: u64, workload: &Workload) -> u64 {
 
 fn print(
     name: &str,
-    found: &MinCapacity,
+    (found, larger): (&MinCapacity, Option<&LargerDevices>),
     native: Option<&Native>,
     comparable: bool,
     out: &mut dyn Write,
@@ -191,6 +203,11 @@ fn print(
     #[allow(clippy::cast_precision_loss)]
     let time = console::format_time(found.modelled_driver_ns as f64);
     table.row(["modelled driver time on it", &time, "", ""]);
+    let refuse = larger.map_or_else(
+        || "assumed to serve".into(),
+        |larger| format!("{} of {} refuse", larger.refused.len(), larger.tried),
+    );
+    table.row(["larger devices", &refuse, "", ""]);
     table.align_right([1, 2]);
     writeln!(out, "{table}")?;
     if native.is_none() {

@@ -18,7 +18,7 @@ use granule::files::pickle::{self, Protocol};
 use granule::files::trace::Trace;
 use granule::metrics::prometheus;
 use granule::replay::{
-    BadCost, CostModel, Replay, ReplayOptions, ReplayResult, peak_live, replay, replay_on,
+    BadCost, CostModel, KernelTime, Replay, ReplayOptions, ReplayResult, peak_live, replay, replay_on,
 };
 use refusal::FirstOom;
 use serde::Serialize;
@@ -92,6 +92,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "EVENTS", default_value_t = 0)]
     lag: u64,
 
+    /// Let modelled kernels run N times as long
+    #[arg(long, value_name = "N", default_value = "1", hide_default_value = true)]
+    kernel_time: KernelTime,
+
     /// What simulated driver calls cost: map=20us,create-physical=30us+1ms/GiB,...
     #[arg(long, value_name = "COSTS", default_value = "", hide_default_value = true,
           value_parser = parse_cost)]
@@ -116,6 +120,7 @@ impl RunArgs {
             plan: None,
             stop_on_oom: false,
             lag: 0,
+            kernel_time: KernelTime::default(),
             cost: Arc::default(),
             no_virtual_memory: false,
         }
@@ -134,6 +139,7 @@ impl RunArgs {
             settings,
             capacity: self.capacity(trace),
             lag: self.lag,
+            kernel_time: self.kernel_time,
             costs: CostModel::clone(&self.cost),
             no_virtual_memory: self.no_virtual_memory,
             stop_on_oom: self.stop_on_oom,

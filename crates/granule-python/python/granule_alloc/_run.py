@@ -89,6 +89,7 @@ class Run:
         conf: str | None = None,
         capacity: Size | None = None,
         lag: int | None = None,
+        kernel_time: float | None = None,
         of_peak: float | None = None,
         scale: float | None = None,
         snapshot: Path | None = None,
@@ -106,6 +107,7 @@ class Run:
             conf=conf,
             capacity=capacity,
             lag=lag,
+            kernel_time=kernel_time,
             of_peak=of_peak,
             scale=scale,
             snapshot=snapshot,
@@ -142,6 +144,7 @@ class Run:
         capacity: Size | None = None,
         step: Size | None = None,
         lag: int | None = None,
+        try_larger: int | None = None,
         no_virtual_memory: bool = False,
     ) -> answers.MinCapacity:
         """The smallest device on which nothing is refused."""
@@ -153,6 +156,7 @@ class Run:
             capacity=capacity,
             step=step,
             lag=lag,
+            try_larger=try_larger,
             no_virtual_memory=no_virtual_memory,
         )
 

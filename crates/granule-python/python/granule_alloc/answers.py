@@ -48,6 +48,7 @@ __all__ = [
     "InspectRun",
     "InspectSummary",
     "MinCapacity",
+    "MinCapacityLarger",
     "MinCapacityNative",
     "Plan",
     "Replay",
@@ -61,6 +62,7 @@ __all__ = [
     "ReplayIteration",
     "ReplayNative",
     "ReplayNativeFigure",
+    "ReplayStreamWaitAgeEvents",
     "Report",
     "ReportComparison",
     "ReportComparisonRun",
@@ -112,6 +114,10 @@ class Replay(Answer):
     modelled_ns_by_call: dict[str, int]
     waited_ns: int
     modelled_driver_ns: int
+    stream_waits: int
+    stream_wait_age_events: ReplayStreamWaitAgeEvents
+    stream_stalled_ns: int
+    kernel_ns: int
     traps: int
     driver: ReplayDriver
     iterations: list[ReplayIteration]
@@ -119,6 +125,11 @@ class Replay(Answer):
     first_oom: ReplayFirstOom
     native: ReplayNative
     plan: dict[str, Any]
+
+
+class ReplayStreamWaitAgeEvents(Answer):
+    p1: int | None
+    p50: int | None
 
 
 class ReplayDriver(Answer):
@@ -372,7 +383,13 @@ class MinCapacity(Answer):
     modelled_driver_ns: int
     step: int
     replays: int
+    larger: MinCapacityLarger
     native: MinCapacityNative
+
+
+class MinCapacityLarger(Answer):
+    tried: int
+    refused: list[int]
 
 
 class MinCapacityNative(Answer):

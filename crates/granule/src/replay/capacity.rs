@@ -28,7 +28,7 @@ pub struct MinCapacity {
     pub replays: u64,
 }
 
-/// Bisects to `step` bytes. It assumes that more memory never hurts. `options.capacity` is the largest device
+/// Bisects to `step` bytes. It assumes that more memory never hurts; [`larger_devices`](super::larger_devices) tries. `options.capacity` is the largest device
 /// considered. Replays run in parallel: while the middle is tried, so are the middles of both halves, because one of
 /// these is wanted next. `progress` is told the width of the search in steps.
 ///
@@ -93,7 +93,7 @@ pub fn min_capacity(
 }
 
 /// A replay on a device of this size; none where a request is refused.
-fn attempt(
+pub(super) fn attempt(
     trace: &Trace,
     options: &ReplayOptions,
     capacity: u64,

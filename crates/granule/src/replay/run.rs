@@ -202,11 +202,11 @@ impl<'a> Replaying<'a> {
             Ok(ptr) => {
                 self.blocks[id as usize] = Replayed { ptr, bytes: size, stream };
                 self.live.take(size);
-                if let Some(program) = &self.program {
+                if let Some(program) = &mut self.program {
                     if program.looks() {
                         self.looked_at.push(id);
                     }
-                    program.uses(id, on, ptr, size);
+                    program.takes(id, on, ptr, size);
                 }
             }
             Err(error) if refuses(&error) => {

@@ -42,6 +42,13 @@ pub(super) const FIGURES: [Figure; 6] = [
     Figure { key: "driver_ms", title: "driver ms an iteration", replay: 0, read: driver_ms, digits: 2 },
 ];
 
+/// The smallest device that serves a program, and how many larger ones were tried; those that refuse, in bytes.
+pub(super) struct Larger {
+    pub(super) smallest: u64,
+    pub(super) tried: u64,
+    pub(super) refused: Vec<u64>,
+}
+
 /// The command that replays.
 pub(super) struct Granule {
     program: PathBuf,
@@ -74,6 +81,27 @@ impl Granule {
             }
         }
         Ok(figures)
+    }
+
+    /// The smallest device, and larger ones.
+    pub(super) fn larger(&self, trace: &Path, count: u64, step: &str, conf: &str) -> Result<Larger> {
+        let mut search = command(&self.program);
+        search.env("GRANULE_CONF", conf).arg("min-capacity").arg(trace).arg("--json");
+        search.args([
+            "--policy",
+            "granule",
+            "--conf",
+            "",
+            "--step",
+            step,
+            "--try-larger",
+            &count.to_string(),
+        ]);
+        let answer: Value = serde_json::from_str(&process::output(&mut search)?)?;
+        let whole = |pointer: &str| answer.pointer(pointer).and_then(Value::as_u64).context("no such figure");
+        let refused = answer.pointer("/larger/refused").and_then(Value::as_array);
+        let refused = refused.into_iter().flatten().filter_map(Value::as_u64).collect();
+        Ok(Larger { smallest: whole("/min_capacity")?, tried: whole("/larger/tried")?, refused })
     }
 
     fn answer(&self, trace: &Path, policy: &str, conf: &str, arguments: &[&str]) -> Result<Value> {

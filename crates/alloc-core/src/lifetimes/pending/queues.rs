@@ -1,6 +1,6 @@
 //! What is pending, by the stream that it waits for.
 
-use super::{Moment, Waiting};
+use super::{Await, Moment, Waiting};
 use crate::base::steps::Counted;
 use crate::features::share::Share;
 use crate::features::share::ledger::Ledger;
@@ -20,6 +20,8 @@ pub(super) struct Entry {
     pub(super) ticket: u64,
     pub(super) until: Moment,
     pub(super) block: Waiting,
+    /// When it was freed, by the clock of the device's requests and frees.
+    pub(super) freed: Option<u64>,
 }
 
 /// Blocks that wait for one user, in order. There is at least one.
@@ -151,9 +153,9 @@ impl Queues {
     }
 
     /// Appends to the user's queue.
-    pub(super) fn push(&mut self, user: User, until: Moment, block: Waiting) {
+    pub(super) fn push(&mut self, user: User, until: Moment, block: Waiting, freed: Option<u64>) {
         let ticket = self.ticket();
-        let entry = Entry { ticket, until, block };
+        let entry = Entry { ticket, until, block, freed };
         let key = Key::of(&user);
         if let Some(queue) = self.numbers.get(&key).and_then(|number| self.queues.get_mut(number)) {
             return queue.entries.push_back(entry);
@@ -185,13 +187,15 @@ impl Queues {
         Some((entry, self.drop_if_empty(number)))
     }
 
-    /// All entries of a block, each with the number of its queue.
-    pub(super) fn entries_of(&self, block: Waiting) -> Vec<(u64, Entry)> {
-        let entries = |(number, queue): (&u64, &Queue)| {
-            let mine = queue.entries.iter().counted().filter(|entry| entry.block == block);
-            mine.map(|entry| (*number, entry.clone())).collect::<Vec<_>>()
+    /// What all blocks of an arena wait for.
+    pub(super) fn awaits_of(&self, arena: u16) -> Vec<Await> {
+        let awaits = |(number, queue): (&u64, &Queue)| {
+            let mine = queue.entries.iter().counted().filter(|entry| entry.block.arena == arena);
+            let found =
+                |entry: &Entry| Await { queue: *number, entry: entry.clone(), user: queue.user.clone() };
+            mine.map(found).collect::<Vec<_>>()
         };
-        self.queues.iter().flat_map(entries).collect()
+        self.queues.iter().flat_map(awaits).collect()
     }
 
     /// Takes the entry with this ticket out, if it is still there; else as [`take_first`](Self::take_first).

@@ -41,7 +41,7 @@ pub(super) fn call_home<E: Engine<Memory>>(engine: &E, arena: &E::Arena, size: u
         for away in best.away {
             of.entry(callable[away].home.0).or_default().push(callable[away]);
         }
-        let spare = |number| Some((number, engine.streams().spare(engine.streams().arena(number)?)));
+        let spare = |number| Some((number, engine.streams().spare(engine.streams().arena(number)?, arena)));
         let spare: BTreeMap<_, _> = of.keys().filter_map(|number| spare(*number)).collect();
         if spare.values().all(Option::is_some) {
             return spare.into_iter().fold(false, |came, (number, spare)| {

@@ -9,7 +9,7 @@ use crate::base::steps::Counted;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId, Tier};
 use crate::memory::segment::Origin;
-use crate::policy::engine::{Engine, Streams};
+use crate::policy::engine::{Engine, Spare, Streams};
 use crate::policy::ground::{Ground, PolicyArena};
 use std::cmp::Reverse;
 
@@ -18,6 +18,8 @@ const MOST_AWAY: u64 = 4;
 
 /// A free granule that may go to another stream.
 struct Whole {
+    /// What the other stream has to wait for; 0 where it has not.
+    after: u64,
     /// It served that stream before.
     known: bool,
     /// Bytes of the free block that holds it.
@@ -45,9 +47,9 @@ pub(super) fn hand_over<E: Engine<Memory>>(
         }
         // Who has nothing to give is not asked about, which would be a driver call.
         let has_granules = engine.lock(from).ground().has_free(Tier::Large, finest);
-        if has_granules && let Some(spare) = engine.streams().spare(from) {
+        if has_granules && let Some(spare) = engine.streams().spare(from, to) {
             let _memory = engine.moving();
-            let parts = take(engine, from, to, wanted - came, finest, spare.newest);
+            let parts = take(engine, from, to, (wanted - came, finest), spare);
             came += engine.streams().hand_over(from, to, &parts, spare, call)?;
         }
     }
@@ -59,15 +61,14 @@ pub(super) fn hand_over<E: Engine<Memory>>(
     Some(came)
 }
 
-/// Takes free granules out, each as a busy block, until `wanted` bytes have come: those of the largest free blocks, and of equal
-/// ones those first that served the other arena before.
+/// Takes free granules out, each as a busy block, until `wanted` bytes have come: what the other stream has to wait for the least,
+/// then those of the largest free blocks, and of equal ones those first that served the other arena before.
 fn take<E: Engine<Memory>>(
     engine: &E,
     from: &E::Arena,
     to: &E::Arena,
-    wanted: u64,
-    finest: u64,
-    newest: u64,
+    (wanted, finest): (u64, u64),
+    Spare { newest, in_order }: Spare,
 ) -> Vec<BlockId> {
     let to = engine.streams().number(to);
     let mut state = engine.lock(from);
@@ -84,10 +85,18 @@ fn take<E: Engine<Memory>>(
         }
         for addr in segment.within(granule, block.addr..block.end()).step_by(granule as usize).counted() {
             let known = engine.streams().is_mapped_in(&state, id, addr, to);
-            spare.push(Whole { known, block: block.size, segment: block.segment, addr, bytes: granule });
+            let after = if in_order { block.epoch } else { 0 };
+            spare.push(Whole {
+                after,
+                known,
+                block: block.size,
+                segment: block.segment,
+                addr,
+                bytes: granule,
+            });
         }
     }
-    spare.sort_unstable_by_key(|whole| Reverse((whole.block, whole.known, whole.addr)));
+    spare.sort_unstable_by_key(|whole| (whole.after, Reverse((whole.block, whole.known, whole.addr))));
     let mut bytes = 0;
     let enough = |whole: &Whole| {
         let more = bytes < wanted;

@@ -1,0 +1,73 @@
+//! How an allocator is made.
+
+use super::CachingAllocator;
+use crate::backend::{Backend, BackendError, ErrorKind, MAX_DEVICES};
+use crate::config::{AllocatorBackend, Settings};
+use crate::device::DeviceAllocator;
+use crate::error::{AllocError, Result};
+use crate::memory::address_map::AddressMap;
+use crate::policy::Maker;
+use crate::process::attention::Edge;
+use crate::process::foreign::Foreign;
+use crate::process::stream_identity;
+use crate::sync::{Arc, Mutex, Rank};
+use crate::types::DeviceIndex;
+use crate::watch::history::{Annotations, HistoryOptions};
+
+/// An allocator whose devices have the policy that `maker` makes.
+pub(super) fn made(
+    backend: Arc<dyn Backend>,
+    mut settings: Settings,
+    maker: Maker,
+) -> Result<CachingAllocator> {
+    if settings.backend == AllocatorBackend::DriverPools {
+        let reason = backend.driver_pools().err().map_or_else(
+            || "this engine is the caching one; take the driver's pools through Backend::driver_pools".into(),
+            |absent| absent.to_string(),
+        );
+        return Err(AllocError::Settings(format!(
+            "backend:cudaMallocAsync is not served by the caching engine ({reason}); remove it, or write \
+             backend:native"
+        )));
+    }
+    settings.validate().map_err(AllocError::Settings)?;
+    settings.policy = maker.shown(settings.policy);
+    crate::process::edges::admit(backend.id()).map_err(Edge::refusal)?;
+    let map = Arc::new(AddressMap::default());
+    let foreign = Arc::new(Foreign::default());
+    let count = backend.device_count()?;
+    if count > MAX_DEVICES {
+        let detail = format!(
+            "there are {count}, and the device contract allows {MAX_DEVICES}: let the driver show this process fewer"
+        );
+        let (kind, last) = (ErrorKind::ResourceLimit, DeviceIndex(MAX_DEVICES));
+        return Err(BackendError::new(kind, 0, "device_count", last, detail).of(backend.name()).into());
+    }
+    let devices = (0..count)
+        .map(|n| {
+            let (backend, map, foreign) = (Arc::clone(&backend), Arc::clone(&map), Arc::clone(&foreign));
+            DeviceAllocator::new(backend, DeviceIndex(n), map, foreign, &settings, &maker)
+        })
+        .collect::<Result<_>>()?;
+    let history = usize::try_from(settings.history_max_entries).unwrap_or(usize::MAX);
+    let settings = Mutex::new(Rank::Registry, settings);
+    let configuring = Mutex::new(Rank::Settings, ());
+    let annotations = Mutex::new(Rank::Registry, Annotations::default());
+    let alias_bits = stream_identity::alias_bits(backend.kind());
+    let allocator = CachingAllocator {
+        id: backend.id(),
+        backend,
+        alias_bits,
+        map,
+        foreign,
+        devices,
+        maker,
+        settings,
+        configuring,
+        annotations,
+    };
+    if history > 0 {
+        allocator.history().record(&HistoryOptions::newest(history));
+    }
+    Ok(allocator)
+}
