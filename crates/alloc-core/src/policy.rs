@@ -105,6 +105,8 @@ pub enum Rung {
     ReleaseAll,
     /// Ask the program's spill hooks to make room.
     Spill,
+    /// Give back the memory between live blocks (`compaction`), where the program lets nobody else use the device meanwhile.
+    Compact,
 }
 
 impl Rung {
@@ -112,7 +114,7 @@ impl Rung {
     /// of which it is not known that the device is done with it then stays.
     #[must_use]
     pub const fn is_capture_safe(self) -> bool {
-        !matches!(self, Self::Drain | Self::ReuseEarly | Self::WaitForPending | Self::Spill)
+        !matches!(self, Self::Drain | Self::ReuseEarly | Self::WaitForPending | Self::Spill | Self::Compact)
     }
 
     /// Whether it may wait for work of the device before memory can go, or be used again.
@@ -125,13 +127,14 @@ impl Rung {
                 | Self::WaitForPending
                 | Self::ReleaseAll
                 | Self::Spill
+                | Self::Compact
         )
     }
 
     /// Whether it calls code of the program that may ask for memory itself.
     #[must_use]
     pub const fn runs_foreign_code(self) -> bool {
-        matches!(self, Self::Callbacks | Self::Spill)
+        matches!(self, Self::Callbacks | Self::Spill | Self::Compact)
     }
 
     /// A short name for reports.
@@ -149,6 +152,7 @@ impl Rung {
             Self::WaitForPending => "wait for pending frees",
             Self::ReleaseAll => "empty the cache",
             Self::Spill => "ask spill hooks",
+            Self::Compact => "compact",
         }
     }
 }

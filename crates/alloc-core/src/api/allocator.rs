@@ -3,6 +3,7 @@
 
 mod budgets;
 mod caching;
+mod compaction;
 mod edges;
 mod history;
 mod hooks;

@@ -4,6 +4,7 @@ mod explain;
 pub(super) mod reclaim;
 
 use super::Base;
+use super::compaction::Compaction;
 use super::pools::Flush;
 use super::provider::Provider;
 use super::release::Release;
@@ -28,6 +29,7 @@ pub(super) struct Ladder {
     provider: Arc<Provider>,
     release: Arc<Release>,
     reclaim: Arc<Reclaim>,
+    compaction: Arc<Compaction>,
     explainer: Explainer,
     /// Who takes memory for an arena.
     growing: Turns,
@@ -64,12 +66,14 @@ impl Ladder {
         provider: &Arc<Provider>,
         release: &Arc<Release>,
         reclaim: &Arc<Reclaim>,
+        compaction: &Arc<Compaction>,
     ) -> Self {
         Self {
             base: base.clone(),
             provider: Arc::clone(provider),
             release: Arc::clone(release),
             reclaim: Arc::clone(reclaim),
+            compaction: Arc::clone(compaction),
             explainer: Explainer::new(base, provider),
             growing: Turns::default(),
             last_resort: Mutex::new(Rank::LastResort, ()),
@@ -274,6 +278,7 @@ impl Ladder {
             }
             Rung::ReleaseAll => served(self.reclaim.reclaim(arena, request, call)?),
             Rung::Spill => served(self.reclaim.spill(arena, request, call)?),
+            Rung::Compact => served(self.compaction.last_resort(arena, request, call)?),
         })
     }
 

@@ -85,6 +85,7 @@ impl Policy for GranulePolicy {
         Rung::OptedInPools,
         Rung::ReleaseAll,
         Rung::Spill,
+        Rung::Compact,
     ];
     const ALWAYS_GROWS: bool = true;
 

@@ -1,5 +1,6 @@
 //! What is counted under the device's lock.
 
+use crate::features::compaction::CompactionReport;
 use crate::watch::stats::{Stat, StatArray};
 
 /// What is counted under the device's lock.
@@ -14,8 +15,18 @@ pub(in crate::device) struct DeviceCounters {
     pub(in crate::device) device_free: i64,
     pub(in crate::device) oom_rejections: i64,
     pub(in crate::device) granules_moved: i64,
+    pub(in crate::device) compactions: Compactions,
     /// What these had come to when they were reset.
     pub(in crate::device) at_reset: Events,
+}
+
+/// What compactions came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::device) struct Compactions {
+    pub(in crate::device) count: i64,
+    pub(in crate::device) moved: i64,
+    pub(in crate::device) gained: i64,
+    pub(in crate::device) pause_ns: i64,
 }
 
 /// What is counted and never goes down.
@@ -43,6 +54,16 @@ impl Events {
 }
 
 impl DeviceCounters {
+    /// Memory was compacted.
+    pub(in crate::device) fn note_compaction(&mut self, report: &CompactionReport) {
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let all = &mut self.compactions;
+        all.count += 1;
+        all.moved += signed(report.moved);
+        all.gained += signed(report.gained);
+        all.pause_ns += i64::try_from(report.pause.as_nanos()).unwrap_or(i64::MAX);
+    }
+
     /// All since the allocator was made, whatever was reset.
     pub(in crate::device) fn events(&self) -> Events {
         Events {
