@@ -8,6 +8,7 @@ Importing this never fails for want of a GPU, a driver, or PyTorch: nothing is l
 ``GRANULE_TORCH=1`` in the environment, ``import torch`` calls :func:`enable` by itself.
 """
 
+from ._compact import Compacted, compact, pin_physical
 from ._enable import configure, enable, is_enabled
 from ._errors import CannotEnable, GranuleError, OutOfMemory
 from ._pluggable import pluggable
@@ -23,12 +24,14 @@ __version__ = "0.1.0"
 __all__ = [
     "Buffer",
     "CannotEnable",
+    "Compacted",
     "GranuleError",
     "Imported",
     "OutOfMemory",
     "Recording",
     "Slept",
     "Woken",
+    "compact",
     "configure",
     "drop_region",
     "enable",
@@ -36,6 +39,7 @@ __all__ = [
     "is_enabled",
     "ledger",
     "mark_iteration",
+    "pin_physical",
     "pluggable",
     "record",
     "region",

@@ -64,6 +64,8 @@ fn what_other_processes_have_keeps_its_memory() {
     assert_eq!(memory_of(&rig, shared), before, "it is not moved");
     program.check(&rig, "beside a shared block");
     drop(handle);
+    let refused = program.allocator.sharing().share(program.live[6]).unwrap_err();
+    assert!(refused.to_string().contains("compaction"), "{refused}");
 }
 
 #[test]

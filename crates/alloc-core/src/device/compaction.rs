@@ -17,11 +17,11 @@ use crate::error::{AllocError, Result};
 use crate::features::compaction::{CompactionReport, Quiesce, QuiesceHook};
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, Tier};
-use crate::memory::region::{GranuleState, Leftovers, Part, Shrinking, Shrunk};
+use crate::memory::region::{GranuleState, Leftovers, Part, Region, Shrinking, Shrunk};
 use crate::policy::Request;
 use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Kind};
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering, Rank, this_thread};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, Rank, assert_unlocked, this_thread};
 use crate::types::{DevicePtr, PoolId};
 use crate::watch::history::RecordContext;
 use crate::watch::snapshot::Action;
@@ -40,7 +40,23 @@ pub(crate) struct Compaction {
     hooks: Mutex<Arc<Vec<QuiesceHook>>>,
     /// Blocks that keep their memory, by address.
     pinned: Mutex<FxHashSet<DevicePtr>>,
+    /// The most bytes that were in use when memory was taken.
+    most_needed: AtomicU64,
+    /// What that was at the last compaction in ample memory, and how many requests missed since.
+    needed_then: AtomicU64,
+    misses: AtomicU64,
 }
+
+/// Memory is compacted in ample memory where more would be held than this many thousandths beyond what is needed at most.
+const BEYOND: u64 = 3;
+/// It has to give so many thousandths of what is held.
+const WORTH: u64 = 4;
+/// It is due where so many thousandths of what is held are wanted,
+const WANTED: u64 = 7;
+/// where so many hundredths more are needed than at the last,
+const GROWN: u64 = 10;
+/// or so many requests missed since.
+const MISSED: u64 = 100;
 
 /// A granule that is to have less memory. What is free of it is out of everyone's reach.
 struct Shrinkable {
@@ -57,6 +73,14 @@ struct Candidate {
     gain: u64,
     /// The most bytes that have to be there beside it meanwhile.
     beside: u64,
+}
+
+/// What a compaction is to give.
+#[derive(Clone, Copy)]
+struct Goal {
+    bytes: u64,
+    /// Only from granules that give more than has to be copied.
+    cheaply: bool,
 }
 
 /// One thread compacts until this is dropped.
@@ -104,6 +128,9 @@ impl Compaction {
             running: AtomicBool::new(false),
             hooks: Mutex::new(Rank::Registry, Arc::default()),
             pinned: Mutex::new(Rank::Registry, FxHashSet::default()),
+            most_needed: AtomicU64::new(0),
+            needed_then: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
         }
     }
 
@@ -114,8 +141,11 @@ impl Compaction {
 
     /// The block at `ptr`, which lives, keeps its memory until it is freed.
     pub(crate) fn pin(&self, ptr: DevicePtr) {
-        self.base.site.attention().set(Reason::PINNED, true);
-        self.pinned.lock().insert(ptr);
+        {
+            let mut pinned = self.pinned.lock();
+            pinned.insert(ptr);
+            self.base.site.attention().set(Reason::PINNED, true);
+        }
         let me = this_thread();
         if self.running.load(Ordering::Acquire) && !self.base.arenas.transit().concerns(me) {
             // It may have been chosen before it was pinned.
@@ -125,7 +155,13 @@ impl Compaction {
 
     /// The block at `ptr` is about to be freed. Whether it was pinned.
     pub(super) fn unpin(&self, ptr: DevicePtr) -> bool {
-        self.base.site.attention().has(Reason::PINNED) && self.pinned.lock().remove(&ptr)
+        if !self.base.site.attention().has(Reason::PINNED) {
+            return false;
+        }
+        let mut pinned = self.pinned.lock();
+        let was_pinned = pinned.remove(&ptr);
+        self.base.site.attention().set(Reason::PINNED, !pinned.is_empty());
+        was_pinned
     }
 
     /// See [`CachingAllocator::compact`](crate::CachingAllocator::compact).
@@ -134,7 +170,10 @@ impl Compaction {
             return Err(AllocError::Limit(obstacle));
         }
         let call = self.base.history.begin_call(None, RecordContext::All)?;
-        let outcome = self.release.release(Flush::Everything, &call).and_then(|()| self.run(u64::MAX, &call));
+        let outcome = self
+            .release
+            .release(Flush::Everything, &call)
+            .and_then(|()| self.run(Goal { bytes: u64::MAX, cheaply: false }, &call));
         drop(call);
         self.base.history.tell_trackers();
         outcome
@@ -173,21 +212,17 @@ impl Compaction {
         if self.setting() == Compact::Never || self.obstacle().is_some() {
             return Ok(None);
         }
-        let missing = || self.provider.missing_for(&arena.lock(), request).saturating_sub(self.room(pool));
-        if missing() > self.potential() {
+        let missing = || {
+            // The driver is asked with no lock held.
+            let missing = self.provider.missing_for(&arena.lock(), request);
+            missing.saturating_sub(self.room(pool))
+        };
+        if missing() > self.potential(false) {
             return Ok(None);
         }
         let Some(_quiet) = self.quiesce() else { return Ok(None) };
         loop {
-            let gained = match self.run(missing().max(1), call) {
-                Ok(report) => report.gained,
-                Err(AllocError::Backend(error)) if error.kind != ErrorKind::DeviceLost => {
-                    tracing::warn!(%error, "memory could not be compacted for a request that is refused");
-                    0
-                }
-                Err(error) => return Err(error),
-            };
-            if gained == 0 {
+            if self.try_to_gain(Goal { bytes: missing().max(1), cheaply: false }, call)? == 0 {
                 return Ok(None);
             }
             let found = self.provider.search(arena, request, false, call);
@@ -196,6 +231,48 @@ impl Compaction {
             if served.is_some() {
                 return Ok(served);
             }
+        }
+    }
+
+    /// Before more is taken than the program needs: gives the memory between live blocks back, where settings say so and it is
+    /// worth a pause. Whether it did.
+    pub(super) fn in_ample_memory(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<bool> {
+        if self.setting() != Compact::Always || self.obstacle().is_some() {
+            return Ok(false);
+        }
+        let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(false) };
+        if self.has_partial() {
+            // What the device is done with, as in a capture: nothing is waited for.
+            if let Err(error) = self.release.dissolve(vm, &Call { capturing: true, ..Call::PLAIN }) {
+                tracing::warn!(%error, "what is left of granules could not be given back; it is tried again later");
+            }
+        }
+        let wanted = self.provider.missing_for(&arena.lock(), request);
+        let held = self.base.holdings.lock().accounts().held();
+        let needed = self.base.arenas.in_use().saturating_add(request.size);
+        let needed = self.most_needed.fetch_max(needed, Ordering::Relaxed).max(needed);
+        let excess = held.saturating_add(wanted).saturating_sub(needed + needed / 1000 * BEYOND);
+        let missed = self.misses.fetch_add(1, Ordering::Relaxed);
+        let then = self.needed_then.load(Ordering::Relaxed);
+        let is_due = wanted >= held / 1000 * WANTED || needed > then + then / 100 * GROWN || missed >= MISSED;
+        if excess == 0 || !is_due || self.potential(true) < held / 1000 * WORTH {
+            return Ok(false);
+        }
+        let Some(_quiet) = self.quiesce() else { return Ok(false) };
+        self.misses.store(0, Ordering::Relaxed);
+        self.needed_then.store(needed, Ordering::Relaxed);
+        Ok(self.try_to_gain(Goal { bytes: excess, cheaply: true }, call)? > 0)
+    }
+
+    /// Bytes gained by a compaction. What it fails with is no reason to refuse a request, unless the device is lost.
+    fn try_to_gain(&self, goal: Goal, call: &Call<'_>) -> Result<u64> {
+        match self.run(goal, call) {
+            Ok(report) => Ok(report.gained),
+            Err(AllocError::Backend(error)) if error.kind != ErrorKind::DeviceLost => {
+                tracing::warn!(%error, "memory could not be compacted for a request");
+                Ok(0)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -227,6 +304,7 @@ impl Compaction {
 
     /// What may be taken for a pool at the moment. Calls the driver.
     fn room(&self, pool: PoolId) -> u64 {
+        assert_unlocked();
         let free = self.base.site.device_free().unwrap_or_else(|| {
             self.base.site.backend().clear_error();
             0
@@ -235,31 +313,39 @@ impl Compaction {
         limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held)).fold(free, u64::min)
     }
 
-    /// What a compaction of everything would give at most.
-    fn potential(&self) -> u64 {
+    /// Whether a granule of the device is backed in parts.
+    fn has_partial(&self) -> bool {
+        self.base.holdings.lock().regions().iter().any(Region::has_partial)
+    }
+
+    /// What a compaction would give at most.
+    fn potential(&self, cheaply: bool) -> u64 {
         let Some(unit) = self.base.site.unit() else { return 0 };
         let arenas = self.base.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter();
-        let of =
-            |arena: &Arc<Arena>| self.candidates(&mut arena.lock(), unit).iter().map(|c| c.gain).sum::<u64>();
+        let of = |arena: &Arc<Arena>| {
+            self.candidates(&mut arena.lock(), unit, cheaply).iter().map(|c| c.gain).sum::<u64>()
+        };
         arenas.map(of).sum()
     }
 
-    /// Compacts granules of the default pool until `wanted` bytes are gained. Nothing where a thread is at it. Blocks.
-    fn run(&self, wanted: u64, call: &Call<'_>) -> Result<CompactionReport> {
+    /// Compacts granules of the default pool until the goal is reached, or there are none. Nothing where a thread is at it.
+    /// Blocks.
+    fn run(&self, goal: Goal, call: &Call<'_>) -> Result<CompactionReport> {
         let mut report = CompactionReport::default();
         let Some(_running) = Running::begin(&self.running) else { return Ok(report) };
         let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(report) };
         let unit = self.base.site.ask_granule(vm)?;
         let began = Instant::now();
-        let mut outcome = Ok(());
+        let mut outcome = self.release.dissolve(vm, call);
         for arena in self.base.arenas.directory().of_pool(PoolSlot::DEFAULT) {
-            if report.gained >= wanted || outcome.is_err() {
+            if report.gained >= goal.bytes || outcome.is_err() {
                 break;
             }
-            outcome = self.compact_arena(arena, (unit, wanted - report.gained), vm, call, &mut report);
+            let left = Goal { bytes: goal.bytes - report.gained, ..goal };
+            outcome = self.compact_arena(arena, (unit, left), vm, call, &mut report);
         }
+        report.pause = began.elapsed();
         if report.gained > 0 {
-            report.pause = began.elapsed();
             self.base.holdings.lock().counters_mut().note_compaction(&report);
             tracing::debug!(?report, "memory was compacted");
         }
@@ -267,7 +353,7 @@ impl Compaction {
     }
 
     /// What of an arena could have less memory.
-    fn candidates(&self, state: &mut ArenaState, unit: u64) -> Vec<Candidate> {
+    fn candidates(&self, state: &mut ArenaState, unit: u64, cheaply: bool) -> Vec<Candidate> {
         let own = self.base.site.device();
         if state.tenure().slot() != PoolSlot::DEFAULT || state.uses().devices().any(|device| device != own) {
             return Vec::new();
@@ -284,6 +370,7 @@ impl Compaction {
             drop(pinned);
             found.extend(sparse.into_iter().filter_map(|sparse| self.candidate(sparse)));
         }
+        found.retain(|found| !cheaply || found.gain >= found.beside);
         found.sort_unstable_by_key(|found| (Reverse(found.gain), found.sparse.at));
         found
     }
@@ -304,13 +391,13 @@ impl Compaction {
         Some(Candidate { sparse, gain, beside })
     }
 
-    /// Takes what is free of granules out of everyone's reach, those with the most free bytes first, until they give `wanted`
-    /// bytes. `room` is what can be had beside them.
-    fn choose(&self, arena: &Arena, unit: u64, wanted: u64, mut room: u64) -> Vec<Shrinkable> {
+    /// Takes what is free of granules out of everyone's reach, those with the most free bytes first, until the
+    /// goal is reached. `room` is what can be had beside them.
+    fn choose(&self, arena: &Arena, unit: u64, goal: Goal, mut room: u64) -> Vec<Shrinkable> {
         let mut state = arena.lock();
-        let mut candidates = self.candidates(&mut state, unit);
+        let mut candidates = self.candidates(&mut state, unit, goal.cheaply);
         let (mut chosen, mut gained) = (Vec::new(), 0);
-        while gained < wanted {
+        while gained < goal.bytes {
             let Some(place) = candidates.iter().position(|found| found.beside <= room) else { break };
             let Candidate { sparse, gain, .. } = candidates.remove(place);
             let hollows = Hollows::of(state.heap_mut(), sparse.segment);
@@ -325,7 +412,7 @@ impl Compaction {
     fn compact_arena(
         &self,
         arena: &Arena,
-        (unit, wanted): (u64, u64),
+        (unit, goal): (u64, Goal),
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
         report: &mut CompactionReport,
@@ -333,7 +420,7 @@ impl Compaction {
         let calls = self.base.site.calls();
         let _memory = self.base.arenas.in_transit();
         let room = self.room(PoolId::DEFAULT);
-        let chosen = self.choose(arena, unit, wanted, room);
+        let chosen = self.choose(arena, unit, goal, room);
         if chosen.is_empty() {
             return Ok(());
         }

@@ -247,6 +247,7 @@ impl Ladder {
             Rung::Callbacks => changed(self.base.observers.ask_for_memory()),
             Rung::CollectGarbage => changed(self.release.collect_garbage(call)?),
             Rung::ReuseEarly => changed(self.base.lifetimes.reuse_early(arena, request, call)),
+            Rung::CompactFirst => changed(self.compaction.in_ample_memory(arena, request, call)?),
             Rung::Grow => {
                 if !call.capturing && self.base.holdings.is_over_soft_limit(request) {
                     // What is given back makes room under the soft limit; beyond it memory is taken all the same.

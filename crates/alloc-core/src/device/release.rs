@@ -68,6 +68,14 @@ impl Release {
         outcome
     }
 
+    /// Gives back what is behind granules of the default pool that are backed in parts and not in use. Blocks.
+    pub(super) fn dissolve(&self, vm: &dyn VirtualMemory, call: &Call<'_>) -> Result<()> {
+        let arenas = self.base.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter();
+        arenas
+            .map(|arena| self.dissolving.dissolve(arena, PoolSlot::DEFAULT, vm, call))
+            .fold(Ok(()), Result::and)
+    }
+
     /// Gives back all that is cached, waiting for whatever it has to wait for.
     pub(crate) fn release_everything(&self) -> Result<()> {
         self.release(Flush::Everything, &self.base.site.plain_call()?)

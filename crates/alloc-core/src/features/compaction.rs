@@ -17,7 +17,7 @@
 //! more memory than the program needs. Both need the promise or a hook.
 //!
 //! These stay as they are: memory that is mapped in a view or for another stream, that other processes have, that sleeps, that
-//! waits for a stream; memory of private pools; blocks that [were pinned](crate::CachingAllocator::pin_physical), and
+//! waits for a stream; memory of private pools, those of graphs among them; blocks that [were pinned](crate::CachingAllocator::pin_physical), and
 //! granules of the smallest size. Nothing is compacted while a stream of the process is captured, in hardened mode, where other
 //! devices reach the memory, or where somebody observes segments or traces: libraries that register memory (NCCL, RDMA) do.
 //!

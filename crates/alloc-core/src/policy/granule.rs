@@ -80,6 +80,7 @@ impl Policy for GranulePolicy {
         Rung::Callbacks,
         Rung::CollectGarbage,
         Rung::ReuseEarly,
+        Rung::CompactFirst,
         Rung::Grow,
         Rung::WaitForPending,
         Rung::OptedInPools,

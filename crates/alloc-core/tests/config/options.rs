@@ -1,8 +1,8 @@
 //! Settings: warnings, the strict grammar, the environment, the option table.
 
 use alloc_core::config::{
-    AllocatorBackend, ConfigError, CrossStream, ExceptionClass, Flavour, Grammar, MemoryLimit, PolicyName,
-    ReserveSize, Settings, Warning, environment, options, pytorch, strict,
+    AllocatorBackend, Compact, ConfigError, CrossStream, ExceptionClass, Flavour, Grammar, Launches,
+    MemoryLimit, PolicyName, ReserveSize, Settings, Warning, environment, options, pytorch, strict,
 };
 use alloc_core::types::{GIB, MIB};
 
@@ -105,6 +105,8 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
         ("history_max_entries", "1000", Settings { history_max_entries: 1000, ..base() }),
         ("early_reuse", "True", Settings { early_reuse: true, ..base() }),
         ("cross_stream", "never", Settings { cross_stream: CrossStream::Never, ..base() }),
+        ("compaction", "last_resort", Settings { compaction: Compact::LastResort, ..base() }),
+        ("launches", "allocating_thread", Settings { launches: Launches::AllocatingThread, ..base() }),
         ("segments_ipc", "False", Settings { segments_ipc: false, ..base() }),
         ("memory_limit", "40GiB", Settings { memory_limit: Some(MemoryLimit::Bytes(40 * GIB)), ..base() }),
         (
