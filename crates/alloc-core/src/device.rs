@@ -10,14 +10,12 @@
 //! contexts, captures and pool scopes. One test of a word decides.
 
 mod arenas;
-mod compaction;
 mod crossings;
 mod features;
 mod hand_over;
 mod hardened;
 mod history;
 mod holdings;
-mod hollows;
 mod ladder;
 mod leaving;
 mod lifetimes;
@@ -59,7 +57,6 @@ use crate::watch::history::{HistoryOptions, RecordContext};
 use crate::watch::observers::Observers;
 use crate::watch::pointer::Problem;
 use arenas::Arenas;
-use compaction::Compaction;
 use crossings::Crossings;
 use features::budgets::Budgets;
 use features::checkpoint::Checkpoints;
@@ -74,6 +71,7 @@ use hardened::Hardened;
 use history::History;
 use holdings::Holdings;
 use ladder::Ladder;
+use ladder::compaction::Compaction;
 use ladder::reclaim::Reclaim;
 use lifetimes::Lifetimes;
 use pools::PrivatePools;
@@ -584,16 +582,13 @@ impl DeviceAllocator {
     pub(crate) fn free_attentively(&self, ptr: DevicePtr, location: Location, calls: &Calls<'_>) -> bool {
         self.base.history.make_room();
         let call = self.base.history.begin_free(RecordContext::All, calls);
-        // Before the address is anybody's again.
-        let pinned = self.features.compaction.unpin(ptr);
-        let freed = if self.base.site.attention().has(Reason::HARDENED) {
-            self.base.hardened.free(ptr, location, &call)
-        } else {
-            self.base.lifetimes.free_in(ptr, location, &call)
-        };
-        if pinned && !freed {
-            self.features.compaction.pin(ptr);
-        }
+        let freed = self.features.compaction.freeing(ptr, || {
+            if self.base.site.attention().has(Reason::HARDENED) {
+                self.base.hardened.free(ptr, location, &call)
+            } else {
+                self.base.lifetimes.free_in(ptr, location, &call)
+            }
+        });
         drop(call);
         self.base.history.deliver(calls);
         freed

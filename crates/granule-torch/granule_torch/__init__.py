@@ -8,13 +8,24 @@ Importing this never fails for want of a GPU, a driver, or PyTorch: nothing is l
 ``GRANULE_TORCH=1`` in the environment, ``import torch`` calls :func:`enable` by itself.
 """
 
-from ._compact import Compacted, compact, pin_physical
 from ._enable import configure, enable, is_enabled
 from ._errors import CannotEnable, GranuleError, OutOfMemory
 from ._pluggable import pluggable
 from ._record import Recording, mark_iteration, record, stop_recording
 from ._report import ledger, report
-from ._sleep import Slept, Woken, drop_region, region, region_bytes, sleep, sleeping, wake
+from ._sleep import (
+    Compacted,
+    Slept,
+    Woken,
+    compact,
+    drop_region,
+    pin_physical,
+    region,
+    region_bytes,
+    sleep,
+    sleeping,
+    wake,
+)
 from .adapters._buffer import Buffer
 from .adapters._dlpack import Imported, from_dlpack
 from .adapters._process import retire_stream

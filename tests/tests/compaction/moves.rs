@@ -5,8 +5,9 @@ use alloc_core::config::Settings;
 use alloc_core::types::{DevicePtr, MIB};
 use backend_openreg::Call;
 use granule_tests::bytes::{Bytes, pattern};
-use granule_tests::rig::{DEVICE, on_each};
+use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::mapped;
+use granule_tests::views::Numbers;
 
 #[test]
 fn what_is_free_between_live_blocks_goes_back_and_they_stay_as_they_are() {
@@ -120,4 +121,34 @@ fn snapshots_have_no_memory_where_there_is_none() {
         assert_eq!(sum, rig.used(), "{}: segments are what is held", rig.name);
         program.end(rig);
     });
+}
+
+/// Nobody gives the device work, but others ask for memory and free it all the time.
+#[test]
+fn other_threads_request_and_free_meanwhile() {
+    let rig = Rig::openreg(mapped(2000));
+    let program = Sparse::new(&rig, Settings::default());
+    std::thread::scope(|scope| {
+        for seed in [7, 42] {
+            let (allocator, stream) = (program.allocator.clone(), rig.new_stream());
+            scope.spawn(move || {
+                let mut numbers = Numbers(seed);
+                let mut live = Vec::new();
+                for _ in 0..4000 {
+                    if numbers.below(2) == 0 && !live.is_empty() {
+                        let place = usize::try_from(numbers.below(live.len() as u64)).unwrap();
+                        allocator.free(live.swap_remove(place)).unwrap();
+                    } else if live.len() < 30 {
+                        live.push(allocator.malloc(MIB / 2 + numbers.below(8 * MIB), stream).unwrap());
+                    }
+                }
+                live.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
+            });
+        }
+        for _ in 0..40 {
+            compact(&program.allocator).unwrap();
+        }
+    });
+    program.check(&rig, "beside other threads");
+    program.end(&rig);
 }

@@ -591,9 +591,7 @@ impl CachingAllocator {
     /// # Panics
     /// On the first broken invariant, with its name.
     pub fn check_invariants(&self) {
-        for device in self.reachable() {
-            device.arenas().check_invariants();
-        }
+        self.reachable().for_each(|device| device.arenas().check_invariants());
     }
 
     /// The default pool's id.

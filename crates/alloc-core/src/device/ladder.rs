@@ -1,10 +1,10 @@
 //! The ladder: what is done, in order, for a request that found no block.
 
+pub(super) mod compaction;
 mod explain;
 pub(super) mod reclaim;
 
 use super::Base;
-use super::compaction::Compaction;
 use super::pools::Flush;
 use super::provider::Provider;
 use super::release::Release;
@@ -20,6 +20,7 @@ use crate::sync::{Arc, Mark, Mutex, Rank, Turns, this_thread};
 use crate::types::DevicePtr;
 use crate::watch::counters::Count;
 use crate::watch::snapshot::Action;
+use compaction::Compaction;
 use explain::Explainer;
 use reclaim::Reclaim;
 

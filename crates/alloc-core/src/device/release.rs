@@ -4,8 +4,9 @@
 //! the driver is called without a lock, then the outcome is committed. What the driver refuses to take
 //! stays cached.
 
+mod hollows;
+
 use super::Base;
-use super::hollows::Dissolving;
 use super::leaving::Leaving;
 use super::pools::Flush;
 use super::provider::Provider;
@@ -28,6 +29,7 @@ use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::history::RecordContext;
 use crate::watch::observers::{SegmentChange, SegmentEvent};
 use crate::watch::snapshot::Action;
+use hollows::Dissolving;
 
 /// What gives memory back.
 pub(crate) struct Release {

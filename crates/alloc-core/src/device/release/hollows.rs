@@ -1,10 +1,10 @@
 //! Granules that are backed in parts and that nobody uses any more: what is behind them goes back to the device.
 
-use super::Base;
-use super::space::Space;
 use crate::arena::Hollows;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::VirtualMemory;
+use crate::device::Base;
+use crate::device::space::Space;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId};

@@ -4,15 +4,15 @@
 //! (`memory/region/shrink.rs`), with no lock held. Then the outcome is committed, granule by granule, so that an error leaves each
 //! as it was or with less memory.
 
-use super::Base;
-use super::holdings::Intent;
-use super::pools::Flush;
-use super::provider::Provider;
-use super::release::Release;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::{ArenaState, Hollows, Sparse};
 use crate::backend::{BackendError, ErrorKind, VirtualMemory};
 use crate::config::{Compact, Launches};
+use crate::device::Base;
+use crate::device::holdings::Intent;
+use crate::device::pools::Flush;
+use crate::device::provider::Provider;
+use crate::device::release::Release;
 use crate::error::{AllocError, Result};
 use crate::features::compaction::{CompactionReport, Quiesce, QuiesceHook};
 use crate::lifetimes::call::Call;
@@ -120,7 +120,7 @@ fn bytes_of(ranges: &[Range<u64>]) -> u64 {
 }
 
 impl Compaction {
-    pub(super) fn new(base: &Base, provider: &Arc<Provider>, release: &Arc<Release>) -> Self {
+    pub(in crate::device) fn new(base: &Base, provider: &Arc<Provider>, release: &Arc<Release>) -> Self {
         Self {
             base: base.clone(),
             provider: Arc::clone(provider),
@@ -153,11 +153,18 @@ impl Compaction {
         }
     }
 
-    /// The block at `ptr` is about to be freed. Whether it was pinned.
-    pub(super) fn unpin(&self, ptr: DevicePtr) -> bool {
-        if !self.base.site.attention().has(Reason::PINNED) {
-            return false;
+    /// Frees the block at `ptr`, which is not pinned any more then. Whether `free` did.
+    pub(in crate::device) fn freeing(&self, ptr: DevicePtr, free: impl FnOnce() -> bool) -> bool {
+        // Before the address is anybody's again.
+        let was_pinned = self.base.site.attention().has(Reason::PINNED) && self.unpin(ptr);
+        let freed = free();
+        if was_pinned && !freed {
+            self.pin(ptr);
         }
+        freed
+    }
+
+    fn unpin(&self, ptr: DevicePtr) -> bool {
         let mut pinned = self.pinned.lock();
         let was_pinned = pinned.remove(&ptr);
         self.base.site.attention().set(Reason::PINNED, !pinned.is_empty());
@@ -202,7 +209,7 @@ impl Compaction {
     }
 
     /// Before a request is refused: makes room for it where settings say so, and serves it.
-    pub(super) fn last_resort(
+    pub(in crate::device) fn last_resort(
         &self,
         arena: &Arena,
         request: &Request,
@@ -236,7 +243,12 @@ impl Compaction {
 
     /// Before more is taken than the program needs: gives the memory between live blocks back, where settings say so and it is
     /// worth a pause. Whether it did.
-    pub(super) fn in_ample_memory(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<bool> {
+    pub(in crate::device) fn in_ample_memory(
+        &self,
+        arena: &Arena,
+        request: &Request,
+        call: &Call<'_>,
+    ) -> Result<bool> {
         if self.setting() != Compact::Always || self.obstacle().is_some() {
             return Ok(false);
         }
