@@ -78,8 +78,8 @@ macro_rules! programs {
 }
 
 programs!(
-    budgets, compaction, device, errors, exchange, history, host, log, memory, pluggable, policy, pools,
-    record, share, sleep
+    budgets, device, errors, exchange, history, host, log, memory, pluggable, policy, pools, record, share,
+    sleep
 );
 
 /// Both headers in one source, whichever comes first: a vendor's runtime that allocates, too.

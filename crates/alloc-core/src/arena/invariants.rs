@@ -196,13 +196,13 @@ pub(crate) fn check_regions(heap: &Heap, regions: &Regions) -> usize {
                 }
             }
         }
-        check_partial(heap, id, region, granule);
+        check_partial(region, granule, heap, id);
     }
     heap.remembered().check_shown(heap, regions)
 }
 
 /// Of each granule that is backed in parts, what is hollow is what no part is behind, to the byte.
-fn check_partial(heap: &Heap, id: SegmentId, region: &Region, granule: u64) {
+fn check_partial(region: &Region, granule: u64, heap: &Heap, id: SegmentId) {
     for (at, parts) in region.partial() {
         assert_eq!(region.state_at(at), GranuleState::Partial, "a granule with parts is marked");
         assert!(!heap.hooks().keeps(id, at), "and shown in no view");

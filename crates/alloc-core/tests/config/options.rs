@@ -47,6 +47,8 @@ fn pinned_samples() -> Vec<(&'static str, &'static str, Settings)> {
 /// Those of what processes agree on.
 fn process_samples() -> Vec<(&'static str, &'static str, Settings)> {
     vec![
+        ("compaction", "last_resort", Settings { compaction: Compact::LastResort, ..base() }),
+        ("launches", "allocating_thread", Settings { launches: Launches::AllocatingThread, ..base() }),
         (
             "process_guarantee",
             "16GiB",
@@ -105,8 +107,6 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
         ("history_max_entries", "1000", Settings { history_max_entries: 1000, ..base() }),
         ("early_reuse", "True", Settings { early_reuse: true, ..base() }),
         ("cross_stream", "never", Settings { cross_stream: CrossStream::Never, ..base() }),
-        ("compaction", "last_resort", Settings { compaction: Compact::LastResort, ..base() }),
-        ("launches", "allocating_thread", Settings { launches: Launches::AllocatingThread, ..base() }),
         ("segments_ipc", "False", Settings { segments_ipc: false, ..base() }),
         ("memory_limit", "40GiB", Settings { memory_limit: Some(MemoryLimit::Bytes(40 * GIB)), ..base() }),
         (

@@ -1,6 +1,5 @@
 //! What is counted under the device's lock.
 
-use crate::features::compaction::CompactionReport;
 use crate::watch::stats::{Stat, StatArray};
 
 /// What is counted under the device's lock.
@@ -54,16 +53,6 @@ impl Events {
 }
 
 impl DeviceCounters {
-    /// Memory was compacted.
-    pub(in crate::device) fn note_compaction(&mut self, report: &CompactionReport) {
-        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        let all = &mut self.compactions;
-        all.count += 1;
-        all.moved += signed(report.moved);
-        all.gained += signed(report.gained);
-        all.pause_ns += i64::try_from(report.pause.as_nanos()).unwrap_or(i64::MAX);
-    }
-
     /// All since the allocator was made, whatever was reset.
     pub(in crate::device) fn events(&self) -> Events {
         Events {

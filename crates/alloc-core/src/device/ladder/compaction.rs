@@ -358,7 +358,7 @@ impl Compaction {
         }
         report.pause = began.elapsed();
         if report.gained > 0 {
-            self.base.holdings.lock().counters_mut().note_compaction(&report);
+            self.base.holdings.lock().note_compaction(&report);
             tracing::debug!(?report, "memory was compacted");
         }
         outcome.map(|()| report)
@@ -439,8 +439,7 @@ impl Compaction {
         let backend = &**self.base.site.backend();
         let mut outcome = backend.synchronize_device(self.base.site.device());
         let backing = self.provider.backing(unit);
-        let leftovers = Leftovers::default();
-        let mut shrinking = Shrinking { backend, vm, backing: &backing, calls: &calls, leftovers };
+        let mut shrinking = Shrinking::new(backend, vm, &backing, &calls);
         for granule in chosen {
             let mut parts = granule.parts.clone();
             if outcome.is_ok() {
@@ -450,7 +449,7 @@ impl Compaction {
                     outcome = Ok(());
                 }
             }
-            self.commit(arena, granule, parts, &mut shrinking.leftovers, call);
+            self.commit(arena, granule, parts, shrinking.take_leftovers(), call);
         }
         backend.clear_error();
         Ok(outcome?)
@@ -508,14 +507,14 @@ impl Compaction {
         arena: &Arena,
         granule: Shrinkable,
         parts: Vec<Part>,
-        leftovers: &mut Leftovers,
+        leftovers: Leftovers,
         call: &Call<'_>,
     ) {
         let Shrinkable { sparse, blocks, parts: before } = granule;
         let mut state = self.base.arenas.attend(arena, call);
         {
             let mut device = self.base.holdings.lock();
-            device.regions_mut().keep(std::mem::take(leftovers));
+            device.regions_mut().keep(leftovers);
             device.regions_mut().commit_parts(sparse.region, sparse.at, parts.clone());
         }
         if parts != before {

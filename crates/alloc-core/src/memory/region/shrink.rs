@@ -12,12 +12,12 @@ use std::ops::Range;
 
 /// Who exchanges memory, and what the driver refuses to take back of it.
 pub(crate) struct Shrinking<'a> {
-    pub(crate) backend: &'a dyn Backend,
-    pub(crate) vm: &'a dyn VirtualMemory,
+    backend: &'a dyn Backend,
+    vm: &'a dyn VirtualMemory,
     /// What new memory is like. Its granule says nothing, and it has no source.
-    pub(crate) backing: &'a Backing,
-    pub(crate) calls: &'a Calls<'a>,
-    pub(crate) leftovers: Leftovers,
+    backing: &'a Backing,
+    calls: &'a Calls<'a>,
+    leftovers: Leftovers,
 }
 
 /// What became of memory.
@@ -38,7 +38,21 @@ struct Stage {
     parts: Vec<Part>,
 }
 
-impl Shrinking<'_> {
+impl<'a> Shrinking<'a> {
+    pub(crate) fn new(
+        backend: &'a dyn Backend,
+        vm: &'a dyn VirtualMemory,
+        backing: &'a Backing,
+        calls: &'a Calls<'a>,
+    ) -> Self {
+        Self { backend, vm, backing, calls, leftovers: Leftovers::default() }
+    }
+
+    /// What the driver refused to take back since.
+    pub(crate) fn take_leftovers(&mut self) -> Leftovers {
+        std::mem::take(&mut self.leftovers)
+    }
+
     /// Exchanges the memory behind `old` for what is behind the ranges that stay, which lie in it in ascending order and have a
     /// size that the driver makes. Without any it is unmapped and given back. Blocks. Calls the driver; hold no lock.
     ///
