@@ -12,6 +12,7 @@ mod short;
 mod tenure;
 
 pub(crate) use heap::growth::Growth;
+pub(crate) use heap::hollow::{Hollows, Sparse};
 pub(crate) use heap::sleep::{Bed, Sleepers};
 pub(crate) use heap::{Heap, Searches};
 pub(crate) use ledger::Ledger;

@@ -36,7 +36,6 @@ pub(crate) use history::observation::Observation;
 pub(crate) use pools::{Flush, Sleeper};
 
 use crate::arena::directory::{Arena, PoolSlot};
-use crate::arena::pool::Holder;
 use crate::arena::{ArenaPool, ArenaState};
 use crate::backend::{Backend, MemoryInfo};
 use crate::base::round::EXABYTE;
@@ -64,7 +63,7 @@ use features::{
 use hardened::Hardened;
 use history::History;
 use holdings::Holdings;
-use ladder::{Ladder, reclaim::Reclaim};
+use ladder::{Ladder, compaction::Compaction, reclaim::Reclaim};
 use lifetimes::{Lifetimes, stream_waits::StreamWaits};
 use pools::PrivatePools;
 use provider::Provider;
@@ -146,6 +145,7 @@ struct Features {
     peers: Peers,
     checkpoints: Checkpoints,
     exact: ExactPlaces,
+    compaction: Arc<Compaction>,
 }
 
 /// A caching allocator for one device. Reach it through [`CachingAllocator`](crate::allocator::CachingAllocator).
@@ -212,10 +212,11 @@ impl DeviceAllocator {
         let provider = Arc::new(Provider::new(&base, &space));
         let release = Arc::new(Release::new(&base, &space, &provider));
         let reclaim = Arc::new(Reclaim::new(&base, &provider, &release));
+        let compaction = Arc::new(Compaction::new(&base, &provider, &release));
         let sharing = Arc::new(Sharing::new(&base, &space));
         let sleep = Arc::new(Sleep::new(&base, &provider, &release, &sharing));
         Self {
-            ladder: Ladder::new(&base, &provider, &release, &reclaim),
+            ladder: Ladder::new(&base, &provider, &release, &reclaim, &compaction),
             features: Features {
                 statistics: Statistics::new(&base, &provider),
                 budgets: Budgets::new(&base, &release),
@@ -226,6 +227,7 @@ impl DeviceAllocator {
                 peers: Peers::new(&base),
                 checkpoints: Checkpoints::new(&base),
                 exact: ExactPlaces::new(&base),
+                compaction,
             },
             release,
             base,
@@ -337,6 +339,11 @@ impl DeviceAllocator {
         &self.features.exact
     }
 
+    /// What gives back the memory between live blocks.
+    pub(crate) fn compaction(&self) -> &Compaction {
+        &self.features.compaction
+    }
+
     /// Why the driver may not be called any more, if that is so.
     pub(crate) fn edge(&self) -> Option<Edge> {
         self.base.site.edge()
@@ -361,20 +368,6 @@ impl DeviceAllocator {
     pub(crate) fn diagnose(&self, ptr: DevicePtr) -> Option<Problem> {
         let around = self.base.uncached.diagnose(ptr);
         around.or_else(|| self.base.arenas.diagnose(ptr, self.base.hardened.is_quarantined(ptr)))
-    }
-
-    /// See [`Pools::end`](crate::allocator::Pools::end).
-    pub(crate) fn end_pool(&self, id: PoolId, holder: Holder) -> Result<()> {
-        let (pool, scope) = self.base.pools.end_scope(id, holder)?;
-        self.base.site.foreign().end([scope]);
-        if let Some((slot, use_count)) = pool {
-            self.base.lifetimes.end_reuse(slot);
-            self.base.history.tell_trackers();
-            if use_count == 0 {
-                self.base.pools.forget_empty(Some(slot));
-            }
-        }
-        Ok(())
     }
 
     /// What decides under `settings`.
@@ -588,11 +581,13 @@ impl DeviceAllocator {
     pub(crate) fn free_attentively(&self, ptr: DevicePtr, location: Location, calls: &Calls<'_>) -> bool {
         self.base.history.make_room();
         let call = self.base.history.begin_free(RecordContext::All, calls);
-        let freed = if self.base.site.attention().has(Reason::HARDENED) {
-            self.base.hardened.free(ptr, location, &call)
-        } else {
-            self.base.lifetimes.free_in(ptr, location, &call)
-        };
+        let freed = self.features.compaction.freeing(ptr, || {
+            if self.base.site.attention().has(Reason::HARDENED) {
+                self.base.hardened.free(ptr, location, &call)
+            } else {
+                self.base.lifetimes.free_in(ptr, location, &call)
+            }
+        });
         drop(call);
         self.base.history.deliver(calls);
         freed

@@ -13,7 +13,19 @@ from ._errors import CannotEnable, GranuleError, OutOfMemory
 from ._pluggable import pluggable
 from ._record import Recording, mark_iteration, record, stop_recording
 from ._report import ledger, report
-from ._sleep import Slept, Woken, drop_region, region, region_bytes, sleep, sleeping, wake
+from ._sleep import (
+    Compacted,
+    Slept,
+    Woken,
+    compact,
+    drop_region,
+    pin_physical,
+    region,
+    region_bytes,
+    sleep,
+    sleeping,
+    wake,
+)
 from .adapters._buffer import Buffer
 from .adapters._dlpack import Imported, from_dlpack
 from .adapters._process import retire_stream, set_cross_stream
@@ -23,12 +35,14 @@ __version__ = "0.1.0"
 __all__ = [
     "Buffer",
     "CannotEnable",
+    "Compacted",
     "GranuleError",
     "Imported",
     "OutOfMemory",
     "Recording",
     "Slept",
     "Woken",
+    "compact",
     "configure",
     "drop_region",
     "enable",
@@ -36,6 +50,7 @@ __all__ = [
     "is_enabled",
     "ledger",
     "mark_iteration",
+    "pin_physical",
     "pluggable",
     "record",
     "region",

@@ -3,6 +3,7 @@
 
 mod budgets;
 mod caching;
+mod compaction;
 mod edges;
 mod history;
 mod hooks;
@@ -553,9 +554,7 @@ impl CachingAllocator {
     /// # Panics
     /// On the first broken invariant, with its name.
     pub fn check_invariants(&self) {
-        for device in self.reachable() {
-            device.arenas().check_invariants();
-        }
+        self.reachable().for_each(|device| device.arenas().check_invariants());
     }
 
     /// The default pool's id.

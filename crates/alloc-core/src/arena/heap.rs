@@ -4,6 +4,7 @@
 //! [`BlockPhase::Busy`]: the caller talks to the driver, and comes back to commit or undo.
 
 pub(super) mod growth;
+pub(super) mod hollow;
 pub(super) mod kind;
 pub(super) mod sleep;
 

@@ -2,9 +2,9 @@
 
 use crate::arena::{ArenaState, Heap, Tenure};
 use crate::memory::address_map::AddressMap;
-use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
-use crate::memory::region::{GranuleState, Regions};
+use crate::memory::region::{GranuleState, Region, Regions};
 use crate::memory::segment::{Origin, Segment};
 use crate::types::DevicePtr;
 use crate::watch::counters::{Count, Counters};
@@ -82,7 +82,9 @@ fn check_place(segment: &Segment, block: &Block) {
             state.is_awake() || matches!(state, BlockPhase::Blank | BlockPhase::Pending | BlockPhase::Busy)
         }
         (Origin::Growable { .. }, state) => state != BlockPhase::Blank,
-        (Origin::Fixed, state) => !matches!(state, BlockPhase::Blank | BlockPhase::Lent | BlockPhase::Away),
+        (Origin::Fixed, state) => {
+            !matches!(state, BlockPhase::Blank | BlockPhase::Lent | BlockPhase::Away | BlockPhase::Hollow)
+        }
     };
     assert!(fits, "a block that is {:?} in a segment that is {:?}", block.state, segment.origin);
 }
@@ -132,6 +134,7 @@ fn check_counters(counters: &Counters, layout: &Layout, tier: Tier) {
             | BlockPhase::Lent
             | BlockPhase::Blank
             | BlockPhase::Away
+            | BlockPhase::Hollow
             | BlockPhase::Vacant => {}
         }
     }
@@ -182,9 +185,32 @@ pub(crate) fn check_regions(heap: &Heap, regions: &Regions) -> usize {
                     states.any(|state| state == GranuleState::Asleep),
                     "a block sleeps while a granule under it does"
                 ),
-                _ => assert!(states.all(GranuleState::is_backed), "memory is behind what is awake"),
+                BlockPhase::Hollow => assert!(
+                    states.all(|state| state == GranuleState::Partial),
+                    "what is hollow lies on a granule that is backed in parts"
+                ),
+                _ => {
+                    let has_memory =
+                        |state: GranuleState| state.is_backed() || state == GranuleState::Partial;
+                    assert!(states.all(has_memory), "memory is behind what is awake");
+                }
             }
         }
+        check_partial(region, granule, heap, id);
     }
     heap.remembered().check_shown(heap, regions)
+}
+
+/// Of each granule that is backed in parts, what is hollow is what no part is behind, to the byte.
+fn check_partial(region: &Region, granule: u64, heap: &Heap, id: SegmentId) {
+    for (at, parts) in region.partial() {
+        assert_eq!(region.state_at(at), GranuleState::Partial, "a granule with parts is marked");
+        assert!(!heap.hooks().keeps(id, at), "and shown in no view");
+        let mut covered: Vec<_> = parts.iter().map(|part| part.addr..part.end()).collect();
+        let on = heap.layout().on(id, &(at..at + granule)).into_iter().map(|id| &heap.layout().blocks()[id]);
+        covered.extend(on.filter(|b| b.state == BlockPhase::Hollow).map(|block| block.addr..block.end()));
+        covered.sort_unstable_by_key(|range| range.start);
+        let end = covered.iter().try_fold(at, |end, range| (range.start == end).then_some(range.end));
+        assert_eq!(end, Some(at + granule), "parts and what is hollow make a granule");
+    }
 }

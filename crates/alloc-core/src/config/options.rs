@@ -3,7 +3,7 @@
 
 use super::error::Warning;
 use super::values::{Kept, Kind, Value};
-use super::{AllocatorBackend, CrossStream, MemoryLimit, PolicyName, ReserveSize};
+use super::{AllocatorBackend, Compact, CrossStream, Launches, MemoryLimit, PolicyName, ReserveSize};
 use crate::types::MIB;
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -145,7 +145,9 @@ macro_rules! options {
 /// What a row leaves out, as it follows from how the value is written.
 const fn usual(key: Key, owner: Owner, kind: Kind, name: &'static str, field: Field) -> OptionInfo {
     let (unit, default, range, strict_extra) = match kind {
-        Kind::Backend | Kind::Policy | Kind::CrossStream => ("name", "", "", None),
+        Kind::Backend | Kind::Policy | Kind::CrossStream | Kind::Compact | Kind::Launches => {
+            ("name", "", "", None)
+        }
         Kind::Megabytes => ("MiB", "", MB_ANY, None),
         Kind::Count => ("", "", "", None),
         Kind::Ratio => ("share", "", "", None),
@@ -436,6 +438,26 @@ options! {
         idle: |s| {
             (s.cross_stream != CrossStream::Wait && s.cross_stream_min_age != Settings::default().cross_stream_min_age)
                 .then_some("streams wait for each other's memory with cross_stream:wait only; set that, too, or tell single streams to wait")
+        },
+    }
+
+    Compaction = Granule "compaction": Compact, compaction: Compact = Compact::Never;
+    "When the memory between live blocks is given back by itself, their addresses and contents staying as they are: never; before a request is refused; or also where memory is ample." {
+        default: "False",
+        range: "False, last_resort, True",
+        idle: |s| {
+            (s.policy_name() == PolicyName::Pytorch && s.compaction != Compact::Never)
+                .then_some("policy:pytorch leaves memory where it is, as PyTorch does; set policy:granule")
+        },
+    }
+
+    Launches = Granule "launches": Launches, launches: Launches = Launches::Any;
+    "Which threads give a device work: any, or only the one that asks for its memory. A promise, without which, and without a quiesce hook, nothing is compacted by itself." {
+        default: "any",
+        range: "any, allocating_thread",
+        idle: |s| {
+            (s.compaction == Compact::Never && s.launches != Launches::Any)
+                .then_some("only compaction asks for that promise; set compaction:last_resort")
         },
     }
 

@@ -205,6 +205,8 @@ impl<'t> Parser<'t> {
             | Kind::Classes
             | Kind::Policy
             | Kind::CrossStream
+            | Kind::Compact
+            | Kind::Launches
             | Kind::Limit
             | Kind::Guarantee
             | Kind::Path => {

@@ -1,7 +1,7 @@
 //! Option values: as they are read, kept and written.
 
 use super::plain::shortest;
-use super::{AllocatorBackend, CrossStream, MemoryLimit, PolicyName, ReserveSize};
+use super::{AllocatorBackend, Compact, CrossStream, Launches, MemoryLimit, PolicyName, ReserveSize};
 use crate::types::{GIB, MIB};
 use std::path::PathBuf;
 
@@ -22,6 +22,8 @@ pub(super) enum Value {
     Classes(Vec<(String, ReserveSize)>),
     Policy(PolicyName),
     CrossStream(CrossStream),
+    Compact(Compact),
+    Launches(Launches),
     Limit(Option<MemoryLimit>),
     Path(PathBuf),
 }
@@ -39,6 +41,8 @@ pub(super) enum Kind {
     Classes,
     Policy,
     CrossStream,
+    Compact,
+    Launches,
     Limit,
     Guarantee,
     Path,
@@ -97,6 +101,8 @@ kept! {
     Vec<(String, ReserveSize)>, Value::Classes(x) => x, |classes| classes_text(classes);
     Option<PolicyName>, Value::Policy(x) => Some(x), |policy| policy.unwrap_or_default().to_string();
     CrossStream, Value::CrossStream(x) => x, |which| which.name().into();
+    Compact, Value::Compact(x) => x, |when| when.name().into();
+    Launches, Value::Launches(x) => x, |who| who.name().into();
     PathBuf, Value::Path(x) => x, |path| path.display().to_string();
 }
 

@@ -1,5 +1,6 @@
 //! The ladder: what is done, in order, for a request that found no block.
 
+pub(super) mod compaction;
 mod explain;
 pub(super) mod reclaim;
 
@@ -20,6 +21,7 @@ use crate::sync::{Arc, Mark, Mutex, Rank, Turns, this_thread};
 use crate::types::DevicePtr;
 use crate::watch::counters::Count;
 use crate::watch::snapshot::Action;
+use compaction::Compaction;
 use explain::Explainer;
 use reclaim::Reclaim;
 
@@ -29,6 +31,7 @@ pub(super) struct Ladder {
     provider: Arc<Provider>,
     release: Arc<Release>,
     reclaim: Arc<Reclaim>,
+    compaction: Arc<Compaction>,
     explainer: Explainer,
     /// Who takes memory for an arena.
     growing: Turns,
@@ -65,12 +68,14 @@ impl Ladder {
         provider: &Arc<Provider>,
         release: &Arc<Release>,
         reclaim: &Arc<Reclaim>,
+        compaction: &Arc<Compaction>,
     ) -> Self {
         Self {
             base: base.clone(),
             provider: Arc::clone(provider),
             release: Arc::clone(release),
             reclaim: Arc::clone(reclaim),
+            compaction: Arc::clone(compaction),
             explainer: Explainer::new(base, provider),
             growing: Turns::default(),
             last_resort: Mutex::new(Rank::LastResort, ()),
@@ -254,6 +259,7 @@ impl Ladder {
                     Reused::Nothing => Outcome::Unchanged,
                 }
             }
+            Rung::CompactFirst => changed(self.compaction.in_ample_memory(arena, request, call)?),
             Rung::Grow => {
                 if !call.capturing && self.base.holdings.is_over_soft_limit(request) {
                     // What is given back makes room under the soft limit; beyond it memory is taken all the same.
@@ -285,6 +291,7 @@ impl Ladder {
             }
             Rung::ReleaseAll => served(self.reclaim.reclaim(arena, request, call)?),
             Rung::Spill => served(self.reclaim.spill(arena, request, call)?),
+            Rung::Compact => served(self.compaction.last_resort(arena, request, call)?),
         })
     }
 

@@ -403,7 +403,11 @@ impl PrivatePools {
                     !state.is_asleep()
                         && !matches!(
                             state,
-                            BlockPhase::Unmapped | BlockPhase::Dormant | BlockPhase::Blank | BlockPhase::Away
+                            BlockPhase::Unmapped
+                                | BlockPhase::Dormant
+                                | BlockPhase::Blank
+                                | BlockPhase::Away
+                                | BlockPhase::Hollow
                         )
                 };
                 let backed = |id| arena.layout().of_segment(id).any(|(_, block)| has_memory(block.state));

@@ -14,7 +14,7 @@ use crate::backend::{BackendError, ErrorKind, VirtualMemory};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockPhase, Tier};
-use crate::memory::region::{self, Failed, RegionId};
+use crate::memory::region::{self, Backing, Failed, RegionId};
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::engine::Streams;
 use crate::policy::{Ground, Holding, Request};
@@ -91,6 +91,11 @@ impl Provider {
             outcome = outcome.and(shown).and(self.hand_over.unmap_all_away(other, call.capturing, call));
         }
         outcome
+    }
+
+    /// What memory of the default pool is made of that is made in other sizes than granules; `unit` is the least.
+    pub(super) fn backing(&self, unit: u64) -> Backing {
+        self.space.backing(unit, &None)
     }
 
     /// The most bytes that a request of this tier finds free in one piece, or that the policy can show it in one.

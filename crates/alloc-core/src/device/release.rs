@@ -4,6 +4,8 @@
 //! the driver is called without a lock, then the outcome is committed. What the driver refuses to take
 //! stays cached.
 
+mod hollows;
+
 use super::Base;
 use super::leaving::Leaving;
 use super::pools::Flush;
@@ -11,6 +13,7 @@ use super::provider::Provider;
 use super::space::Space;
 use crate::arena::ArenaPool;
 use crate::arena::directory::{Arena, PoolSlot};
+use crate::arena::pool::Holder;
 use crate::arena::{ArenaState, Heap};
 use crate::backend::{BackendError, VirtualMemory};
 use crate::error::{AllocError, Result};
@@ -22,16 +25,18 @@ use crate::policy::{self, Cached, Ground, Request};
 use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
 use crate::sync::{Arc, assert_unlocked};
-use crate::types::{DevicePtr, Stream};
+use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::history::RecordContext;
 use crate::watch::observers::{SegmentChange, SegmentEvent};
 use crate::watch::snapshot::Action;
+use hollows::Dissolving;
 
 /// What gives memory back.
 pub(crate) struct Release {
     base: Base,
     space: Arc<Space>,
     provider: Arc<Provider>,
+    dissolving: Dissolving,
 }
 
 /// Free blocks of fixed segments that are whole segments, in index order.
@@ -43,7 +48,8 @@ fn unsplit_fixed(tier: Tier, heap: &Heap) -> Vec<BlockId> {
 
 impl Release {
     pub(super) fn new(base: &Base, space: &Arc<Space>, provider: &Arc<Provider>) -> Self {
-        Self { base: base.clone(), space: Arc::clone(space), provider: Arc::clone(provider) }
+        let dissolving = Dissolving::new(base, space);
+        Self { base: base.clone(), space: Arc::clone(space), provider: Arc::clone(provider), dissolving }
     }
 
     /// Waits for pending frees without giving anything back. Blocks.
@@ -64,6 +70,14 @@ impl Release {
         outcome
     }
 
+    /// Gives back what is behind granules of the default pool that are backed in parts and not in use. Blocks.
+    pub(super) fn dissolve(&self, vm: &dyn VirtualMemory, call: &Call<'_>) -> Result<()> {
+        let arenas = self.base.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter();
+        arenas
+            .map(|arena| self.dissolving.dissolve(arena, PoolSlot::DEFAULT, vm, call))
+            .fold(Ok(()), Result::and)
+    }
+
     /// Gives back all that is cached, waiting for whatever it has to wait for.
     pub(crate) fn release_everything(&self) -> Result<()> {
         self.release(Flush::Everything, &self.base.site.plain_call()?)
@@ -78,6 +92,20 @@ impl Release {
     /// Notices completed frees, if it is time to. Does not block.
     pub(super) fn drain_if_due(&self) -> Result<()> {
         self.base.lifetimes.drain_if_due(&self.base.site.plain_call()?)
+    }
+
+    /// See [`Pools::end`](crate::allocator::Pools::end).
+    pub(crate) fn end_pool(&self, id: PoolId, holder: Holder) -> Result<()> {
+        let (pool, scope) = self.base.pools.end_scope(id, holder)?;
+        self.base.site.foreign().end([scope]);
+        if let Some((slot, use_count)) = pool {
+            self.base.lifetimes.end_reuse(slot);
+            self.base.history.tell_trackers();
+            if use_count == 0 {
+                self.base.pools.forget_empty(Some(slot));
+            }
+        }
+        Ok(())
     }
 
     /// See [`CachingAllocator::empty_cache`](crate::allocator::CachingAllocator::empty_cache).
@@ -279,7 +307,10 @@ impl Release {
         let calls = self.base.site.calls();
         let (_, dropped) = self.space.drop_dormant(arena, slot, vm);
         let dropped = match tier {
-            Tier::Large => dropped.and(self.provider.before_leaving(arena, call)),
+            Tier::Large => {
+                let shown = self.provider.before_leaving(arena, call);
+                dropped.and(shown).and(self.dissolving.dissolve(arena, slot, vm, call))
+            }
             Tier::Small => dropped,
         };
         let mut state = arena.lock();

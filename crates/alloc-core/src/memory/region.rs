@@ -7,6 +7,8 @@
 
 mod away;
 mod export;
+mod partial;
+mod shrink;
 mod sleep;
 
 use crate::backend::{Access, Backend, BackendError, ErrorKind, HandleType, Result, VirtualMemory};
@@ -21,6 +23,8 @@ use std::collections::BTreeMap;
 
 pub(crate) use away::Place;
 pub(crate) use export::{Piece, ToExport};
+pub(crate) use partial::Part;
+pub(crate) use shrink::{Shrinking, Shrunk, give_part_back};
 
 /// Index of a region on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,6 +48,8 @@ pub enum GranuleState {
     Exported,
     /// Mapped, and its memory serves at another address of the device.
     Away,
+    /// Backed in parts: a compaction took the memory of the rest away.
+    Partial,
 }
 
 impl GranuleState {
@@ -77,6 +83,8 @@ pub(crate) struct Region {
     granules: Vec<Granule>,
     /// The contents of granules that sleep, by address.
     asleep: BTreeMap<u64, Saved>,
+    /// What is behind granules that are backed in parts.
+    partial: partial::Partial,
 }
 
 /// Where physical memory comes from: a pool's own source, or the driver.
@@ -116,20 +124,11 @@ impl Region {
         (self.base..self.base + self.bytes).contains(&addr)
     }
 
-    /// Bytes that have memory behind them.
-    pub(crate) fn backed_bytes(&self) -> u64 {
-        self.granules.iter().filter(|g| g.state.is_backed()).count() as u64 * self.granule
-    }
-
-    /// Address and bytes of every granule that has memory behind it, or is about to lose it.
-    pub(crate) fn held_granules(&self) -> impl Iterator<Item = (DevicePtr, u64)> + '_ {
-        let held = (0u64..).zip(&self.granules).filter(|(_, granule)| granule.handle.is_some());
-        held.map(|(n, _)| (DevicePtr(self.base + n * self.granule), self.granule))
-    }
-
     /// Whether there is memory behind the granule at `addr`, and no thread takes it away.
     fn is_mapped(&self, addr: u64) -> bool {
-        let mapped = |state: GranuleState| state.is_backed() || state == GranuleState::Away;
+        let mapped = |state: GranuleState| {
+            state.is_backed() || matches!(state, GranuleState::Away | GranuleState::Partial)
+        };
         self.contains(addr) && mapped(self.state_at(addr))
     }
 
@@ -239,8 +238,8 @@ impl Leftovers {
 
 impl Regions {
     pub(crate) fn add(&mut self, base: DevicePtr, bytes: u64, granule: u64) -> RegionId {
-        let (granules, asleep) = (Vec::new(), BTreeMap::new());
-        let region = Some(Region { base: base.0, bytes, granule, granules, asleep });
+        let (granules, asleep, partial) = (Vec::new(), BTreeMap::new(), partial::Partial::default());
+        let region = Some(Region { base: base.0, bytes, granule, granules, asleep, partial });
         let at = self.vacant.pop().unwrap_or_else(|| {
             self.records.push(None);
             self.records.len() - 1

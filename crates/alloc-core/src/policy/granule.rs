@@ -80,11 +80,13 @@ impl Policy for GranulePolicy {
         Rung::Callbacks,
         Rung::CollectGarbage,
         Rung::ReuseEarly,
+        Rung::CompactFirst,
         Rung::Grow,
         Rung::WaitForPending,
         Rung::OptedInPools,
         Rung::ReleaseAll,
         Rung::Spill,
+        Rung::Compact,
     ];
     const ALWAYS_GROWS: bool = true;
 

@@ -76,6 +76,9 @@ pub(crate) trait Hooks: Debug + Send {
         false
     }
 
+    /// A part of the granule at `addr` has no memory from here on, or all of it has, or none.
+    fn set_partial(&mut self, _: SegmentId, _addr: u64, _partial: bool) {}
+
     /// A block of a segment from which upwards the one that holds the byte at `addr` is found soon.
     fn below(&self, _: &BlockTable, _: SegmentId, _addr: u64) -> Option<BlockId> {
         None

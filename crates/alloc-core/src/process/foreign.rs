@@ -26,6 +26,7 @@ pub(crate) enum Kind {
     BudgetObserver,
     ProcessSource,
     SpillHook,
+    QuiesceHook,
     Filter,
     Source,
     Recorder,

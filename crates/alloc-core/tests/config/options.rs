@@ -1,8 +1,8 @@
 //! Settings: warnings, the strict grammar, the environment, the option table.
 
 use alloc_core::config::{
-    AllocatorBackend, ConfigError, CrossStream, ExceptionClass, Flavour, Grammar, MemoryLimit, PolicyName,
-    ReserveSize, Settings, Warning, environment, options, pytorch, strict,
+    AllocatorBackend, Compact, ConfigError, CrossStream, ExceptionClass, Flavour, Grammar, Launches,
+    MemoryLimit, PolicyName, ReserveSize, Settings, Warning, environment, options, pytorch, strict,
 };
 use alloc_core::types::{GIB, MIB};
 
@@ -47,6 +47,8 @@ fn pinned_samples() -> Vec<(&'static str, &'static str, Settings)> {
 /// Those of what processes agree on.
 fn process_samples() -> Vec<(&'static str, &'static str, Settings)> {
     vec![
+        ("compaction", "last_resort", Settings { compaction: Compact::LastResort, ..base() }),
+        ("launches", "allocating_thread", Settings { launches: Launches::AllocatingThread, ..base() }),
         (
             "process_guarantee",
             "16GiB",

@@ -103,6 +103,7 @@ class Replay(Answer):
     num_device_free: int
     num_alloc_retries: int
     num_ooms: int
+    compactions: int
     refused: int
     marks: list[list[int]]
     events: int

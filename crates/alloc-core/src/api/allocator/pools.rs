@@ -104,7 +104,7 @@ impl<'a> Pools<'a> {
     }
 
     pub(crate) fn close_scope(self, device: DeviceIndex, pool: PoolId, holder: Holder) -> Result<()> {
-        self.0.give_back(device, |device| device.end_pool(pool, holder))
+        self.0.give_back(device, |device| device.release().end_pool(pool, holder))
     }
 
     /// Takes a reference of [`create`](Self::create) or [`begin`](Self::begin) away. References of values

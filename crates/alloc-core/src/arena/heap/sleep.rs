@@ -37,6 +37,8 @@ impl Sleepers {
                     GranuleState::Mapped | GranuleState::Asleep | GranuleState::Free => None,
                     GranuleState::Pinned => Some(KeptBecause::Pinned),
                     GranuleState::Exported => Some(KeptBecause::Shared),
+                    // What is left of its memory keeps its place.
+                    GranuleState::Partial => Some(KeptBecause::Pinned),
                     GranuleState::Pending | GranuleState::Away => Some(KeptBecause::Busy),
                 };
                 why = why.or(of_granule);
@@ -51,7 +53,9 @@ impl Sleepers {
                     }
                 }
                 Some(because) => {
-                    let awake = |at: &u64| region.state_at(*at).is_backed();
+                    let has_memory =
+                        |state: GranuleState| state.is_backed() || state == GranuleState::Partial;
+                    let awake = |at: &u64| has_memory(region.state_at(*at));
                     let count = group.step_by(region.granule as usize).filter(awake).count() as u64;
                     found.kept.push((count * region.granule, because));
                 }
@@ -74,6 +78,7 @@ impl Sleepers {
                 | BlockPhase::Dormant
                 | BlockPhase::Blank
                 | BlockPhase::Away
+                | BlockPhase::Hollow
                 | BlockPhase::Vacant => continue,
                 BlockPhase::Free if !free_too => continue,
                 BlockPhase::Free

@@ -68,9 +68,15 @@ fn place_elsewhere(
 }
 
 fn not_there(ptr: DevicePtr, state: GranuleState) -> AllocError {
-    let problem =
-        format!("the block's memory is being put to sleep or woken ({state:?}); share it afterwards");
-    AllocError::Share { ptr, problem: problem.into() }
+    let problem = if state == GranuleState::Partial {
+        "a compaction gave the memory beside it back, and what is left is not shared; share blocks before, or pin them \
+         (pin_physical)"
+            .into()
+    } else {
+        format!("the block's memory is being moved, put to sleep or woken ({state:?}); share it afterwards")
+            .into()
+    };
+    AllocError::Share { ptr, problem }
 }
 
 impl Sharing {

@@ -151,7 +151,7 @@ impl Statistics {
             stats.segment = own.segment;
             (stats.reserved_bytes, stats.reserved_bytes_by_private_pools) = state.accounts().figures();
             stats.oversize_segments = own.oversize_segments;
-            let granules_moved = own.granules_moved;
+            let (granules_moved, compactions) = (own.granules_moved, own.compactions);
             let asleep_bytes = i64::try_from(state.regions().asleep_bytes()).unwrap_or(i64::MAX);
             drop(state);
             stats.granule = GranuleStats {
@@ -159,6 +159,10 @@ impl Statistics {
                 unrecorded_frees: i64::try_from(self.base.lifetimes.failures()).unwrap_or(i64::MAX),
                 granules_moved,
                 asleep_bytes,
+                compactions: compactions.count,
+                compaction_bytes_moved: compactions.moved,
+                compaction_bytes_gained: compactions.gained,
+                compaction_pause_ns: compactions.pause_ns,
             };
             stats
         })

@@ -7,6 +7,7 @@
 use crate::base::round::MIN_BLOCK;
 use crate::base::steps::{Counted, step};
 use crate::memory::block::{Block, BlockId, SegmentId};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -115,6 +116,8 @@ pub(crate) struct Borders {
     marks: Vec<u64>,
     /// Where views show a granule: it keeps its memory as long.
     shown: Vec<SmallVec<[Place; 1]>>,
+    /// Granules that no view may show: a part has no memory, or is about to lose it.
+    partial: FxHashSet<usize>,
 }
 
 impl Borders {
@@ -122,7 +125,8 @@ impl Borders {
     pub(crate) fn new(base: u64, granule: u64) -> Self {
         debug_assert!(granule > UNIT, "a granule is many units");
         let inverse = u64::MAX / (granule / UNIT) + 1;
-        Self { base, granule, inverse, highest: 0, holders: Vec::new(), marks: Vec::new(), shown: Vec::new() }
+        let (holders, marks, shown) = (Vec::new(), Vec::new(), Vec::new());
+        Self { base, granule, inverse, highest: 0, holders, marks, shown, partial: FxHashSet::default() }
     }
 
     /// Bytes of a granule.
@@ -245,6 +249,20 @@ impl Borders {
             whole: first as usize..last as usize,
             beginning: (behind > 0).then_some((last as usize, behind)),
         }
+    }
+
+    /// No view may show the granule from now on, or one may again.
+    pub(crate) fn set_partial(&mut self, number: usize, partial: bool) {
+        if partial {
+            self.partial.insert(number);
+        } else {
+            self.partial.remove(&number);
+        }
+    }
+
+    /// Whether a view may show the granule.
+    pub(crate) fn may_show(&self, number: usize) -> bool {
+        !self.partial.contains(&number)
     }
 
     /// A view shows the granule from now on.

@@ -275,6 +275,12 @@ impl Hooks for Memory {
         self.borders.get(segment).is_some_and(|borders| !borders.places(borders.number(addr)).is_empty())
     }
 
+    fn set_partial(&mut self, segment: SegmentId, addr: u64, partial: bool) {
+        if let Some(borders) = self.borders.get_mut(segment) {
+            borders.set_partial(borders.number(addr), partial);
+        }
+    }
+
     /// One with a granule's first or last byte is found at once; for others the blocks are gone through, from the nearest
     /// such one below.
     fn below(&self, blocks: &BlockTable, segment: SegmentId, addr: u64) -> Option<BlockId> {

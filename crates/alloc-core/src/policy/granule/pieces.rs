@@ -125,6 +125,9 @@ fn pieces<G: Ground<Memory>>(ground: &G, size: u64, least: u64) -> Pieces<'_> {
             if !whole.is_empty() {
                 pieces.whole.push(Whole { block: block.size, segment, borders, granules: whole });
             }
+            // What is backed in parts has no memory that could be mapped as a whole.
+            let end = end.filter(|(number, _)| borders.may_show(*number));
+            let beginning = beginning.filter(|(number, _)| borders.may_show(*number));
             if let Some((number, bytes)) = end
                 && (size.min(least)..size).contains(&bytes)
             {

@@ -1,0 +1,535 @@
+//! Compaction; [`crate::compaction`] says what that is.
+//!
+//! What is free of a granule is taken out of its arena, the device is waited for, and the granule's memory is exchanged for less
+//! (`memory/region/shrink.rs`), with no lock held. Then the outcome is committed, granule by granule, so that an error leaves each
+//! as it was or with less memory.
+
+use crate::arena::directory::{Arena, PoolSlot};
+use crate::arena::{ArenaState, Hollows, Sparse};
+use crate::backend::{BackendError, ErrorKind, VirtualMemory};
+use crate::config::{Compact, Launches};
+use crate::device::Base;
+use crate::device::holdings::Intent;
+use crate::device::pools::Flush;
+use crate::device::provider::Provider;
+use crate::device::release::Release;
+use crate::error::{AllocError, Result};
+use crate::features::compaction::{CompactionReport, Quiesce, QuiesceHook};
+use crate::lifetimes::call::Call;
+use crate::memory::block::{Block, BlockId, Tier};
+use crate::memory::region::{GranuleState, Leftovers, Part, Region, Shrinking, Shrunk};
+use crate::policy::Request;
+use crate::process::attention::Reason;
+use crate::process::foreign::{Calls, Kind};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, Rank, assert_unlocked, this_thread};
+use crate::types::{DevicePtr, PoolId};
+use crate::watch::history::RecordContext;
+use crate::watch::snapshot::Action;
+use rustc_hash::FxHashSet;
+use std::cmp::Reverse;
+use std::ops::Range;
+use std::time::Instant;
+
+/// What gives back the memory between live blocks.
+pub(crate) struct Compaction {
+    base: Base,
+    provider: Arc<Provider>,
+    release: Arc<Release>,
+    /// A thread is at it.
+    running: AtomicBool,
+    hooks: Mutex<Arc<Vec<QuiesceHook>>>,
+    /// Blocks that keep their memory, by address.
+    pinned: Mutex<FxHashSet<DevicePtr>>,
+    /// The most bytes that were in use when memory was taken.
+    most_needed: AtomicU64,
+    /// What that was at the last compaction in ample memory, and how many requests missed since.
+    needed_then: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// Memory is compacted in ample memory where more would be held than this many thousandths beyond what is needed at most.
+const BEYOND: u64 = 3;
+/// It has to give so many thousandths of what is held.
+const WORTH: u64 = 4;
+/// It is due where so many thousandths of what is held are wanted,
+const WANTED: u64 = 7;
+/// where so many hundredths more are needed than at the last,
+const GROWN: u64 = 10;
+/// or so many requests missed since.
+const MISSED: u64 = 100;
+
+/// A granule that is to have less memory. What is free of it is out of everyone's reach.
+struct Shrinkable {
+    sparse: Sparse,
+    blocks: Vec<BlockId>,
+    /// What is behind it.
+    parts: Vec<Part>,
+}
+
+/// A granule that could have less memory.
+struct Candidate {
+    sparse: Sparse,
+    /// Bytes that it would give.
+    gain: u64,
+    /// The most bytes that have to be there beside it meanwhile.
+    beside: u64,
+}
+
+/// What a compaction is to give.
+#[derive(Clone, Copy)]
+struct Goal {
+    bytes: u64,
+    /// Only from granules that give more than has to be copied.
+    cheaply: bool,
+}
+
+/// One thread compacts until this is dropped.
+struct Running<'a>(&'a AtomicBool);
+
+impl<'a> Running<'a> {
+    fn begin(running: &'a AtomicBool) -> Option<Self> {
+        (!running.swap(true, Ordering::Acquire)).then_some(Self(running))
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// No other thread of the program gives the device work until this is dropped.
+struct Quiet<'a> {
+    compaction: &'a Compaction,
+    stopped: Vec<QuiesceHook>,
+    /// The last to go: panics of hooks go on from there.
+    calls: Calls<'a>,
+}
+
+impl Drop for Quiet<'_> {
+    fn drop(&mut self) {
+        let device = self.compaction.base.site.device();
+        for hook in self.stopped.drain(..).rev() {
+            self.calls.call(Kind::QuiesceHook, || hook(Quiesce::Resume(device)));
+        }
+    }
+}
+
+fn bytes_of(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
+}
+
+impl Compaction {
+    pub(in crate::device) fn new(base: &Base, provider: &Arc<Provider>, release: &Arc<Release>) -> Self {
+        Self {
+            base: base.clone(),
+            provider: Arc::clone(provider),
+            release: Arc::clone(release),
+            running: AtomicBool::new(false),
+            hooks: Mutex::new(Rank::Registry, Arc::default()),
+            pinned: Mutex::new(Rank::Registry, FxHashSet::default()),
+            most_needed: AtomicU64::new(0),
+            needed_then: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    /// See [`Hooks::on_quiesce`](crate::allocator::Hooks::on_quiesce).
+    pub(crate) fn add_hook(&self, hook: QuiesceHook) {
+        Arc::make_mut(&mut self.hooks.lock()).push(hook);
+    }
+
+    /// The block at `ptr`, which lives, keeps its memory until it is freed.
+    pub(crate) fn pin(&self, ptr: DevicePtr) {
+        {
+            let mut pinned = self.pinned.lock();
+            pinned.insert(ptr);
+            self.base.site.attention().set(Reason::PINNED, true);
+        }
+        let me = this_thread();
+        if self.running.load(Ordering::Acquire) && !self.base.arenas.transit().concerns(me) {
+            // It may have been chosen before it was pinned.
+            self.base.arenas.transit().wait_for(|thread| thread != me, || None::<()>);
+        }
+    }
+
+    /// Frees the block at `ptr`, which is not pinned any more then. Whether `free` did.
+    pub(in crate::device) fn freeing(&self, ptr: DevicePtr, free: impl FnOnce() -> bool) -> bool {
+        // Before the address is anybody's again.
+        let was_pinned = self.base.site.attention().has(Reason::PINNED) && self.unpin(ptr);
+        let freed = free();
+        if was_pinned && !freed {
+            self.pin(ptr);
+        }
+        freed
+    }
+
+    fn unpin(&self, ptr: DevicePtr) -> bool {
+        let mut pinned = self.pinned.lock();
+        let was_pinned = pinned.remove(&ptr);
+        self.base.site.attention().set(Reason::PINNED, !pinned.is_empty());
+        was_pinned
+    }
+
+    /// See [`CachingAllocator::compact`](crate::CachingAllocator::compact).
+    pub(crate) fn compact(&self) -> Result<CompactionReport> {
+        if let Some(obstacle) = self.obstacle() {
+            return Err(AllocError::Limit(obstacle));
+        }
+        let call = self.base.history.begin_call(None, RecordContext::All)?;
+        let outcome = self
+            .release
+            .release(Flush::Everything, &call)
+            .and_then(|()| self.run(Goal { bytes: u64::MAX, cheaply: false }, &call));
+        drop(call);
+        self.base.history.tell_trackers();
+        outcome
+    }
+
+    /// Why nothing may be moved now, if that is so.
+    fn obstacle(&self) -> Option<&'static str> {
+        let site = &self.base.site;
+        if !site.has_virtual_memory() || !self.base.supply.counts_what_is_missing() {
+            Some("nothing is compacted but growable memory of policy:granule")
+        } else if site.attention().has(Reason::HARDENED) {
+            Some("nothing is compacted in hardened mode, which watches freed memory where it is")
+        } else if site.is_beside_capture() {
+            Some("nothing is compacted during a capture, whose work cannot be waited for; end it first")
+        } else if self.base.holdings.users().len() > 1 {
+            Some("nothing is compacted that other devices reach: they may write to it at any time")
+        } else if self.base.observers.has_segment_observers() || self.base.history.is_tracked() {
+            Some(
+                "nothing is compacted while somebody observes segments or traces: they may have registered the memory",
+            )
+        } else if self.base.arenas.transit().concerns(this_thread()) {
+            Some("nothing is compacted by a callback that runs while memory is taken or given back")
+        } else {
+            None
+        }
+    }
+
+    /// Before a request is refused: makes room for it where settings say so, and serves it.
+    pub(in crate::device) fn last_resort(
+        &self,
+        arena: &Arena,
+        request: &Request,
+        call: &Call<'_>,
+    ) -> Result<Option<DevicePtr>> {
+        let pool = arena.lock().tenure().pool().id;
+        if self.setting() == Compact::Never || self.obstacle().is_some() {
+            return Ok(None);
+        }
+        let missing = || {
+            // The driver is asked with no lock held.
+            let missing = self.provider.missing_for(&arena.lock(), request);
+            missing.saturating_sub(self.room(pool))
+        };
+        if missing() > self.potential(false) {
+            return Ok(None);
+        }
+        let Some(_quiet) = self.quiesce() else { return Ok(None) };
+        loop {
+            if self.try_to_gain(Goal { bytes: missing().max(1), cheaply: false }, call)? == 0 {
+                return Ok(None);
+            }
+            let found = self.provider.search(arena, request, false, call);
+            let served = found
+                .map_or_else(|| self.provider.take_memory(arena, request, true, call), |ptr| Ok(Some(ptr)))?;
+            if served.is_some() {
+                return Ok(served);
+            }
+        }
+    }
+
+    /// Before more is taken than the program needs: gives the memory between live blocks back, where settings say so and it is
+    /// worth a pause. Whether it did.
+    pub(in crate::device) fn in_ample_memory(
+        &self,
+        arena: &Arena,
+        request: &Request,
+        call: &Call<'_>,
+    ) -> Result<bool> {
+        if self.setting() != Compact::Always || self.obstacle().is_some() {
+            return Ok(false);
+        }
+        let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(false) };
+        if self.has_partial() {
+            // What the device is done with, as in a capture: nothing is waited for.
+            if let Err(error) = self.release.dissolve(vm, &Call { capturing: true, ..Call::PLAIN }) {
+                tracing::warn!(%error, "what is left of granules could not be given back; it is tried again later");
+            }
+        }
+        let wanted = self.provider.missing_for(&arena.lock(), request);
+        let held = self.base.holdings.lock().accounts().held();
+        let needed = self.base.arenas.in_use().saturating_add(request.size);
+        let needed = self.most_needed.fetch_max(needed, Ordering::Relaxed).max(needed);
+        let excess = held.saturating_add(wanted).saturating_sub(needed + needed / 1000 * BEYOND);
+        let missed = self.misses.fetch_add(1, Ordering::Relaxed);
+        let then = self.needed_then.load(Ordering::Relaxed);
+        let is_due = wanted >= held / 1000 * WANTED || needed > then + then / 100 * GROWN || missed >= MISSED;
+        if excess == 0 || !is_due || self.potential(true) < held / 1000 * WORTH {
+            return Ok(false);
+        }
+        let Some(_quiet) = self.quiesce() else { return Ok(false) };
+        self.misses.store(0, Ordering::Relaxed);
+        self.needed_then.store(needed, Ordering::Relaxed);
+        Ok(self.try_to_gain(Goal { bytes: excess, cheaply: true }, call)? > 0)
+    }
+
+    /// Bytes gained by a compaction. What it fails with is no reason to refuse a request, unless the device is lost.
+    fn try_to_gain(&self, goal: Goal, call: &Call<'_>) -> Result<u64> {
+        match self.run(goal, call) {
+            Ok(report) => Ok(report.gained),
+            Err(AllocError::Backend(error)) if error.kind != ErrorKind::DeviceLost => {
+                tracing::warn!(%error, "memory could not be compacted for a request");
+                Ok(0)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn setting(&self) -> Compact {
+        self.base.holdings.lock().settings().compaction
+    }
+
+    /// Sees to it that nobody else gives the device work. `None` where the program has promised nothing, or a hook refuses.
+    fn quiesce(&self) -> Option<Quiet<'_>> {
+        let calls = self.base.site.calls();
+        if calls.is_inside(Kind::QuiesceHook) {
+            return None;
+        }
+        let hooks = Arc::clone(&self.hooks.lock());
+        if hooks.is_empty() && self.base.holdings.lock().settings().launches != Launches::AllocatingThread {
+            return None;
+        }
+        let device = self.base.site.device();
+        let mut quiet = Quiet { compaction: self, stopped: Vec::new(), calls };
+        for hook in hooks.iter() {
+            let stopped = quiet.calls.call(Kind::QuiesceHook, || hook(Quiesce::Stop(device)));
+            if stopped != Some(true) {
+                return None;
+            }
+            quiet.stopped.push(Arc::clone(hook));
+        }
+        Some(quiet)
+    }
+
+    /// What may be taken for a pool at the moment. Calls the driver.
+    fn room(&self, pool: PoolId) -> u64 {
+        assert_unlocked();
+        let free = self.base.site.device_free().unwrap_or_else(|| {
+            self.base.site.backend().clear_error();
+            0
+        });
+        let limits = self.base.holdings.lock().limits(pool);
+        limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held)).fold(free, u64::min)
+    }
+
+    /// Whether a granule of the device is backed in parts.
+    fn has_partial(&self) -> bool {
+        self.base.holdings.lock().regions().iter().any(Region::has_partial)
+    }
+
+    /// What a compaction would give at most.
+    fn potential(&self, cheaply: bool) -> u64 {
+        let Some(unit) = self.base.site.unit() else { return 0 };
+        let arenas = self.base.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter();
+        let of = |arena: &Arc<Arena>| {
+            self.candidates(&mut arena.lock(), unit, cheaply).iter().map(|c| c.gain).sum::<u64>()
+        };
+        arenas.map(of).sum()
+    }
+
+    /// Compacts granules of the default pool until the goal is reached, or there are none. Nothing where a thread is at it.
+    /// Blocks.
+    fn run(&self, goal: Goal, call: &Call<'_>) -> Result<CompactionReport> {
+        let mut report = CompactionReport::default();
+        let Some(_running) = Running::begin(&self.running) else { return Ok(report) };
+        let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(report) };
+        let unit = self.base.site.ask_granule(vm)?;
+        let began = Instant::now();
+        let mut outcome = self.release.dissolve(vm, call);
+        for arena in self.base.arenas.directory().of_pool(PoolSlot::DEFAULT) {
+            if report.gained >= goal.bytes || outcome.is_err() {
+                break;
+            }
+            let left = Goal { bytes: goal.bytes - report.gained, ..goal };
+            outcome = self.compact_arena(arena, (unit, left), vm, call, &mut report);
+        }
+        report.pause = began.elapsed();
+        if report.gained > 0 {
+            self.base.holdings.lock().note_compaction(&report);
+            tracing::debug!(?report, "memory was compacted");
+        }
+        outcome.map(|()| report)
+    }
+
+    /// What of an arena could have less memory.
+    fn candidates(&self, state: &mut ArenaState, unit: u64, cheaply: bool) -> Vec<Candidate> {
+        let own = self.base.site.device();
+        if state.tenure().slot() != PoolSlot::DEFAULT || state.uses().devices().any(|device| device != own) {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for (segment, _) in state.layout().growable() {
+            let Some(hollows) = Hollows::of(state.heap_mut(), segment) else { continue };
+            if hollows.granule() <= unit {
+                continue;
+            }
+            let pinned = self.pinned.lock();
+            let is_fixed = |block: &Block| !pinned.is_empty() && pinned.contains(&DevicePtr(block.addr));
+            let sparse = hollows.sparse(unit, is_fixed);
+            drop(pinned);
+            found.extend(sparse.into_iter().filter_map(|sparse| self.candidate(sparse)));
+        }
+        found.retain(|found| !cheaply || found.gain >= found.beside);
+        found.sort_unstable_by_key(|found| (Reverse(found.gain), found.sparse.at));
+        found
+    }
+
+    /// `None` where a granule is mapped elsewhere, too, or is not only this allocator's, or is free as far as it has memory.
+    fn candidate(&self, sparse: Sparse) -> Option<Candidate> {
+        let device = self.base.holdings.lock();
+        let regions = device.regions();
+        let state = regions.get(sparse.region)?.state_at(sparse.at);
+        let is_movable = matches!(state, GranuleState::Mapped | GranuleState::Partial);
+        if !is_movable || regions.is_elsewhere(sparse.region, sparse.at) {
+            return None;
+        }
+        let parts = regions.parts(sparse.region, sparse.at);
+        let stays = |part: &Part| bytes_of(&sparse.stays(part));
+        let beside = parts.iter().map(|part| stays(part)).filter(|bytes| *bytes > 0).max()?;
+        let gain = parts.iter().map(|part| part.bytes - stays(part)).sum();
+        Some(Candidate { sparse, gain, beside })
+    }
+
+    /// Takes what is free of granules out of everyone's reach, those with the most free bytes first, until the
+    /// goal is reached. `room` is what can be had beside them.
+    fn choose(&self, arena: &Arena, unit: u64, goal: Goal, mut room: u64) -> Vec<Shrinkable> {
+        let mut state = arena.lock();
+        let mut candidates = self.candidates(&mut state, unit, goal.cheaply);
+        let (mut chosen, mut gained) = (Vec::new(), 0);
+        while gained < goal.bytes {
+            let Some(place) = candidates.iter().position(|found| found.beside <= room) else { break };
+            let Candidate { sparse, gain, .. } = candidates.remove(place);
+            let hollows = Hollows::of(state.heap_mut(), sparse.segment);
+            let Some(blocks) = hollows.and_then(|mut hollows| hollows.begin(&sparse)) else { continue };
+            let parts = self.base.holdings.lock().regions_mut().begin_parts(sparse.region, sparse.at);
+            chosen.push(Shrinkable { sparse, blocks, parts });
+            (gained, room) = (gained + gain, room + gain);
+        }
+        chosen
+    }
+
+    fn compact_arena(
+        &self,
+        arena: &Arena,
+        (unit, goal): (u64, Goal),
+        vm: &dyn VirtualMemory,
+        call: &Call<'_>,
+        report: &mut CompactionReport,
+    ) -> Result<()> {
+        let calls = self.base.site.calls();
+        let _memory = self.base.arenas.in_transit();
+        let room = self.room(PoolId::DEFAULT);
+        let chosen = self.choose(arena, unit, goal, room);
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        let backend = &**self.base.site.backend();
+        let mut outcome = backend.synchronize_device(self.base.site.device());
+        let backing = self.provider.backing(unit);
+        let mut shrinking = Shrinking::new(backend, vm, &backing, &calls);
+        for granule in chosen {
+            let mut parts = granule.parts.clone();
+            if outcome.is_ok() {
+                outcome = self.shrink(&granule.sparse, &mut parts, &mut shrinking, report);
+                if outcome.as_ref().is_err_and(BackendError::is_out_of_memory) {
+                    // Another process took what was there. A granule that needs less may do.
+                    outcome = Ok(());
+                }
+            }
+            self.commit(arena, granule, parts, shrinking.take_leftovers(), call);
+        }
+        backend.clear_error();
+        Ok(outcome?)
+    }
+
+    /// Exchanges what is behind a granule, part by part, until the driver refuses. `parts` is what is behind it afterwards.
+    fn shrink(
+        &self,
+        sparse: &Sparse,
+        parts: &mut Vec<Part>,
+        shrinking: &mut Shrinking<'_>,
+        report: &mut CompactionReport,
+    ) -> std::result::Result<(), BackendError> {
+        let mut outcome = Ok(());
+        for part in std::mem::take(parts) {
+            let stays = sparse.stays(&part);
+            let new = bytes_of(&stays);
+            let mut intent = Intent::up_to(&self.base.holdings, PoolId::DEFAULT, 0, u64::MAX);
+            if outcome.is_err() || new == part.bytes || !intent.covers(new) {
+                parts.push(part);
+                continue;
+            }
+            // SAFETY: the granule is `Pending` by this thread only, and is mapped in no other place. The device was waited for
+            // since, and the program has promised to give it no work on live blocks; all others are out of everyone's reach.
+            match unsafe { shrinking.shrink(&part, &stays) } {
+                Shrunk::Into(mut smaller) => {
+                    parts.append(&mut smaller);
+                    let mut device = self.base.holdings.lock();
+                    intent.fulfil(&mut device);
+                    if new > 0 {
+                        device.take(PoolId::DEFAULT, Tier::Large, new);
+                    }
+                    device.give_back(PoolId::DEFAULT, Tier::Large, part.bytes);
+                    report.moved += new;
+                    report.gained += part.bytes - new;
+                }
+                Shrunk::Unchanged(error) => {
+                    parts.push(part);
+                    outcome = Err(error);
+                }
+                Shrunk::Lost(error) => {
+                    tracing::error!(%error, "a compaction lost contents; the driver is not called any more");
+                    parts.push(part);
+                    self.base.site.abandon();
+                    outcome = Err(error);
+                }
+            }
+        }
+        outcome
+    }
+
+    /// These parts are behind a granule now.
+    fn commit(
+        &self,
+        arena: &Arena,
+        granule: Shrinkable,
+        parts: Vec<Part>,
+        leftovers: Leftovers,
+        call: &Call<'_>,
+    ) {
+        let Shrinkable { sparse, blocks, parts: before } = granule;
+        let mut state = self.base.arenas.attend(arena, call);
+        {
+            let mut device = self.base.holdings.lock();
+            device.regions_mut().keep(leftovers);
+            device.regions_mut().commit_parts(sparse.region, sparse.at, parts.clone());
+        }
+        if parts != before {
+            let context = state.layout().segments()[sparse.segment].context.clone();
+            let is_gone = |range: &&Range<u64>| {
+                !parts.iter().any(|part| part.addr <= range.start && range.end <= part.end())
+            };
+            for range in sparse.free.iter().filter(is_gone) {
+                let history = state.ledger_mut().history_mut();
+                let bytes = range.end - range.start;
+                history.record_about(Action::SegmentUnmap, range.start, bytes, context.as_ref());
+            }
+        }
+        if let Some(mut hollows) = Hollows::of(state.heap_mut(), sparse.segment) {
+            hollows.settle(sparse.at, blocks, &parts);
+        }
+    }
+}
