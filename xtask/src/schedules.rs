@@ -49,7 +49,8 @@ const KERNELS: [&str; 3] = ["sync::", "memory::address_map::tests::threads", "pr
 /// Unit tests with threads, interpreted: loads see old values where the memory model allows it, otherwise with each seed.
 fn under_miri(options: &Options) -> Result<()> {
     println!("-- miri");
-    let there = process::command("cargo").args(["+nightly", "miri", "--version"]).output().context("cargo")?;
+    let there =
+        process::command("cargo").args(["+nightly", "miri", "--version"]).output().context("cargo")?;
     ensure!(there.status.success(), "{}", no_miri(&String::from_utf8_lossy(&there.stderr)));
     let seeds = if options.long { 256 } else { 16 };
     let mut command = process::command("cargo");

@@ -175,10 +175,6 @@ fn enumerations_have_the_values_of_7() {
         hipMemAdviseUnsetAccessedBy hipMemoryAdvise_hipMemAdviseUnsetAccessedBy,
         hipMemAdviseSetCoarseGrain hipMemoryAdvise_hipMemAdviseSetCoarseGrain,
         hipMemAdviseUnsetCoarseGrain hipMemoryAdvise_hipMemAdviseUnsetCoarseGrain,
-        hipGraphMemAttrUsedMemCurrent hipGraphMemAttributeType_hipGraphMemAttrUsedMemCurrent,
-        hipGraphMemAttrUsedMemHigh hipGraphMemAttributeType_hipGraphMemAttrUsedMemHigh,
-        hipGraphMemAttrReservedMemCurrent hipGraphMemAttributeType_hipGraphMemAttrReservedMemCurrent,
-        hipGraphMemAttrReservedMemHigh hipGraphMemAttributeType_hipGraphMemAttrReservedMemHigh,
         hipMemPoolReuseFollowEventDependencies hipMemPoolAttr_hipMemPoolReuseFollowEventDependencies,
         hipMemPoolReuseAllowOpportunistic hipMemPoolAttr_hipMemPoolReuseAllowOpportunistic,
         hipMemPoolReuseAllowInternalDependencies hipMemPoolAttr_hipMemPoolReuseAllowInternalDependencies,
@@ -222,5 +218,15 @@ fn enumerations_have_the_values_of_7() {
         hipMemAllocationGranularityRecommended hipMemAllocationGranularity_flags_hipMemAllocationGranularityRecommended,
         hipMemRangeHandleTypeDmaBufFd hipMemRangeHandleType_hipMemRangeHandleTypeDmaBufFd,
         hipMemRangeFlagDmaBufMappingTypePcie hipMemRangeFlags_hipMemRangeFlagDmaBufMappingTypePcie
+    );
+}
+
+#[test]
+fn what_graphs_hold_has_the_numbers_of_7() {
+    same_value!(
+        hipGraphMemAttrUsedMemCurrent hipGraphMemAttributeType_hipGraphMemAttrUsedMemCurrent,
+        hipGraphMemAttrUsedMemHigh hipGraphMemAttributeType_hipGraphMemAttrUsedMemHigh,
+        hipGraphMemAttrReservedMemCurrent hipGraphMemAttributeType_hipGraphMemAttrReservedMemCurrent,
+        hipGraphMemAttrReservedMemHigh hipGraphMemAttributeType_hipGraphMemAttrReservedMemHigh
     );
 }
