@@ -7,6 +7,7 @@ use backend_api::{Backend, HandleType, ShareableHandle};
 use backend_openreg::OpenReg;
 use lookalike::{Answer, Code};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -27,13 +28,15 @@ pub(super) fn export(
     handle: PhysicalHandle,
 ) -> Answer<[u8; 64]> {
     let mut exported = exported();
-    if !exported.contains_key(&number) {
-        match machine.physical_sharing()?.export_physical(handle, HandleType::PosixFd)? {
-            ShareableHandle::PosixFd(descriptor) => exported.insert(number, File::from(descriptor)),
-            ShareableHandle::Fabric(_) => return Err(Code::UNKNOWN),
-        };
-    }
-    let file = exported.get(&number).ok_or(Code::UNKNOWN)?;
+    let file = match exported.entry(number) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(place) => {
+            match machine.physical_sharing()?.export_physical(handle, HandleType::PosixFd)? {
+                ShareableHandle::PosixFd(descriptor) => place.insert(File::from(descriptor)),
+                ShareableHandle::Fabric(_) => return Err(Code::UNKNOWN),
+            }
+        }
+    };
     let inode = file.metadata().map_err(|_| Code::UNKNOWN)?.ino();
     let mut bytes = [0; 64];
     bytes[..8].copy_from_slice(&MAGIC);

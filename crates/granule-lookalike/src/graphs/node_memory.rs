@@ -7,6 +7,7 @@ use backend_api::Backend;
 use backend_api::types::{DeviceIndex, DevicePtr};
 use backend_openreg::OpenReg;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 fn held() -> MutexGuard<'static, BTreeMap<DeviceIndex, DevicePtr>> {
@@ -25,8 +26,8 @@ fn bytes() -> Answer<u64> {
 pub(super) fn take(machine: &OpenReg, device: DeviceIndex) -> Answer {
     let bytes = bytes()?;
     let mut held = held();
-    if bytes > 0 && !held.contains_key(&device) {
-        held.insert(device, machine.malloc(device, bytes)?);
+    if let (true, Entry::Vacant(place)) = (bytes > 0, held.entry(device)) {
+        place.insert(machine.malloc(device, bytes)?);
     }
     Ok(())
 }
