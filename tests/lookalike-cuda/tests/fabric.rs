@@ -111,17 +111,24 @@ fn memory_leaves_the_process_in_the_way_that_it_was_made_for() {
     });
 }
 
-/// As the attribute says; without it nothing is made for a fabric.
+/// Whether the device says that it has a fabric, and whether memory is made for it.
+fn has_fabric(d: &Driver) -> (i32, bool) {
+    d.enter(0);
+    let (mut value, mut handle) = (9, 0);
+    ok!(d.cuDeviceGetAttribute(&mut value, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 0));
+    (value, cu!(d.cuMemCreate(&mut handle, UNIT, &properties(FABRIC), 0)) == 0)
+}
+
 #[test]
 fn there_is_a_fabric_where_the_attribute_says_so() {
-    for (settings, offered) in [(SETTINGS, 1), ("", 0)] {
-        in_process("there_is_a_fabric_where_the_attribute_says_so", settings, || {
-            let d = &Driver::load(&library());
-            d.enter(0);
-            let (mut value, mut handle) = (9, 0);
-            ok!(d.cuDeviceGetAttribute(&mut value, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 0));
-            let made = cu!(d.cuMemCreate(&mut handle, UNIT, &properties(FABRIC), 0));
-            assert_eq!((value, made == 0), (offered, offered == 1));
-        });
-    }
+    in_process("there_is_a_fabric_where_the_attribute_says_so", SETTINGS, || {
+        assert_eq!(has_fabric(&Driver::load(&library())), (1, true));
+    });
+}
+
+#[test]
+fn nothing_is_made_for_a_fabric_that_is_not_there() {
+    in_process("nothing_is_made_for_a_fabric_that_is_not_there", "", || {
+        assert_eq!(has_fabric(&Driver::load(&library())), (0, false));
+    });
 }
