@@ -31,18 +31,19 @@ pub struct Opened {
 }
 
 impl Peer {
-    /// Starts `program` over a backend (`openreg`, `masquerade`, or `cuda` and `hip` on their lookalikes) in a mode (`fixed`,
-    /// `growable`, `uncached`, or `granule`: the policy).
+    /// Starts `program` over a backend (`openreg`, `masquerade`, or `cuda` and `hip` on their lookalikes; `fabric` is `cuda` with
+    /// a fabric) in a mode (`fixed`, `growable`, `uncached`, or `granule`: the policy).
     ///
     /// # Panics
     /// Where it cannot be started; all functions here panic where the process refuses what they ask.
     #[must_use]
     pub fn start(program: &str, backend: &str, mode: &str) -> Self {
-        let mut command = if real_drivers() {
-            Command::new(program)
-        } else {
-            with_lookalikes(program, "devices=1,capacity=256MiB")
+        let (backend, machine) = match backend {
+            "fabric" => ("cuda", "personality=fabric,devices=1,capacity=256MiB"),
+            other => (other, "devices=1,capacity=256MiB"),
         };
+        let mut command =
+            if real_drivers() { Command::new(program) } else { with_lookalikes(program, machine) };
         command.args([backend, mode]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().expect("the program can be started");
         let to = process.stdin.take().expect("it is piped");

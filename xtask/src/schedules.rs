@@ -2,7 +2,7 @@
 //! asked for.
 
 use crate::process;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -49,6 +49,9 @@ const KERNELS: [&str; 3] = ["sync::", "memory::address_map::tests::threads", "pr
 /// Unit tests with threads, interpreted: loads see old values where the memory model allows it, otherwise with each seed.
 fn under_miri(options: &Options) -> Result<()> {
     println!("-- miri");
+    let there =
+        process::command("cargo").args(["+nightly", "miri", "--version"]).output().context("cargo")?;
+    ensure!(there.status.success(), "{}", no_miri(&String::from_utf8_lossy(&there.stderr)));
     let seeds = if options.long { 256 } else { 16 };
     let mut command = process::command("cargo");
     command.args(["+nightly", "miri", "test", "--lib", "--package", "alloc-core", "--"]);
@@ -57,7 +60,16 @@ fn under_miri(options: &Options) -> Result<()> {
         None => command.args(KERNELS),
     };
     command.env("MIRIFLAGS", format!("-Zmiri-many-seeds=0..{seeds} -Zmiri-disable-isolation"));
-    process::run(&mut command).context("`rustup toolchain install nightly -c miri` brings Miri")
+    process::run(&mut command)
+}
+
+/// What is to be done where cargo has no Miri.
+fn no_miri(said: &str) -> String {
+    let said = said.trim();
+    format!(
+        "Miri is not here, and nothing was run under it. It comes with nightly toolchains alone: `rustup toolchain install nightly -c \
+         miri`. Where none can be had, `cargo xtask schedules models` tries the same kernels under loom. Cargo said: {said}"
+    )
 }
 
 /// Builds a package's unit tests for one of the tools, and runs those meant for it.
@@ -98,4 +110,17 @@ fn compiler(tool: &str) -> Result<PathBuf> {
     fs::write(&script, text).with_context(named)?;
     fs::set_permissions(&script, Permissions::from_mode(0o755)).with_context(named)?;
     Ok(script)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::no_miri;
+
+    #[test]
+    fn who_has_no_miri_is_told_how_to_get_it_and_what_runs_without() {
+        let told = no_miri("error: toolchain 'nightly' is not installed\n");
+        for part in ["rustup toolchain install nightly -c miri", "schedules models", "is not installed"] {
+            assert!(told.contains(part), "{told}");
+        }
+    }
 }

@@ -31,6 +31,13 @@ pub fn attribute(
     Err(refused(backend, ErrorKind::NotSupported, "attribute", device, detail))
 }
 
+/// [`Backend::graph_memory`]: nobody tells.
+pub fn graph_memory(backend: &(impl Backend + ?Sized), device: DeviceIndex) -> Result<u64> {
+    exists(backend, "graph_memory", device)?;
+    let detail = "this backend does not tell what graphs hold for their nodes";
+    Err(refused(backend, ErrorKind::NotSupported, "graph_memory", device, detail))
+}
+
 /// [`Backend::properties`]: the backend's name, and the total of its memory.
 pub fn properties(backend: &(impl Backend + ?Sized), device: DeviceIndex) -> Result<DeviceProperties> {
     let total_memory = backend.memory_info(device)?.total;

@@ -278,6 +278,13 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
         defaults::elapsed_ms(self, start, end)
     }
 
+    /// Bytes of `device` that the driver holds for memory which graphs of this process allocate in their nodes, whoever made the
+    /// graphs. It keeps them for other graphs when these end. `NotSupported` where it does not tell, as without this method.
+    /// Does not block. CUDA `cuDeviceGetGraphMemAttribute`, HIP `hipDeviceGetGraphMemAttribute`.
+    fn graph_memory(&self, device: DeviceIndex) -> Result<u64> {
+        defaults::graph_memory(self, device)
+    }
+
     /// What `device` refused when it was tried, and does without since. What nobody asked for yet was not tried, so ask
     /// after the [families]. Never blocks; legal during capture. Without it: nothing was refused.
     fn dropped(&self, device: DeviceIndex) -> Vec<Dropped> {

@@ -4,7 +4,9 @@ use crate::library::CudaDriver;
 use backend_api::types::Stream;
 use backend_api::{CaptureNode, Result};
 use backend_support::{CaptureState, GraphCalls, HostEntry, Site, call, number, pointer};
-use cudarc::driver::sys::{CUstreamCaptureMode, CUstreamCaptureStatus, CUuserObject_flags};
+use cudarc::driver::sys::{
+    CUgraphMem_attribute, CUstreamCaptureMode, CUstreamCaptureStatus, CUuserObject_flags,
+};
 use std::ffi::{c_uint, c_void};
 use std::ptr;
 
@@ -62,6 +64,15 @@ unsafe impl GraphCalls for CudaDriver {
 
     fn has_captures(&self) -> bool {
         self.functions.cuStreamGetCaptureInfo_v2.is_some()
+    }
+
+    fn node_memory(site: Site<'_, Self>) -> Result<u64> {
+        let device = site.driver().device(site.device())?.number;
+        let held = CUgraphMem_attribute::CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT;
+        let mut bytes: u64 = 0;
+        // SAFETY: for this attribute the function writes 64 bits.
+        unsafe { call!(site.cuDeviceGetGraphMemAttribute(device, held as c_uint, (&raw mut bytes).cast())) }?;
+        Ok(bytes)
     }
 
     unsafe fn instantiate(site: Site<'_, Self>, graph: u64) -> Result<u64> {

@@ -24,6 +24,7 @@ integers_for! {
     c_uint => CUmemAllocationHandleType;
     c_uint => CUmulticastGranularity_flags;
     c_uint => CUmemPool_attribute;
+    c_uint => CUgraphMem_attribute;
     c_uint => CUstreamCaptureMode;
     *mut c_uint => *mut CUstreamCaptureMode;
     *mut c_uint => *mut CUstreamCaptureStatus;
@@ -190,6 +191,7 @@ functions! {
         fn cuGraphInstantiateWithFlags(*mut CUgraphExec, CUgraph, c_ulonglong);
         fn cuGraphLaunch(CUgraphExec, CUstream);
         fn cuGraphExecDestroy(CUgraphExec);
+        fn cuDeviceGetGraphMemAttribute(CUdevice, c_uint, *mut c_void);
         fn cuGraphDestroy(CUgraph);
         fn cuGraphNodeGetDependencies(CUgraphNode, *mut CUgraphNode, *mut usize);
         fn cuUserObjectCreate(*mut CUuserObject, *mut c_void, CUhostFn, c_uint, c_uint);

@@ -1,12 +1,13 @@
 //! Stream capture and graphs.
 
-use crate::library::HipDriver;
+use crate::library::{HipDriver, ordinal};
 use backend_api::types::Stream;
 use backend_api::{CaptureNode, Result};
 use backend_support::{CaptureState, GraphCalls, HostEntry, Site, call, number, pointer};
 use granule_hip_sys::abi6::{
-    hipStreamCaptureModeGlobal, hipStreamCaptureModeRelaxed, hipStreamCaptureModeThreadLocal,
-    hipStreamCaptureStatusActive, hipStreamCaptureStatusNone, hipUserObjectNoDestructorSync,
+    hipGraphMemAttrReservedMemCurrent, hipStreamCaptureModeGlobal, hipStreamCaptureModeRelaxed,
+    hipStreamCaptureModeThreadLocal, hipStreamCaptureStatusActive, hipStreamCaptureStatusNone,
+    hipUserObjectNoDestructorSync,
 };
 use std::ffi::{c_uint, c_void};
 use std::ptr;
@@ -66,6 +67,14 @@ unsafe impl GraphCalls for HipDriver {
 
     fn has_captures(&self) -> bool {
         self.functions.hipStreamGetCaptureInfo_v2.is_some()
+    }
+
+    fn node_memory(site: Site<'_, Self>) -> Result<u64> {
+        let mut bytes: u64 = 0;
+        let (device, held) = (ordinal(site.device()), hipGraphMemAttrReservedMemCurrent);
+        // SAFETY: for this attribute the function writes 64 bits.
+        unsafe { call!(site.hipDeviceGetGraphMemAttribute(device, held, (&raw mut bytes).cast())) }?;
+        Ok(bytes)
     }
 
     unsafe fn instantiate(site: Site<'_, Self>, graph: u64) -> Result<u64> {

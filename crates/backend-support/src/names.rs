@@ -27,6 +27,7 @@ names! { $
     set_current: "CtxSetCurrent",
     primary_state: "DevicePrimaryCtxGetState",
     attribute: "DeviceGetAttribute",
+    graph_memory: "DeviceGetGraphMemAttribute",
     device_name: "DeviceGetName",
     synchronize_device: "CtxSynchronize",
     malloc: "MemAlloc",

@@ -31,6 +31,7 @@ pub type hipStreamCaptureMode = core::ffi::c_uint;
 pub type hipStreamCaptureStatus = core::ffi::c_uint;
 pub type hipUserObjectFlags = core::ffi::c_uint;
 pub type hipUserObjectRetainFlags = core::ffi::c_uint;
+pub type hipGraphMemAttributeType = core::ffi::c_uint;
 pub type hipGraphInstantiateFlags = core::ffi::c_uint;
 pub type hipMemGenericAllocationHandle_t = *mut ihipMemGenericAllocationHandle;
 pub type hipMemAllocationGranularity_flags = core::ffi::c_uint;
@@ -878,6 +879,10 @@ pub const hipStreamCaptureStatusActive: hipStreamCaptureStatus = 1;
 pub const hipStreamCaptureStatusInvalidated: hipStreamCaptureStatus = 2;
 pub const hipUserObjectNoDestructorSync: hipUserObjectFlags = 1;
 pub const hipGraphUserObjectMove: hipUserObjectRetainFlags = 1;
+pub const hipGraphMemAttrUsedMemCurrent: hipGraphMemAttributeType = 0;
+pub const hipGraphMemAttrUsedMemHigh: hipGraphMemAttributeType = 1;
+pub const hipGraphMemAttrReservedMemCurrent: hipGraphMemAttributeType = 2;
+pub const hipGraphMemAttrReservedMemHigh: hipGraphMemAttributeType = 3;
 pub const hipGraphInstantiateFlagAutoFreeOnLaunch: hipGraphInstantiateFlags = 1;
 pub const hipGraphInstantiateFlagUpload: hipGraphInstantiateFlags = 2;
 pub const hipGraphInstantiateFlagDeviceLaunch: hipGraphInstantiateFlags = 4;
@@ -1288,6 +1293,11 @@ pub type hipGraphLaunch_t =
 pub type hipGraphUpload_t =
     unsafe extern "C" fn(graphExec: hipGraphExec_t, stream: hipStream_t) -> hipError_t;
 pub type hipGraphExecDestroy_t = unsafe extern "C" fn(graphExec: hipGraphExec_t) -> hipError_t;
+pub type hipDeviceGetGraphMemAttribute_t = unsafe extern "C" fn(
+    device: core::ffi::c_int,
+    attr: hipGraphMemAttributeType,
+    value: *mut core::ffi::c_void,
+) -> hipError_t;
 pub type hipUserObjectCreate_t = unsafe extern "C" fn(
     object_out: *mut hipUserObject_t,
     ptr: *mut core::ffi::c_void,
@@ -1374,6 +1384,7 @@ pub const NAMES: &[&str] = &[
     "hipDeviceGet",
     "hipDeviceGetAttribute",
     "hipDeviceGetDefaultMemPool",
+    "hipDeviceGetGraphMemAttribute",
     "hipDeviceGetMemPool",
     "hipDeviceGetName",
     "hipDeviceGetPCIBusId",
@@ -1517,6 +1528,7 @@ pub struct Functions {
     pub hipDeviceGet: Option<hipDeviceGet_t>,
     pub hipDeviceGetAttribute: Option<hipDeviceGetAttribute_t>,
     pub hipDeviceGetDefaultMemPool: Option<hipDeviceGetDefaultMemPool_t>,
+    pub hipDeviceGetGraphMemAttribute: Option<hipDeviceGetGraphMemAttribute_t>,
     pub hipDeviceGetMemPool: Option<hipDeviceGetMemPool_t>,
     pub hipDeviceGetName: Option<hipDeviceGetName_t>,
     pub hipDeviceGetPCIBusId: Option<hipDeviceGetPCIBusId_t>,
@@ -1665,6 +1677,7 @@ impl Functions {
             c"hipDeviceGet",
             c"hipDeviceGetAttribute",
             c"hipDeviceGetDefaultMemPool",
+            c"hipDeviceGetGraphMemAttribute",
             c"hipDeviceGetMemPool",
             c"hipDeviceGetName",
             c"hipDeviceGetPCIBusId",
@@ -1802,6 +1815,6 @@ impl Functions {
         // SAFETY: the fields are in the order of the names above, with nothing between them (repr C). Each is an
         // optional function pointer, which is as large as an address and `None` where that is null. That there is
         // a function of the field's type at any other address is the caller's promise.
-        unsafe { core::mem::transmute::<[*mut core::ffi::c_void; 138], Self>(addresses) }
+        unsafe { core::mem::transmute::<[*mut core::ffi::c_void; 139], Self>(addresses) }
     }
 }

@@ -1,6 +1,6 @@
 //! Stream capture, graphs, user objects.
 
-use crate::entry::{driver, here};
+use crate::entry::{device, driver, here};
 use crate::event::lag;
 use crate::header::*;
 use crate::personality::since;
@@ -286,6 +286,26 @@ lookalike::entries! {
     fn cuGraphDestroy as cuGraphDestroy_t(val graph: CUgraph) {
         driver()?;
         graphs::destroy(graph.addr())
+    }
+
+    /// What is held of a device for the memory nodes of graphs. What was held most is not kept.
+    fn cuDeviceGetGraphMemAttribute as cuDeviceGetGraphMemAttribute_t(
+        val of: CUdevice, val number: CUgraphMem_attribute, out value: *mut c_void,
+    ) {
+        let of = device(of)?;
+        value.wanted()?;
+        match number {
+            CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT | CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT => {
+                value.cast::<cuuint64_t>().put(graphs::node_memory::of(of)?)
+            }
+            CU_GRAPH_MEM_ATTR_USED_MEM_HIGH | CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH => Err(Code::NOT_SUPPORTED),
+            _ => Err(Code::INVALID_VALUE),
+        }
+    }
+
+    /// Gives back what is held for memory nodes.
+    fn cuDeviceGraphMemTrim as cuDeviceGraphMemTrim_t(val of: CUdevice) {
+        graphs::node_memory::trim(driver()?, device(of)?)
     }
 
     /// An object that graphs can keep alive.

@@ -85,6 +85,7 @@ pub type CUmulticastObjectProp = CUmulticastObjectProp_v1;
 pub type CUmemAccessDesc_v1 = CUmemAccessDesc_st;
 pub type CUmemAccessDesc = CUmemAccessDesc_v1;
 pub type CUmemPool_attribute_enum = core::ffi::c_uint;
+pub type CUgraphMem_attribute_enum = core::ffi::c_uint;
 pub type CUmemPoolProps_v1 = CUmemPoolProps_st;
 pub type CUmemPoolProps = CUmemPoolProps_v1;
 pub type CUmemPoolPtrExportData_v1 = CUmemPoolPtrExportData_st;
@@ -953,6 +954,10 @@ const _: () = {
     ["Offset of field: CUmemAccessDesc_st::flags"]
         [::core::mem::offset_of!(CUmemAccessDesc_st, flags) - 8usize];
 };
+pub const CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT: CUgraphMem_attribute_enum = 0;
+pub const CU_GRAPH_MEM_ATTR_USED_MEM_HIGH: CUgraphMem_attribute_enum = 1;
+pub const CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT: CUgraphMem_attribute_enum = 2;
+pub const CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH: CUgraphMem_attribute_enum = 3;
 pub const CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES: CUmemPool_attribute_enum = 1;
 pub const CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC: CUmemPool_attribute_enum = 2;
 pub const CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: CUmemPool_attribute_enum = 3;
@@ -1018,6 +1023,7 @@ pub use self::CUfunc_cache_enum as CUfunc_cache;
 pub use self::CUfunction_attribute_enum as CUfunction_attribute;
 pub use self::CUgraphInstantiate_flags_enum as CUgraphInstantiate_flags;
 pub use self::CUgraphInstantiateResult_enum as CUgraphInstantiateResult;
+pub use self::CUgraphMem_attribute_enum as CUgraphMem_attribute;
 pub use self::CUgraphNodeType_enum as CUgraphNodeType;
 pub use self::CUipcMem_flags_enum as CUipcMem_flags;
 pub use self::CUjit_option_enum as CUjit_option;
@@ -1629,6 +1635,12 @@ pub type cuGraphUpload_t = unsafe extern "C" fn(hGraphExec: CUgraphExec, hStream
 pub type cuGraphLaunch_t = unsafe extern "C" fn(hGraphExec: CUgraphExec, hStream: CUstream) -> CUresult;
 pub type cuGraphExecDestroy_t = unsafe extern "C" fn(hGraphExec: CUgraphExec) -> CUresult;
 pub type cuGraphDestroy_t = unsafe extern "C" fn(hGraph: CUgraph) -> CUresult;
+pub type cuDeviceGraphMemTrim_t = unsafe extern "C" fn(device: CUdevice) -> CUresult;
+pub type cuDeviceGetGraphMemAttribute_t = unsafe extern "C" fn(
+    device: CUdevice,
+    attr: CUgraphMem_attribute,
+    value: *mut core::ffi::c_void,
+) -> CUresult;
 pub type cuUserObjectCreate_t = unsafe extern "C" fn(
     object_out: *mut CUuserObject,
     ptr: *mut core::ffi::c_void,
@@ -1734,12 +1746,14 @@ pub const NAMES: &[&str] = &[
     "cuDeviceGetByPCIBusId",
     "cuDeviceGetCount",
     "cuDeviceGetDefaultMemPool",
+    "cuDeviceGetGraphMemAttribute",
     "cuDeviceGetMemPool",
     "cuDeviceGetName",
     "cuDeviceGetP2PAttribute",
     "cuDeviceGetPCIBusId",
     "cuDeviceGetUuid",
     "cuDeviceGetUuid_v2",
+    "cuDeviceGraphMemTrim",
     "cuDevicePrimaryCtxGetState",
     "cuDevicePrimaryCtxRelease_v2",
     "cuDevicePrimaryCtxRetain",

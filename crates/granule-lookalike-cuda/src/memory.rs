@@ -194,10 +194,9 @@ fn put_nothing(place: &Out<c_void>, attribute: CUpointer_attribute) -> Answer {
 fn properties_at(pointer: CUdeviceptr) -> Answer<u64> {
     let family = driver()?.virtual_memory()?;
     let handle = family.retain_physical(DevicePtr(pointer))?;
-    let properties = family.physical_properties(handle);
     // SAFETY: rule 1: the reference that `retain_physical` gave.
     unsafe { family.release_physical(handle) }?;
-    Ok(u64::from(crate::virtual_memory::handle_type_number(properties?.handle_type)))
+    Ok(u64::from(crate::virtual_memory::handle_types(handle)))
 }
 
 /// The pool that memory came from; 0 where it came from none.

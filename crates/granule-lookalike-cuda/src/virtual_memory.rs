@@ -1,18 +1,20 @@
 //! Virtual memory.
 
+mod fabric;
 pub mod multicast;
 
 use crate::entry::{device, driver, of_size};
 use crate::header::*;
 use crate::personality::personality;
 use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
-use backend_api::{Access, Backend, Granularity, HandleType, ShareableHandle, VirtualMemory};
+use backend_api::{Access, Attribute, Backend, Granularity, HandleType, ShareableHandle, VirtualMemory};
 use backend_openreg::OpenReg;
+use lookalike::argument::In;
 use lookalike::rules::{Made, Makings};
 use lookalike::{Answer, Code, contexts};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_ulonglong, c_void};
-use std::os::fd::{BorrowedFd, IntoRawFd};
+use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 fn family() -> Answer<(&'static OpenReg, &'static dyn VirtualMemory)> {
@@ -43,14 +45,9 @@ const fn number(handle: PhysicalHandle) -> CUmemGenericAllocationHandle {
     handle.raw + 1
 }
 
-/// A handle type's number.
-#[must_use]
-pub const fn handle_type_number(handle_type: HandleType) -> CUmemAllocationHandleType {
-    match handle_type {
-        HandleType::PosixFd => CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-        HandleType::Fabric => CU_MEM_HANDLE_TYPE_FABRIC,
-        _ => CU_MEM_HANDLE_TYPE_NONE,
-    }
+/// The types that memory was made to be exported as.
+pub(crate) fn handle_types(handle: PhysicalHandle) -> CUmemAllocationHandleType {
+    HANDLES.of(number(handle)).handle_types
 }
 
 const fn handle_type(number: CUmemAllocationHandleType) -> Answer<HandleType> {
@@ -81,7 +78,12 @@ fn wanted(properties: CUmemAllocationProp) -> Answer<(DeviceIndex, HandleType)> 
         return Err(Code::INVALID_VALUE);
     }
     let (device, handle_type) = (place(properties.location)?, handle_type(properties.requestedHandleTypes)?);
-    if handle_type == HandleType::Fabric { Err(Code::NOT_SUPPORTED) } else { Ok((device, handle_type)) }
+    if handle_type != HandleType::Fabric {
+        return Ok((device, handle_type));
+    }
+    // To the machine it is memory that can leave the process.
+    let has_fabric = personality()?.driver.attribute(Attribute::FabricHandles) == Some(1);
+    if has_fabric { Ok((device, HandleType::PosixFd)) } else { Err(Code::NOT_SUPPORTED) }
 }
 
 static HANDLES: Makings = Makings::new();
@@ -96,6 +98,15 @@ fn made(properties: CUmemAllocationProp) -> Made {
 
 fn of_memory(function: &str, made: Made) -> Answer {
     personality()?.driver.of_memory(function, made)
+}
+
+/// A copy of a descriptor that a caller passes by value, in the place of a pointer.
+fn passed(shared: *mut c_void) -> Answer<OwnedFd> {
+    let descriptor = c_int::try_from(shared.addr()).map_err(|_| Code::INVALID_VALUE)?;
+    // SAFETY: the caller promises that it is open; where it is not, the copy fails. It is not -1: no
+    // address is negative.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    borrowed.try_clone_to_owned().map_err(|_| Code::INVALID_VALUE)
 }
 
 const fn no_flags(flags: c_ulonglong) -> Answer {
@@ -166,8 +177,13 @@ lookalike::entries! {
     /// Gives a handle up.
     fn cuMemRelease as cuMemRelease_t(val handle: CUmemGenericAllocationHandle) {
         let (machine, family) = family()?;
+        let physical = known(machine, handle)?;
         // SAFETY: the machine refuses what is no live handle.
-        Ok(unsafe { family.release_physical(known(machine, handle)?) }?)
+        unsafe { family.release_physical(physical) }?;
+        if family.physical_properties(physical).is_err() {
+            fabric::forget(handle);
+        }
+        Ok(())
     }
 
     /// Maps physical memory.
@@ -236,7 +252,7 @@ lookalike::entries! {
         flags.put(c_ulonglong::from(access))
     }
 
-    /// A descriptor, by value, for another process.
+    /// For another process: a descriptor, by value, or a fabric handle.
     fn cuMemExportToShareableHandle as cuMemExportToShareableHandle_t(
         out shared: *mut c_void, val handle: CUmemGenericAllocationHandle, val kind: CUmemAllocationHandleType,
         val flags: c_ulonglong,
@@ -244,32 +260,40 @@ lookalike::entries! {
         let (machine, _) = family()?;
         no_flags(flags)?;
         shared.wanted()?;
-        of_memory("cuMemExportToShareableHandle", HANDLES.of(handle))?;
-        match machine.physical_sharing()?.export_physical(known(machine, handle)?, handle_type(kind)?)? {
-            ShareableHandle::PosixFd(descriptor) => shared.cast::<c_int>().put(descriptor.into_raw_fd()),
-            ShareableHandle::Fabric(_) => Err(Code::NOT_SUPPORTED),
+        let made = HANDLES.of(handle);
+        of_memory("cuMemExportToShareableHandle", made)?;
+        let physical = known(machine, handle)?;
+        // Memory leaves the process in the way that it was made for.
+        match (handle_type(kind)?, made.handle_types) {
+            (HandleType::Fabric, CU_MEM_HANDLE_TYPE_FABRIC) => {
+                shared.cast::<[u8; 64]>().put(fabric::export(machine, handle, physical)?)
+            }
+            (_, CU_MEM_HANDLE_TYPE_FABRIC) => Err(Code::NOT_SUPPORTED),
+            (handle_type, _) => match machine.physical_sharing()?.export_physical(physical, handle_type)? {
+                ShareableHandle::PosixFd(descriptor) => shared.cast::<c_int>().put(descriptor.into_raw_fd()),
+                ShareableHandle::Fabric(_) => Err(Code::NOT_SUPPORTED),
+            },
         }
     }
 
-    /// Takes a descriptor, which stays the caller's, of another process.
+    /// Takes a descriptor, which stays the caller's, or a fabric handle of another process.
     fn cuMemImportFromShareableHandle as cuMemImportFromShareableHandle_t(
         out handle: *mut CUmemGenericAllocationHandle, val shared: *mut c_void, val kind: CUmemAllocationHandleType,
     ) {
         let (machine, _) = family()?;
         handle.wanted()?;
-        match handle_type(kind)? {
-            HandleType::PosixFd => {}
+        let descriptor = match handle_type(kind)? {
+            HandleType::PosixFd => passed(shared)?,
             HandleType::None => return Err(Code::INVALID_VALUE),
-            _ => return Err(Code::NOT_SUPPORTED),
-        }
-        let descriptor = c_int::try_from(shared.addr()).map_err(|_| Code::INVALID_VALUE)?;
-        // SAFETY: the caller promises that it is open; where it is not, the copy fails. It is not -1: no
-        // address is negative.
-        let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
-        let copy = borrowed.try_clone_to_owned().map_err(|_| Code::INVALID_VALUE)?;
+            // SAFETY: the caller promises a pointer to a handle of this kind.
+            _ => fabric::import(&unsafe { In::new(shared.cast::<[u8; 64]>().cast_const()) }.get()?)?,
+        };
         // Memory from elsewhere belongs to the current device.
         let device = contexts::current_device()?;
-        handle.put(number(machine.physical_sharing()?.import_physical(device, &ShareableHandle::PosixFd(copy))?))
+        let shared = ShareableHandle::PosixFd(descriptor);
+        let imported = number(machine.physical_sharing()?.import_physical(device, &shared)?);
+        HANDLES.remember(imported, Made { rdma: false, handle_types: kind });
+        handle.put(imported)
     }
 
     /// The handle mapped at an address, with one more reference.
@@ -290,7 +314,7 @@ lookalike::entries! {
         let found = family.physical_properties(known(machine, handle)?)?;
         properties.put(CUmemAllocationProp {
             type_: CU_MEM_ALLOCATION_TYPE_PINNED,
-            requestedHandleTypes: handle_type_number(found.handle_type),
+            requestedHandleTypes: HANDLES.of(handle).handle_types,
             location: CUmemLocation { type_: CU_MEM_LOCATION_TYPE_DEVICE, id: c_int::from(found.device.0) },
             win32HandleMetaData: std::ptr::null_mut(),
             allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {

@@ -3,6 +3,7 @@
 //! A graph has its handle from the beginning of its capture. An instantiated graph is independent of the
 //! graph it was made of: the machine's graph ends with the last of them.
 
+pub mod node_memory;
 pub mod user_objects;
 
 use crate::handles::Handles;
@@ -317,9 +318,10 @@ pub fn instantiate(graph: usize) -> Answer<usize> {
 /// Queues an instantiated graph's work.
 ///
 /// # Errors
-/// `INVALID_VALUE` for what is none; what the machine says.
+/// `INVALID_VALUE` for what is none; what the machine says; `OUT_OF_MEMORY`.
 pub fn launch(machine: &OpenReg, executable: usize, stream: Stream) -> Answer {
     let executable = EXECUTABLES.get(executable).or_else(invalid)?;
+    node_memory::take(machine, executable.finished.device)?;
     // SAFETY: rule 2: the program promises its driver that what it captured is still there.
     unsafe { machine.capture()?.launch(executable.finished.graph, stream) }?;
     Ok(())

@@ -25,6 +25,8 @@ pub struct Settings {
     pub event_lag: u64,
     /// Bytes of its device that an instantiated graph takes.
     pub graph_memory: u64,
+    /// Bytes of a device that the driver takes for memory nodes when a graph is launched there first.
+    pub node_memory: u64,
 }
 
 impl Settings {
@@ -39,6 +41,7 @@ impl Settings {
     /// | `clock=workers` | a thread per stream; `virtual:LAG`: work completes LAG calls later; `at-once`: work takes no time |
     /// | `context=0MiB` | bytes of each device that are in use from the start |
     /// | `graph=0MiB` | bytes of its device that an instantiated graph takes |
+    /// | `graph-nodes=0MiB` | bytes of a device that the driver takes for memory nodes when a graph is launched there first |
     /// | `event-lag=0` | events are passed so many kernels later, unless something waits for them |
     /// | `h100` | what programs such as PyTorch want of a machine, see below |
     /// | `no-vmm`, `no-ipc`, `no-peers`, `no-capture`, `no-pools`, `no-registration`, `no-managed`, `no-stream-memory`, `no-timing` | a family is absent |
@@ -61,7 +64,7 @@ impl Settings {
         if let Some(name) = personality {
             config = personality::machine(name, config).map_err(|wrong| format!("{VARIABLE}: {wrong}"))?;
         }
-        let (mut event_lag, mut graph_memory) = (0, 0);
+        let (mut event_lag, mut graph_memory, mut node_memory) = (0, 0, 0);
         for entry in entries() {
             let wrong = |right: &str| format!("{VARIABLE}: `{entry}` is not understood; {right}");
             config = match entry.split_once('=') {
@@ -85,10 +88,10 @@ impl Settings {
                     let bytes = bytes(size);
                     config.context(bytes.ok_or_else(|| wrong("give bytes, or a number with KiB, MiB, GiB"))?)
                 }
-                Some(("graph", size)) => {
-                    let bytes = bytes(size);
-                    graph_memory =
-                        bytes.ok_or_else(|| wrong("give bytes, or a number with KiB, MiB, GiB"))?;
+                Some((kind @ ("graph" | "graph-nodes"), size)) => {
+                    let bytes =
+                        bytes(size).ok_or_else(|| wrong("give bytes, or a number with KiB, MiB, GiB"))?;
+                    *(if kind == "graph" { &mut graph_memory } else { &mut node_memory }) = bytes;
                     config
                 }
                 Some(("event-lag", kernels)) => {
@@ -105,7 +108,8 @@ impl Settings {
         if is_h100 {
             config = h100::with_room(config);
         }
-        Ok(Self { config, personality: personality.map(str::to_owned), is_h100, event_lag, graph_memory })
+        let personality = personality.map(str::to_owned);
+        Ok(Self { config, personality, is_h100, event_lag, graph_memory, node_memory })
     }
 
     /// The settings that the environment asks for: those of [`VARIABLE`], and after `h100` also those that the variables of
@@ -153,6 +157,7 @@ mod tests {
             "event-lag=much",
             "context=some",
             "graph=large",
+            "graph-nodes=few",
             "devices=65",
             "capacity=8Mb",
             "clock=wall",

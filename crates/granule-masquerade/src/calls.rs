@@ -7,6 +7,7 @@ pub(crate) const CALLS: &[(&str, &str)] = &[
     ("hipDeviceCanAccessPeer", "cuDeviceCanAccessPeer"),
     ("hipDeviceEnablePeerAccess", "cuCtxEnablePeerAccess"),
     ("hipDeviceGetAttribute", "cuDeviceGetAttribute"),
+    ("hipDeviceGetGraphMemAttribute", "cuDeviceGetGraphMemAttribute"),
     ("hipDeviceGetName", "cuDeviceGetName"),
     ("hipDeviceGetStreamPriorityRange", "cuCtxGetStreamPriorityRange"),
     ("hipDevicePrimaryCtxGetState", "cuDevicePrimaryCtxGetState"),

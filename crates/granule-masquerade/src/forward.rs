@@ -209,6 +209,11 @@ unsafe impl Backend for Masquerade {
         answer("cuEventElapsedTime", result)
     }
 
+    fn graph_memory(&self, device: DeviceIndex) -> Result<u64> {
+        let result = self.inner.graph_memory(device);
+        answer("cuDeviceGetGraphMemAttribute", result)
+    }
+
     fn dropped(&self, device: DeviceIndex) -> Vec<Dropped> {
         self.own_dropped(device)
     }

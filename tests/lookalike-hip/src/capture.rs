@@ -1,13 +1,13 @@
 //! Stream capture, graphs, user objects.
 
-use crate::entry::{Here, here, ready};
+use crate::entry::{Here, device, here, ready};
 use alloc_core::backend::{Backend, CaptureMode};
 use alloc_core::types::Stream;
 use granule_hip_sys::abi6::*;
 use lookalike::argument::Out;
 use lookalike::callback::Callback;
 use lookalike::{Answer, Code, graphs, user_objects};
-use std::ffi::{c_char, c_uint, c_ulonglong, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr::without_provenance_mut;
 
 const fn mode(number: hipStreamCaptureMode) -> Answer<CaptureMode> {
@@ -193,6 +193,21 @@ lookalike::entries! {
     /// Ends a graph.
     fn hipGraphDestroy as hipGraphDestroy_t(val graph: hipGraph_t) {
         graphs::destroy(graph.addr())
+    }
+
+    /// What is held of a device for the memory nodes of graphs. What was held most is not kept.
+    fn hipDeviceGetGraphMemAttribute as hipDeviceGetGraphMemAttribute_t(
+        val of: c_int, val number: hipGraphMemAttributeType, out value: *mut c_void,
+    ) {
+        let of = device(of)?;
+        value.wanted()?;
+        match number {
+            hipGraphMemAttrUsedMemCurrent | hipGraphMemAttrReservedMemCurrent => {
+                value.cast::<u64>().put(graphs::node_memory::of(of)?)
+            }
+            hipGraphMemAttrUsedMemHigh | hipGraphMemAttrReservedMemHigh => Err(Code::NOT_SUPPORTED),
+            _ => Err(Code::INVALID_VALUE),
+        }
     }
 
     /// An object that graphs can keep alive.

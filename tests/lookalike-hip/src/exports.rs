@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 
 /// What 5.2 lacks of 6.4's.
 const SINCE_6: &[&str] = &[
+    "hipDeviceGetGraphMemAttribute",
     "hipEventRecordWithFlags",
     "hipExtGetLastError",
     "hipGetDevicePropertiesR0600",

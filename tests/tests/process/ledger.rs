@@ -1,7 +1,7 @@
 //! Whose the memory of a device is, as drivers tell it: graphs, and devices that processes count differently.
 
 use alloc_core::CachingAllocator;
-use alloc_core::backend::{Backend, CaptureMode};
+use alloc_core::backend::{Backend, CaptureMode, ErrorKind};
 use alloc_core::config::Settings;
 use alloc_core::graph::GraphCapture;
 use alloc_core::ledger::DeviceLedger;
@@ -51,6 +51,55 @@ fn graphs_are_measured(backend: Arc<dyn Backend>) {
     assert_eq!(ledger(&allocator, DEVICE).graphs, 0);
     // SAFETY: nothing is queued on it any more.
     unsafe { backend.destroy_stream(stream) }.unwrap();
+}
+
+/// What the driver keeps for the memory that graphs allocate themselves was nobody's, also after the graphs' end. It is told of
+/// graphs that others made, too.
+fn memory_nodes_are_told(backend: Arc<dyn Backend>) {
+    let stream = backend.create_stream(DEVICE, 0).unwrap();
+    let allocator = Arc::new(CachingAllocator::new(backend.clone(), Settings::default()).unwrap());
+    assert_eq!((backend.graph_memory(DEVICE), ledger(&allocator, DEVICE).graphs), (Ok(0), 0));
+    let capture = backend.capture().unwrap();
+    capture.begin(stream, CaptureMode::Relaxed).unwrap();
+    let foreign = capture.end(stream).unwrap();
+    // SAFETY: it has no work.
+    unsafe { capture.launch(foreign, stream) }.unwrap();
+    let told = ledger(&allocator, DEVICE);
+    assert_eq!((told.graphs, told.unaccounted, told.sum()), (4 * MIB, 6 * MIB, told.used));
+    let mut own = GraphCapture::begin(&allocator, stream, CaptureMode::Relaxed, None).unwrap().end().unwrap();
+    // SAFETY: it has no work.
+    unsafe { own.launch(stream) }.unwrap();
+    let told = ledger(&allocator, DEVICE);
+    assert_eq!((told.graphs, told.unaccounted), (10 * MIB, 6 * MIB), "its own, and the nodes' once");
+    backend.synchronize_stream(stream).unwrap();
+    drop(own);
+    // SAFETY: made above, and not used again.
+    unsafe { capture.destroy_graph(foreign) }.unwrap();
+    let told = ledger(&allocator, DEVICE);
+    assert_eq!((told.graphs, told.unaccounted, told.used), (4 * MIB, 0, 4 * MIB), "it is kept");
+    // SAFETY: nothing is queued on it any more.
+    unsafe { backend.destroy_stream(stream) }.unwrap();
+}
+
+#[test]
+fn what_cuda_keeps_for_memory_nodes_is_told() {
+    over_lookalikes("graph=6MiB,graph-nodes=4MiB", || memory_nodes_are_told(Cuda::load().unwrap()));
+}
+
+#[test]
+fn what_hip_keeps_for_memory_nodes_is_told() {
+    over_lookalikes("graph=6MiB,graph-nodes=4MiB", || memory_nodes_are_told(Hip::load().unwrap()));
+}
+
+/// 5.2 has no such question.
+#[test]
+fn a_runtime_that_does_not_tell_what_nodes_hold_leaves_it_unaccounted() {
+    over_lookalikes("personality=rocm5,graph-nodes=4MiB", || {
+        let backend: Arc<dyn Backend> = Hip::load().unwrap();
+        assert_eq!(backend.graph_memory(DEVICE).unwrap_err().kind, ErrorKind::NotSupported);
+        let allocator = CachingAllocator::new(backend, Settings::default()).unwrap();
+        assert_eq!(ledger(&allocator, DEVICE).graphs, 0);
+    });
 }
 
 #[test]

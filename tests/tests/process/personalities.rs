@@ -10,6 +10,7 @@ use alloc_core::types::{DevicePtr, GIB, MIB};
 use backend_cuda::Cuda;
 use backend_hip::Hip;
 use granule_tests::alone::over_lookalikes;
+use granule_tests::lookalike::{Controls, cuda_library};
 use granule_tests::rig::DEVICE;
 use std::sync::Arc;
 
@@ -108,6 +109,33 @@ fn a_fabric_that_is_not_permitted_leaves_descriptors() {
         // SAFETY: the handle is not used again.
         unsafe { memory.release_physical(handle) }.unwrap();
     });
+}
+
+/// The trial was given up at its first failure, and left its granule behind.
+#[test]
+fn a_fabric_that_fails_once_is_used_and_nothing_is_lost() {
+    for call in [c"cuMemCreate", c"cuMemExportToShareableHandle", c"cuMemRelease"] {
+        over_lookalikes("personality=fabric", || {
+            let cuda = Cuda::load().unwrap();
+            let memory = cuda.physical_sharing().unwrap();
+            let bytes = memory.granularity(DEVICE, Granularity::Minimum).unwrap();
+            // The backend's own trial is done from here on.
+            let handle = memory.create_physical(DEVICE, bytes, HandleType::Fabric).unwrap();
+            // SAFETY: the handle is not used again.
+            unsafe { memory.release_physical(handle) }.unwrap();
+            let controls = Controls::of(&cuda_library());
+            let before = controls.used(0);
+            let settings = Settings { expandable_segments: true, ..Settings::default() };
+            let allocator = CachingAllocator::new(cuda.clone(), settings).unwrap();
+            controls.fail_function(call, 1, 999);
+            let block = allocator.malloc(MIB, cuda.default_stream(DEVICE)).unwrap();
+            let shared = allocator.sharing().share(block).unwrap();
+            assert_eq!(shared.handle[26], 2, "by a fabric handle, though {call:?} failed");
+            allocator.free(block).unwrap();
+            allocator.empty_cache().unwrap();
+            assert_eq!(controls.used(0), before, "{call:?}");
+        });
+    }
 }
 
 /// torch_memory_saver 83: pools that slept gave nothing back.

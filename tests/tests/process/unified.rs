@@ -7,6 +7,7 @@ use alloc_core::types::{DeviceIndex, GIB, MIB};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
 use granule_conformance::interpose::{Hook, Interposed};
+use granule_tests::alone::over_lookalikes;
 use granule_tests::sleepers::{malloc_in, tagged};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -80,6 +81,24 @@ impl Board {
         let settings = Settings { system_root: self.root.path().to_owned(), ..settings };
         CachingAllocator::new(Arc::new(backend), settings).unwrap()
     }
+}
+
+/// `granule devices` told the free memory of this machine, whatever the option said.
+#[test]
+fn what_is_told_of_devices_comes_from_the_system_that_the_environment_names() {
+    over_lookalikes("personality=uma", || {
+        let root = TempDir::new().unwrap();
+        std::fs::create_dir(root.path().join("proc")).unwrap();
+        std::fs::write(root.path().join("proc/meminfo"), "MemTotal: 999999 kB\nMemAvailable: 235520 kB\n")
+            .unwrap();
+        // SAFETY: no other thread of this process reads or writes the environment now.
+        unsafe { std::env::set_var("GRANULE_CONF", format!("system_root:{}", root.path().display())) };
+        let chosen = granule::backends::choose(Some(granule::backends::Name::Cuda)).unwrap();
+        let (devices, _) = granule::backends::examine(&*chosen.backend).unwrap();
+        assert_eq!((devices[0].total_bytes, devices[0].free_bytes), (256 * MIB, 230 * MIB));
+        let who = granule::backends::who(&chosen).unwrap();
+        assert_eq!((who[0].total, who[0].used), (256 * MIB, 26 * MIB));
+    });
 }
 
 #[test]

@@ -2,12 +2,12 @@
 //! them frees, closes, or dies.
 
 use alloc_core::types::MIB;
-use granule_tests::peer::{Opened, Peer, Shared};
+use granule_tests::peer::{Opened, Peer, Shared, unhex};
 use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ipc-peer");
-/// Every backend that shares with other processes.
-const BACKENDS: [&str; 4] = ["openreg", "masquerade", "cuda", "hip"];
+/// Every backend that shares with other processes; `fabric` is CUDA where growable memory goes by fabric handles.
+const BACKENDS: [&str; 5] = ["openreg", "masquerade", "cuda", "fabric", "hip"];
 const MODES: [Mode; 5] = [
     Mode { name: "fixed", pieces: 0, mib: 3 },
     Mode { name: "growable", pieces: 0, mib: 3 },
@@ -88,6 +88,22 @@ fn both_see_what_the_other_writes_and_closing_takes_nothing_away() {
         owner.free(block);
         owner.ask("check");
     });
+}
+
+/// Bytes 1 and from 26 on of a handle: its kind, and the way in which granules go.
+#[test]
+fn growable_memory_goes_by_fabric_handles_where_there_is_a_fabric() {
+    for (backend, way) in [("cuda", [1, 0, 0, 0]), ("fabric", [2, 0, 0, 0])] {
+        let mut owner = Peer::start(PROGRAM, backend, "growable");
+        let block = owner.malloc(3 * MIB);
+        let handle = unhex(&owner.share(block).handle).unwrap();
+        assert_eq!((handle[1], &handle[26..30]), (b'e', &way[..]), "{backend}");
+    }
+    let mut owner = Peer::start(PROGRAM, "fabric", "growable");
+    let block = owner.malloc(3 * MIB);
+    let shared = owner.share(block);
+    let without = Peer::start(PROGRAM, "cuda", "growable").refusal(&shared);
+    assert!(without.contains("goes by a fabric handle, and device 0 has no fabric"), "{without}");
 }
 
 #[test]

@@ -39,6 +39,9 @@ const WHOLE: [&str; 7] =
     ["--workspace", "--exclude", "xtask", "--exclude", "browser-tests", "--lib", "--tests"];
 /// What a property finds does not depend on the processor, and an emulator is slow.
 const CASES: &str = "16";
+/// The emulator keeps 64 bytes for each page that is mapped, 8 GiB for the addresses of one simulated machine with bytes. Several of
+/// them at a time took all memory there was.
+const THREADS: &str = "1";
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let emulator = Emulator::prepare()?;
@@ -79,7 +82,7 @@ fn test(emulator: &Emulator, pages: u32, programs: &[Vec<&str>]) -> Result<Count
     for arguments in programs {
         let mut cargo = command("cargo");
         cargo.args(["test", "--no-fail-fast", "--target", targets::AARCH64]).args(arguments);
-        cargo.env("PROPTEST_CASES", CASES).env("PROPTEST_RNG_SEED", "1");
+        cargo.env("PROPTEST_CASES", CASES).env("PROPTEST_RNG_SEED", "1").env("RUST_TEST_THREADS", THREADS);
         emulator.lend(&mut cargo, pages)?;
         counts.add(watch(&mut cargo)?);
     }

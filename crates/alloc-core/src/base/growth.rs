@@ -4,7 +4,7 @@
 //! small pages. Where the system offers huge pages on request, large tables ask for them.
 
 use std::alloc::{Layout, handle_alloc_error};
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 use std::ops::Range;
 use std::ptr::NonNull;
 
@@ -25,7 +25,7 @@ pub(crate) fn push<T>(table: &mut Vec<T>, value: T) {
 }
 
 /// Asks for huge pages behind `bytes` at `start`, an allocation of this process; a refusal changes nothing.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn prefer_huge_pages(start: *mut u8, bytes: usize) {
     use rustix::mm::{Advice, madvise};
     let pages = whole_pages(start.addr(), bytes, rustix::param::page_size());
@@ -36,17 +36,17 @@ pub(crate) fn prefer_huge_pages(start: *mut u8, bytes: usize) {
 }
 
 /// The pages that lie wholly in `bytes` at `start`. The system refuses advice on anything else.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 fn whole_pages(start: usize, bytes: usize, page: usize) -> Range<usize> {
     let end = (start + bytes) / page * page;
     start.next_multiple_of(page).min(end)..end
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), miri))]
 pub(crate) fn prefer_huge_pages(_: *mut u8, _: usize) {}
 
-/// Zeroed memory that the system backs when it is touched, on `huge` pages where it offers them.
-#[cfg(target_os = "linux")]
+/// Zeroed memory that the system backs when it is touched, on `huge` pages where it offers them. Miri knows no such mappings.
+#[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn reserve_zeroed(layout: Layout, huge: bool) -> NonNull<u8> {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
     let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -66,7 +66,7 @@ pub(crate) fn reserve_zeroed(layout: Layout, huge: bool) -> NonNull<u8> {
 ///
 /// # Safety
 /// `raw` came from there with this layout, and is not used again.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) unsafe fn release_zeroed(raw: *mut u8, layout: Layout) {
     // SAFETY: by this function's contract, one whole mapping that nothing uses.
     if let Err(error) = unsafe { rustix::mm::munmap(raw.cast(), layout.size()) } {
@@ -74,7 +74,7 @@ pub(crate) unsafe fn release_zeroed(raw: *mut u8, layout: Layout) {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), miri))]
 pub(crate) fn reserve_zeroed(layout: Layout, _: bool) -> NonNull<u8> {
     // SAFETY: tables have a size above 0.
     let raw = unsafe { std::alloc::alloc_zeroed(layout) };
@@ -85,7 +85,7 @@ pub(crate) fn reserve_zeroed(layout: Layout, _: bool) -> NonNull<u8> {
 ///
 /// # Safety
 /// `raw` came from there with this layout, and is not used again.
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), miri))]
 pub(crate) unsafe fn release_zeroed(raw: *mut u8, layout: Layout) {
     // SAFETY: by this function's contract.
     unsafe { std::alloc::dealloc(raw, layout) };
@@ -101,7 +101,7 @@ mod tests {
         assert!(table.capacity() >= 1_000_000 && table.capacity() < 2_500_000);
     }
 
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
     fn advice_is_for_whole_pages_of_this_host() {
         use super::whole_pages;

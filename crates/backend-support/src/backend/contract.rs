@@ -327,6 +327,10 @@ unsafe impl<D: Calls> Backend for DriverBackend<D> {
         })
     }
 
+    fn graph_memory(&self, device: DeviceIndex) -> Result<u64> {
+        D::node_memory(self.context.site(device, D::NAMES.graph_memory)?)
+    }
+
     fn dropped(&self, device: DeviceIndex) -> Vec<Dropped> {
         self.ways.get(usize::from(device.0)).map(Ways::dropped).unwrap_or_default()
     }

@@ -44,6 +44,8 @@ pub unsafe trait GraphCalls: Driver {
     fn has_modes(&self) -> bool;
     /// Whether the library can tell of captures.
     fn has_captures(&self) -> bool;
+    /// Bytes that are held of the site's device for memory nodes.
+    fn node_memory(site: Site<'_, Self>) -> Result<u64>;
 
     /// The executable form of a graph.
     ///

@@ -251,6 +251,11 @@ pub trait Hook: Debug + Send + Sync + 'static {
         inner.elapsed_ms(start, end)
     }
 
+    /// Stands in for [`Backend::graph_memory`].
+    fn graph_memory(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<u64> {
+        inner.graph_memory(device)
+    }
+
     /// Stands in for [`Backend::dropped`].
     fn dropped(&self, inner: &dyn Backend, device: DeviceIndex) -> Vec<Dropped> {
         inner.dropped(device)
@@ -986,6 +991,11 @@ unsafe impl<H: Hook + ?Sized> Backend for Interposed<H> {
     fn elapsed_ms(&self, start: Event, end: Event) -> Result<f32> {
         Hook::enter(self.hook(), "Backend::elapsed_ms")?;
         Hook::elapsed_ms(self.hook(), &*self.inner, start, end)
+    }
+
+    fn graph_memory(&self, device: DeviceIndex) -> Result<u64> {
+        Hook::enter(self.hook(), "Backend::graph_memory")?;
+        Hook::graph_memory(self.hook(), &*self.inner, device)
     }
 
     fn dropped(&self, device: DeviceIndex) -> Vec<Dropped> {

@@ -107,8 +107,8 @@ fn signatures_of_6_hold_in_7() {
             hipStreamGetDevice, hipStreamGetFlags, hipStreamGetPriority, hipStreamIsCapturing,
             hipUserObjectRelease, hipUserObjectRetain;
         3 (A, B, C):
-            hipDeviceCanAccessPeer, hipDeviceGetAttribute, hipDeviceGetName, hipDeviceGetPCIBusId,
-            hipDevicePrimaryCtxGetState, hipEventElapsedTime, hipEventRecordWithFlags,
+            hipDeviceCanAccessPeer, hipDeviceGetAttribute, hipDeviceGetGraphMemAttribute, hipDeviceGetName,
+            hipDeviceGetPCIBusId, hipDevicePrimaryCtxGetState, hipEventElapsedTime, hipEventRecordWithFlags,
             hipExtMallocWithFlags, hipGraphGetNodes, hipGraphInstantiateWithFlags,
             hipGraphNodeGetDependencies, hipGraphReleaseUserObject, hipHostAlloc, hipHostGetDevicePointer,
             hipHostMalloc, hipHostRegister, hipIpcOpenMemHandle, hipLaunchHostFunc, hipMallocAsync,

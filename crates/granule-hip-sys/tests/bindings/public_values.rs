@@ -220,3 +220,13 @@ fn enumerations_have_the_values_of_7() {
         hipMemRangeFlagDmaBufMappingTypePcie hipMemRangeFlags_hipMemRangeFlagDmaBufMappingTypePcie
     );
 }
+
+#[test]
+fn what_graphs_hold_has_the_numbers_of_7() {
+    same_value!(
+        hipGraphMemAttrUsedMemCurrent hipGraphMemAttributeType_hipGraphMemAttrUsedMemCurrent,
+        hipGraphMemAttrUsedMemHigh hipGraphMemAttributeType_hipGraphMemAttrUsedMemHigh,
+        hipGraphMemAttrReservedMemCurrent hipGraphMemAttributeType_hipGraphMemAttrReservedMemCurrent,
+        hipGraphMemAttrReservedMemHigh hipGraphMemAttributeType_hipGraphMemAttrReservedMemHigh
+    );
+}

@@ -2,9 +2,18 @@
 
 use super::{ChoiceError, Driver, Name, VARIABLE, passed_over, start, variable};
 use alloc_core::backend::{self, Attribute, Backend, Granularity, HandleType, Unsupported, families};
+use alloc_core::config::{Flavour, environment};
 use alloc_core::system::System;
 use alloc_core::types::DeviceIndex;
 use serde::Serialize;
+use std::path::PathBuf;
+
+/// The folder with `proc` and `sys` that the environment's settings name (`system_root`); this machine's where they are refused.
+#[must_use]
+pub fn system_root() -> PathBuf {
+    let named = |flavour| environment::from_env(flavour).map(|parsed| parsed.settings.system_root);
+    named(Flavour::Cuda).or_else(|_| named(Flavour::Hip)).unwrap_or_else(|_| PathBuf::from("/"))
+}
 
 /// What became of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -164,12 +173,13 @@ pub fn examine(backend: &dyn Backend) -> backend::Result<(Vec<Device>, Vec<Capab
 }
 
 fn devices(backend: &dyn Backend) -> backend::Result<Vec<Device>> {
+    let system = System::at(system_root());
     (0..backend.device_count()?)
         .map(|index| {
             let properties = backend.properties(DeviceIndex(index))?;
             let driver = backend.memory_info(DeviceIndex(index))?;
             let integrated = backend.attribute(DeviceIndex(index), Attribute::Integrated) == Ok(1);
-            let memory = if integrated { System::default().obtainable(driver) } else { driver };
+            let memory = if integrated { system.obtainable(driver) } else { driver };
             Ok(Device {
                 index,
                 name: properties.name,

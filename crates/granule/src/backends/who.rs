@@ -104,12 +104,14 @@ impl Who {
     }
 }
 
-/// Whose the bytes of a backend's devices are, seen by a process that has none of them but for the driver's own needs.
+/// Whose the bytes of a backend's devices are, seen by a process that has none of them but for the driver's own needs. The
+/// files of other processes are looked for where the environment's `system_root` says.
 ///
 /// # Errors
 /// The driver's.
 pub fn who(chosen: &Chosen) -> Result<Vec<Who>, AllocError> {
-    let allocator = CachingAllocator::new(chosen.backend.clone(), Settings::default())?;
+    let settings = Settings { system_root: super::system_root(), ..Settings::default() };
+    let allocator = CachingAllocator::new(chosen.backend.clone(), settings)?;
     if let Err(reason) = super::tell_processes(&allocator) {
         tracing::info!(reason, "processes that do not publish are not told apart");
     }

@@ -161,6 +161,7 @@ const HIP: Selection = Selection {
         "hipEventRecordWithFlags",
         "hipEventSynchronize",
         // Capture and graphs.
+        "hipDeviceGetGraphMemAttribute",
         "hipGraphCreate",
         "hipGraphDestroy",
         "hipGraphExecDestroy",
@@ -377,6 +378,8 @@ const CUDA: Selection = Selection {
         "cuEventRecordWithFlags",
         "cuEventSynchronize",
         // Capture and graphs.
+        "cuDeviceGetGraphMemAttribute",
+        "cuDeviceGraphMemTrim",
         "cuGraphAddEmptyNode",
         "cuGraphAddNode_v2",
         "cuGraphCreate",

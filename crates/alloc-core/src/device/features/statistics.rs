@@ -6,6 +6,7 @@
 
 use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
+use crate::backend::ErrorKind;
 use crate::device::Base;
 use crate::device::history::observation::segments;
 use crate::device::holdings::counters::Events;
@@ -180,7 +181,7 @@ impl Statistics {
             let memory = site.memory_info()?;
             let used = memory.total.saturating_sub(memory.free);
             let ours = Ours::of(&stats, views);
-            let graphs = self.base.holdings.lock().graphs();
+            let graphs = self.base.holdings.lock().graphs() + self.node_memory();
             let quota = self.base.holdings.lock().latest_quota();
             Ok(DeviceLedger::new(
                 (memory.total, used),
@@ -196,8 +197,20 @@ impl Statistics {
         if first.sum() <= first.used { Ok(first) } else { read() }
     }
 
-    /// Bytes that are used by nobody who publishes: what a call of the driver adds to it is the driver's own. `None` where the
-    /// driver does not tell.
+    /// What the driver holds for memory nodes of the process's graphs; 0 where it does not tell.
+    fn node_memory(&self) -> u64 {
+        let site = &self.base.site;
+        let told = site.backend().graph_memory(site.device());
+        told.unwrap_or_else(|error| {
+            if error.kind != ErrorKind::NotSupported {
+                site.backend().clear_error();
+            }
+            0
+        })
+    }
+
+    /// Bytes that are used by nobody who publishes, and not for memory nodes: what a call of the driver adds to it is the driver's
+    /// own. `None` where the driver does not tell.
     pub(crate) fn used_by_the_driver(&self) -> Option<u64> {
         let site = &self.base.site;
         let memory = site.memory_info().inspect_err(|_| site.backend().clear_error()).ok()?;
@@ -206,7 +219,8 @@ impl Statistics {
             (state.published().map(|own| own.path().to_owned()), state.accounts().reserved())
         };
         let others: u64 = site.published_by_others(own.as_deref()).iter().map(|entry| entry.held).sum();
-        Some(memory.total.saturating_sub(memory.free).saturating_sub(held).saturating_sub(others))
+        let known = held.saturating_add(others).saturating_add(self.node_memory());
+        Some(memory.total.saturating_sub(memory.free).saturating_sub(known))
     }
 
     /// Bytes of addresses at which memory is seen a second time.

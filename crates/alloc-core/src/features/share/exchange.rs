@@ -245,10 +245,15 @@ impl Exchange {
             let handle = vm.create_physical(self.device, bytes, HandleType::Fabric)?;
             let exported = vm.export_physical(handle, HandleType::Fabric);
             // SAFETY: rule 1: made just now, mapped nowhere.
-            let released = unsafe { vm.release_physical(handle) };
+            let release = || unsafe { vm.release_physical(handle) };
+            // A driver that fails once is survived, here as in the whole.
+            let released = release().or_else(|_| release());
             exported.map(drop).and(released)
         };
-        let works: crate::backend::Result<()> = cycle();
+        let works: crate::backend::Result<()> = cycle().or_else(|_| {
+            self.backend.clear_error();
+            cycle()
+        });
         if let Err(error) = &works {
             self.backend.clear_error();
             tracing::debug!(%error, device = %self.device, "fabric handles do not work; memory is shared by descriptors");

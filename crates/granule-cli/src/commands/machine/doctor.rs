@@ -107,7 +107,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
 fn look(asked: Option<Name>) -> (Found, Option<Arc<dyn Backend>>) {
     let chosen = backends::choose(asked);
     let flavour = conflicts::flavour(chosen.as_ref().ok().map(|chosen| chosen.name));
-    let system = System::default();
+    let system = System::at(backends::system_root());
     let mut found = Found {
         driver: standing(&chosen),
         devices: Vec::new(),

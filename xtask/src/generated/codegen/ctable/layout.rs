@@ -24,4 +24,5 @@ pub(super) const NAMES: &[(&str, &str)] = &[
 ];
 
 /// Methods that are no function of the table: what they answer is given with it or follows from the contract.
-pub(super) const NOT_IN_TABLE: &[&str] = &["id", "kind", "name", "label", "default_stream", "dropped"];
+pub(super) const NOT_IN_TABLE: &[&str] =
+    &["id", "kind", "name", "label", "default_stream", "dropped", "graph_memory"];

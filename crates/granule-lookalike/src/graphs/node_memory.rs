@@ -1,0 +1,53 @@
+//! What a driver holds of each device for the memory nodes of all graphs: it takes it at the first launch there, and keeps it for
+//! graphs to come until it is told to give it back.
+
+use crate::machine::settings;
+use crate::{Answer, Code};
+use backend_api::Backend;
+use backend_api::types::{DeviceIndex, DevicePtr};
+use backend_openreg::OpenReg;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+fn held() -> MutexGuard<'static, BTreeMap<DeviceIndex, DevicePtr>> {
+    static HELD: Mutex<BTreeMap<DeviceIndex, DevicePtr>> = Mutex::new(BTreeMap::new());
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn bytes() -> Answer<u64> {
+    Ok(settings().map_err(|_| Code::UNKNOWN)?.node_memory)
+}
+
+/// A graph of the device is launched.
+///
+/// # Errors
+/// `OUT_OF_MEMORY` where there is none for its nodes.
+pub(super) fn take(machine: &OpenReg, device: DeviceIndex) -> Answer {
+    let bytes = bytes()?;
+    let mut held = held();
+    if let (true, Entry::Vacant(place)) = (bytes > 0, held.entry(device)) {
+        place.insert(machine.malloc(device, bytes)?);
+    }
+    Ok(())
+}
+
+/// Bytes that are held of a device.
+///
+/// # Errors
+/// `UNKNOWN` for settings that make no sense.
+pub fn of(device: DeviceIndex) -> Answer<u64> {
+    if held().contains_key(&device) { bytes() } else { Ok(0) }
+}
+
+/// Gives a device's memory back.
+///
+/// # Errors
+/// What the machine says.
+pub fn trim(machine: &OpenReg, device: DeviceIndex) -> Answer {
+    match held().remove(&device) {
+        // SAFETY: rule 3: made by `take`, and no work knows its address.
+        Some(memory) => Ok(unsafe { machine.free(device, memory) }?),
+        None => Ok(()),
+    }
+}
