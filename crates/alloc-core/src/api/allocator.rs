@@ -475,6 +475,7 @@ impl CachingAllocator {
     ///
     /// # Errors
     /// * [`AllocError::PolicyFixed`] where `settings` names another policy;
+    /// * [`AllocError::ReleaseFixed`] where it names another release of PyTorch;
     /// * [`AllocError::Settings`] for another allocator backend, or a value out of range;
     /// * [`AllocError::Budget`] where `memory_limit` leaves no room for the guarantees of tenants.
     pub fn configure(&self, mut settings: Settings) -> Result<()> {
@@ -494,6 +495,12 @@ impl CachingAllocator {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
+        let named = self.settings.lock().pytorch_release;
+        let release = named.unwrap_or_default();
+        if let Some(asked) = settings.pytorch_release.filter(|asked| *asked != release) {
+            return Err(AllocError::ReleaseFixed { release, asked });
+        }
+        settings.pytorch_release = settings.pytorch_release.or(named);
         // A program's own factory may look at its allocator: it is called before anything is locked.
         let policies: Vec<_> =
             self.devices.iter().map(|device| device.policy(&settings, &self.maker)).collect();

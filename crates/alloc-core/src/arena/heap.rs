@@ -9,11 +9,12 @@ pub(super) mod sleep;
 
 use crate::memory::block::{BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
+use crate::memory::order::Order;
 use crate::memory::region::RegionId;
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::{Chosen, GranuleMemory, Ground, Hooks, Placement, Remembered, Request};
 use crate::sync::{Arc, AtomicU64, Ordering};
-use kind::{OfKind, of_kind};
+use kind::{NewRecord, OfKind, of_kind};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -27,6 +28,8 @@ pub(crate) struct Heap {
     layout: Layout,
     /// The index of free blocks.
     placement: Placement,
+    /// Which of several free blocks of one size comes first.
+    order: Order,
     /// What the policy remembers of the arena.
     remembered: Remembered,
     /// Address space without memory, by tier and address.
@@ -41,6 +44,7 @@ impl Heap {
         Self {
             layout: Layout::default(),
             placement: policy.placement(),
+            order: Order::new(policy.tie_break()),
             remembered: policy.remembered(),
             unmapped: Default::default(),
             ages: false,
@@ -53,6 +57,7 @@ impl Heap {
         debug_assert!(self.layout.blocks().is_empty(), "nothing is forgotten");
         self.layout = Layout::default();
         self.placement.placed_mut().clear();
+        self.order = Order::new(policy.tie_break());
         self.remembered = policy.remembered();
         self.unmapped = Default::default();
     }
@@ -65,6 +70,11 @@ impl Heap {
     #[inline(always)]
     pub(super) fn placement(&self) -> &Placement {
         &self.placement
+    }
+
+    /// Which of several free blocks of one size comes first.
+    pub(super) fn order(&self) -> &Order {
+        &self.order
     }
 
     #[inline(always)]
@@ -134,6 +144,31 @@ impl Heap {
     /// Whether the policy cuts a block of `block` bytes for `request`.
     pub(crate) fn splits(&mut self, block: u64, request: &Request) -> bool {
         of_kind!(self, heap => heap.splits(block, request))
+    }
+
+    /// The order of a new record for a part of a block, which is in no index.
+    fn order_of_part(&mut self, id: BlockId) -> u32 {
+        if self.order.is_spent() {
+            self.number_anew();
+        }
+        self.order.of_part(self.layout.blocks()[id].order)
+    }
+
+    /// Gives the blocks the lowest numbers in the order that they have: once in 2^32 records.
+    #[cold]
+    fn number_anew(&mut self) {
+        let free = Tier::ALL.map(|tier| self.placement.placed().at_least(tier, 0).collect::<Vec<_>>());
+        self.placement.placed_mut().clear();
+        let mut all: Vec<_> = self.layout.blocks().iter().map(|(id, block)| (block.order, id)).collect();
+        all.sort_unstable_by_key(|(order, _)| *order);
+        let mut count = 0;
+        for (_, id) in all {
+            self.layout.blocks_mut()[id].order = count;
+            count += 1;
+        }
+        self.order.number_anew(count);
+        let blocks = self.layout.blocks();
+        free.into_iter().flatten().for_each(|id| self.placement.placed_mut().insert(&blocks[id], id));
     }
 
     /// Puts a block that is in no index among the free ones, as it is.
@@ -304,7 +339,11 @@ impl Ground<GranuleMemory> for Heap {
     }
 
     fn add_segment(&mut self, segment: Segment, state: BlockPhase) -> (SegmentId, BlockId) {
-        let (id, block) = self.layout.add_segment(segment, state);
+        if self.order.is_spent() {
+            self.number_anew();
+        }
+        let order = self.order.of_segment(&segment);
+        let (id, block) = self.layout.add_segment(segment, order, state);
         self.remembered.hooks_mut().segment_added(id, &self.layout.segments()[id]);
         (id, block)
     }
@@ -328,7 +367,7 @@ impl Ground<GranuleMemory> for Heap {
     }
 
     fn cut_above(&mut self, id: BlockId, size: u64, upper_state: BlockPhase) -> BlockId {
-        of_kind!(self, heap => heap.cut_above(id, size, upper_state))
+        of_kind!(self, heap => heap.cut_above(id, size, upper_state, NewRecord::Upper))
     }
 
     fn take_range(&mut self, id: BlockId, low: u64, high: u64) -> BlockId {
@@ -337,7 +376,8 @@ impl Ground<GranuleMemory> for Heap {
         let requested = std::mem::take(&mut self.layout.blocks_mut()[id].requested);
         let mut middle = id;
         if addr < low {
-            middle = self.cut_above(id, low - addr, BlockPhase::Busy);
+            let (size, new) = (low - addr, NewRecord::Lower);
+            middle = of_kind!(self, heap => heap.cut_above(id, size, BlockPhase::Busy, new));
             self.insert_free(id);
         }
         if high < end {

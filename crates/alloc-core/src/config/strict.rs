@@ -187,6 +187,7 @@ impl<'t> Reader<'t> {
             Kind::Reserve => reserve(text).map(|size| Value::Reserve(Some(size))),
             Kind::Divisions => divisions(text).map(|n| Value::Divisions([n; 16])),
             Kind::Policy => PolicyName::ALL.iter().find(|p| p.name() == text).map(|p| Value::Policy(*p)),
+            Kind::Release => text.parse().ok().map(Value::Release),
             Kind::CrossStream => {
                 CrossStream::ALL.iter().find(|c| c.name() == text).map(|c| Value::CrossStream(*c))
             }
@@ -307,6 +308,7 @@ fn hint(kind: Kind, text: &str) -> &'static str {
         Kind::Classes => "the value is not a list",
         Kind::Backend => "there is no such backend",
         Kind::Policy => "there is no such policy",
+        Kind::Release => "the decisions of this release are not known",
         Kind::CrossStream => "there is no such way to share",
         Kind::Limit | Kind::Guarantee => MemoryLimit::parse(text).err().unwrap_or_default(),
         Kind::Path => "the path is not absolute",

@@ -1,7 +1,7 @@
 //! Option values: as they are read, kept and written.
 
 use super::plain::shortest;
-use super::{AllocatorBackend, CrossStream, MemoryLimit, PolicyName, ReserveSize};
+use super::{AllocatorBackend, CrossStream, MemoryLimit, PolicyName, PytorchRelease, ReserveSize};
 use crate::types::{GIB, MIB};
 use std::path::PathBuf;
 
@@ -21,6 +21,7 @@ pub(super) enum Value {
     Reserve(Option<ReserveSize>),
     Classes(Vec<(String, ReserveSize)>),
     Policy(PolicyName),
+    Release(PytorchRelease),
     CrossStream(CrossStream),
     Limit(Option<MemoryLimit>),
     Path(PathBuf),
@@ -38,6 +39,7 @@ pub(super) enum Kind {
     Reserve,
     Classes,
     Policy,
+    Release,
     CrossStream,
     Limit,
     Guarantee,
@@ -96,6 +98,7 @@ kept! {
     Option<ReserveSize>, Value::Reserve(x) => x, |size| size.map_or("full".into(), reserve_text);
     Vec<(String, ReserveSize)>, Value::Classes(x) => x, |classes| classes_text(classes);
     Option<PolicyName>, Value::Policy(x) => Some(x), |policy| policy.unwrap_or_default().to_string();
+    Option<PytorchRelease>, Value::Release(x) => Some(x), |release| release.unwrap_or_default().to_string();
     CrossStream, Value::CrossStream(x) => x, |which| which.name().into();
     PathBuf, Value::Path(x) => x, |path| path.display().to_string();
 }

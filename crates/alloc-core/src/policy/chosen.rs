@@ -6,6 +6,7 @@ use super::remembered::sealed::Sealed;
 use super::supply::Supply;
 use super::{
     Drain, GranulePolicy, Growth, Holding, Policy, PolicyFactory, PytorchPolicy, Request, Rung, Situation,
+    TieBreak,
 };
 use crate::config::{PolicyName, Settings};
 use crate::memory::block::Tier;
@@ -32,6 +33,8 @@ impl Traits {
 pub(crate) trait Decisions: Any + Debug + Send + Sync {
     fn traits(&self) -> Traits;
     fn grows(&self) -> bool;
+    fn tie_break(&self) -> TieBreak;
+    fn gives_empty_addresses_back(&self) -> bool;
     fn growing(&self) -> Chosen;
     fn request(&self, bytes: u64) -> Request;
     fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64;
@@ -57,6 +60,12 @@ impl<P: Policy> Decisions for P {
     }
     fn grows(&self) -> bool {
         Policy::grows(self)
+    }
+    fn tie_break(&self) -> TieBreak {
+        Policy::tie_break(self)
+    }
+    fn gives_empty_addresses_back(&self) -> bool {
+        Policy::gives_empty_addresses_back(self)
     }
     fn growing(&self) -> Chosen {
         Arc::new(Policy::growing(self))
@@ -84,6 +93,10 @@ impl<P: Policy> Decisions for P {
     }
     fn placement(&self) -> Placement {
         let any: &dyn Any = self;
+        // Code that is compiled for a policy knows the default order only.
+        if self.tie_break() != TieBreak::default() {
+            return Placement::Custom(Box::new(Placed::new(self.clone())));
+        }
         if let Some(policy) = any.downcast_ref::<PytorchPolicy>() {
             return Placement::Pytorch(Placed::new(policy.clone()));
         }
