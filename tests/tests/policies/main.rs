@@ -11,5 +11,6 @@ mod hand_over;
 mod modes;
 mod native;
 mod places;
+mod releases;
 mod seam;
 mod views;

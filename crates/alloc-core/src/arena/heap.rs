@@ -393,3 +393,39 @@ impl Ground<GranuleMemory> for Heap {
         self.insert_free(id);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{PytorchRelease, Settings};
+    use crate::policy::PytorchPolicy;
+    use crate::types::DevicePtr;
+
+    #[test]
+    fn records_are_numbered_anew_in_their_order_before_numbers_end() {
+        let settings = Settings { pytorch_release: Some(PytorchRelease::V2_12), ..Settings::default() };
+        let policy: Chosen = Arc::new(PytorchPolicy::new(&settings, false));
+        let mut heap = Heap::new(&policy, Searches::default());
+        let segment = Segment::new(DevicePtr(1 << 20), 8192, 0, Tier::Small, Origin::Fixed);
+        let (_, mut block) = heap.add_segment(segment, BlockPhase::Busy);
+        let mut lower = Vec::new();
+        heap.order.number_anew(u32::MAX - 2);
+        for _ in 0..4 {
+            lower.push(block);
+            // As for a request: what is cut off above is free, and the next part comes from it.
+            let of = |heap: &mut Heap, id| {
+                of_kind!(heap, typed => typed.cut_above(id, 1024, BlockPhase::Free, NewRecord::Lower))
+            };
+            let upper = of(&mut heap, block);
+            heap.insert_free(block);
+            heap.take_free(upper);
+            block = upper;
+        }
+        let order = |id: &BlockId| heap.layout.blocks()[*id].order;
+        assert_eq!(order(&block), 0, "the segment's own record is the oldest");
+        assert!(lower.iter().map(order).is_sorted_by(|a, b| a < b), "{:?}", lower.iter().map(order).collect::<Vec<_>>());
+        let free: Vec<_> = heap.free(Tier::Small, 0);
+        assert_eq!(free, lower, "and the index agrees");
+        heap.placement.placed().check(Tier::Small);
+    }
+}
