@@ -209,7 +209,7 @@ fn status_of(error: &AllocError) -> granule_status {
         AllocError::NoRoomToWake { .. } | AllocError::Sleep(_) => GRANULE_SLEEP,
         AllocError::Settings(_) | AllocError::PolicyFixed { .. } | AllocError::ReleaseFixed { .. } => {
             GRANULE_SETTINGS
-        },
+        }
         // `Limit`, `Growable`, and what the engine may learn to say.
         _ => GRANULE_UNSUPPORTED,
     }

@@ -99,7 +99,11 @@ fn before_2_15_addresses_that_could_not_be_mapped_are_kept() {
         // Once something was mapped there, they go like any other.
         allocator.free(again).unwrap();
         allocator.empty_cache().unwrap();
-        assert_eq!(device.calls().get(Call::ReserveAddress), device.calls().get(Call::ReleaseAddress), "{release}");
+        assert_eq!(
+            device.calls().get(Call::ReserveAddress),
+            device.calls().get(Call::ReleaseAddress),
+            "{release}"
+        );
         allocator.check_invariants();
     }
 }

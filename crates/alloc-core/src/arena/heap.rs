@@ -413,9 +413,7 @@ mod tests {
         for _ in 0..4 {
             lower.push(block);
             // As for a request: what is cut off above is free, and the next part comes from it.
-            let of = |heap: &mut Heap, id| {
-                of_kind!(heap, typed => typed.cut_above(id, 1024, BlockPhase::Free, NewRecord::Lower))
-            };
+            let of = |heap: &mut Heap, id| of_kind!(heap, typed => typed.cut_above(id, 1024, BlockPhase::Free, NewRecord::Lower));
             let upper = of(&mut heap, block);
             heap.insert_free(block);
             heap.take_free(upper);
@@ -423,7 +421,11 @@ mod tests {
         }
         let order = |id: &BlockId| heap.layout.blocks()[*id].order;
         assert_eq!(order(&block), 0, "the segment's own record is the oldest");
-        assert!(lower.iter().map(order).is_sorted_by(|a, b| a < b), "{:?}", lower.iter().map(order).collect::<Vec<_>>());
+        assert!(
+            lower.iter().map(order).is_sorted_by(|a, b| a < b),
+            "{:?}",
+            lower.iter().map(order).collect::<Vec<_>>()
+        );
         let free: Vec<_> = heap.free(Tier::Small, 0);
         assert_eq!(free, lower, "and the index agrees");
         heap.placement.placed().check(Tier::Small);

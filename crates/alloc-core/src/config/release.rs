@@ -53,9 +53,12 @@ impl FromStr for PytorchRelease {
     /// # Errors
     /// A text that names the releases there are.
     fn from_str(text: &str) -> Result<Self, String> {
-        let begins = |name: &str| text.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        let begins =
+            |name: &str| text.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         let known = Self::ALL.iter().find(|release| begins(release.name()));
-        known.copied().ok_or_else(|| format!("the decisions of this release are not known; known are {}", Self::NAMES))
+        known
+            .copied()
+            .ok_or_else(|| format!("the decisions of this release are not known; known are {}", Self::NAMES))
     }
 }
 

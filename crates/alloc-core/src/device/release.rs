@@ -295,8 +295,7 @@ impl Release {
         drop(device);
         // Address space that has nothing mapped, because mapping or giving it back failed before.
         let gives_back = state.tenure().policy().gives_empty_addresses_back();
-        let empty =
-            if gives_back { state.heap_mut().take_empty_regions(tier) } else { Vec::new() };
+        let empty = if gives_back { state.heap_mut().take_empty_regions(tier) } else { Vec::new() };
         if parts.is_empty() && empty.is_empty() {
             return dropped;
         }

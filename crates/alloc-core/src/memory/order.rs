@@ -65,7 +65,9 @@ impl Order {
     pub(crate) fn check(&self, segment: &Segment, orders: impl Iterator<Item = u32>) {
         for order in orders {
             match self.rule {
-                TieBreak::OldestSegment => assert_eq!(order, segment.registration, "a block knows its segment's age"),
+                TieBreak::OldestSegment => {
+                    assert_eq!(order, segment.registration, "a block knows its segment's age")
+                }
                 TieBreak::OldestRecord => assert!(order < self.next, "a record's number was given out"),
                 TieBreak::LowestAddress => assert_eq!(order, 0, "nothing but the address decides"),
             }

@@ -1,8 +1,8 @@
 //! Settings: warnings, the strict grammar, the environment, the option table.
 
 use alloc_core::config::{
-    AllocatorBackend, ConfigError, CrossStream, ExceptionClass, Flavour, Grammar, MemoryLimit, PolicyName, PytorchRelease,
-    ReserveSize, Settings, Warning, environment, options, pytorch, strict,
+    AllocatorBackend, ConfigError, CrossStream, ExceptionClass, Flavour, Grammar, MemoryLimit, PolicyName,
+    PytorchRelease, ReserveSize, Settings, Warning, environment, options, pytorch, strict,
 };
 use alloc_core::types::{GIB, MIB};
 
@@ -102,11 +102,7 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
             Settings { graph_capture_record_stream_reuse: true, ..base() },
         ),
         ("policy", "pytorch", Settings { policy: Some(PolicyName::Pytorch), ..base() }),
-        (
-            "pytorch_release",
-            "2.12",
-            Settings { pytorch_release: Some(PytorchRelease::V2_12), ..base() },
-        ),
+        ("pytorch_release", "2.12", Settings { pytorch_release: Some(PytorchRelease::V2_12), ..base() }),
         ("history_max_entries", "1000", Settings { history_max_entries: 1000, ..base() }),
         ("early_reuse", "True", Settings { early_reuse: true, ..base() }),
         ("cross_stream", "never", Settings { cross_stream: CrossStream::Never, ..base() }),
