@@ -487,20 +487,10 @@ impl CachingAllocator {
             ));
         }
         settings.validate().map_err(AllocError::Settings)?;
-        let policy = self.maker.name;
-        if let Some(asked) = settings.policy.filter(|asked| *asked != policy) {
-            return Err(AllocError::PolicyFixed { policy, asked });
-        }
-        settings.policy = self.maker.shown(settings.policy);
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
-        let named = self.settings.lock().pytorch_release;
-        let release = named.unwrap_or_default();
-        if let Some(asked) = settings.pytorch_release.filter(|asked| *asked != release) {
-            return Err(AllocError::ReleaseFixed { release, asked });
-        }
-        settings.pytorch_release = settings.pytorch_release.or(named);
+        self.maker.keep(&mut settings, self.settings().pytorch_release)?;
         // A program's own factory may look at its allocator: it is called before anything is locked.
         let policies: Vec<_> =
             self.devices.iter().map(|device| device.policy(&settings, &self.maker)).collect();

@@ -8,7 +8,8 @@ use super::{
     Drain, GranulePolicy, Growth, Holding, Policy, PolicyFactory, PytorchPolicy, Request, Rung, Situation,
     TieBreak,
 };
-use crate::config::{PolicyName, Settings};
+use crate::config::{PolicyName, PytorchRelease, Settings};
+use crate::error::{AllocError, Result};
 use crate::memory::block::Tier;
 use crate::sync::Arc;
 use std::any::Any;
@@ -135,6 +136,20 @@ impl Maker {
     /// What settings say of it, which said `given`: nothing only where it is the default.
     pub(crate) fn shown(&self, given: Option<PolicyName>) -> Option<PolicyName> {
         given.or(Some(self.name).filter(|name| *name != PolicyName::default()))
+    }
+
+    /// New settings of an allocator keep its policy, and the release of PyTorch that those before named.
+    pub(crate) fn keep(&self, settings: &mut Settings, named: Option<PytorchRelease>) -> Result<()> {
+        let (policy, release) = (self.name, named.unwrap_or_default());
+        if let Some(asked) = settings.policy.filter(|asked| *asked != policy) {
+            return Err(AllocError::PolicyFixed { policy, asked });
+        }
+        if let Some(asked) = settings.pytorch_release.filter(|asked| *asked != release) {
+            return Err(AllocError::ReleaseFixed { release, asked });
+        }
+        settings.policy = self.shown(settings.policy);
+        settings.pytorch_release = settings.pytorch_release.or(named);
+        Ok(())
     }
 
     /// The policy under `settings`, on a device that has virtual memory or not.

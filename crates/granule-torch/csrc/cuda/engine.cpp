@@ -2,6 +2,7 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/util/Exception.h>
+#include <torch/headeronly/version.h>
 
 #include <exception>
 #include <memory>
