@@ -11,6 +11,7 @@ mod number;
 mod options;
 mod plain;
 pub mod pytorch;
+mod release;
 pub mod strict;
 mod text;
 mod tokens;
@@ -19,6 +20,7 @@ mod values;
 pub use error::{ConfigError, ExceptionClass, Warning};
 pub use limit::MemoryLimit;
 pub use options::{Grammar, OptionInfo, Settings, options};
+pub use release::PytorchRelease;
 pub use text::Inexpressible;
 
 use std::fmt;
@@ -273,6 +275,12 @@ impl Settings {
     #[must_use]
     pub fn policy_name(&self) -> PolicyName {
         self.policy.unwrap_or_default()
+    }
+
+    /// The release of PyTorch that the `pytorch` policy decides as, else the default.
+    #[must_use]
+    pub fn pytorch_release(&self) -> PytorchRelease {
+        self.pytorch_release.unwrap_or_default()
     }
 
     /// Checks what the parsers check, for settings made in code.

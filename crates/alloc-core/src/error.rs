@@ -219,6 +219,17 @@ pub enum AllocError {
         /// What the settings name.
         asked: crate::config::PolicyName,
     },
+    /// Settings name another release of PyTorch than the allocator decides as.
+    #[error(
+        "pytorch_release:{asked} is refused: this allocator decides as {release}, which is chosen when an allocator is made and \
+         stays; make another one, or name the release before the program starts"
+    )]
+    ReleaseFixed {
+        /// The allocator's.
+        release: crate::config::PytorchRelease,
+        /// What the settings name.
+        asked: crate::config::PytorchRelease,
+    },
     /// Settings that cannot be honoured on this backend.
     #[error("{0}")]
     Settings(String),

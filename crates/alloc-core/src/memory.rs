@@ -6,6 +6,7 @@ pub(crate) mod backup;
 pub mod block;
 pub mod index;
 pub(crate) mod layout;
+pub(crate) mod order;
 pub mod region;
 pub mod segment;
 pub(crate) mod source;

@@ -29,6 +29,7 @@ pub(crate) use supply::Supply;
 // What a program's own policy is written with.
 pub use crate::memory::block::{Block, BlockId, BlockTable, Tier};
 pub use crate::memory::index::{BestFitIndex, FitKey, PlacementIndex, SegregatedIndex};
+pub use crate::memory::order::TieBreak;
 pub use crate::memory::segment::SegmentTable;
 
 use crate::config::{PolicyName, Settings};
@@ -222,6 +223,17 @@ pub trait Policy: Clone + Debug + Send + Sync + 'static {
         segments: &SegmentTable,
         request: &Request,
     ) -> Option<BlockId>;
+
+    /// Which of several free blocks of one size [`BestFitIndex`] has first. The same for as long as the policy lives.
+    fn tie_break(&self) -> TieBreak {
+        TieBreak::default()
+    }
+
+    /// Whether address space of a growable segment in which nothing is mapped is given back when cached memory is. The same for
+    /// as long as the policy lives.
+    fn gives_empty_addresses_back(&self) -> bool {
+        true
+    }
 
     /// Whether a block of `block` bytes is cut for `request`.
     fn splits(&self, block: u64, request: &Request) -> bool;

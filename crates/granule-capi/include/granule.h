@@ -273,6 +273,11 @@ typedef struct granule_options {
     const char *settings;
     /** A backend in C. backend is null then. */
     const struct granule_backend_table *table;
+    /**
+     * The release of PyTorch that policy:pytorch decides as where settings do not name one with pytorch_release: "2.12.1". Null,
+     * and a release that is not known, is the newest that is.
+     */
+    const char *pytorch_release;
 } granule_options;
 
 /** A pool's id, PyTorch's MempoolId_t. {0, 0} is the default pool. */

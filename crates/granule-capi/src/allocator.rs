@@ -13,7 +13,8 @@ use granule::CachingAllocator;
 use granule::backend::Backend;
 use granule::backends::{self, ChoiceError, Name};
 use granule::config::{
-    AllocatorBackend, ConfigError, Flavour, Grammar, Parsed, Settings, environment, options, pytorch, strict,
+    AllocatorBackend, ConfigError, Flavour, Grammar, Parsed, PolicyName, PytorchRelease, Settings,
+    environment, options, pytorch, strict,
 };
 use granule::types::{BackendId, DeviceIndex, DeviceKind, Stream};
 use recording::Recording;
@@ -53,17 +54,29 @@ pub struct granule_options {
     pub settings: *const c_char,
     /// A backend in C. backend is null then.
     pub table: *const granule_backend_table,
+    /// The release of PyTorch that policy:pytorch decides as where settings do not name one with pytorch_release: "2.12.1". Null,
+    /// and a release that is not known, is the newest that is.
+    pub pytorch_release: *const c_char,
 }
 
 growing!(granule_options);
 
 impl granule_allocator {
-    fn new(backend: Arc<dyn Backend>, name: &str, settings: Option<&str>) -> Result<Self, Failure> {
+    fn new(
+        backend: Arc<dyn Backend>,
+        name: &str,
+        settings: Option<&str>,
+        release: Option<&str>,
+    ) -> Result<Self, Failure> {
         log::start();
-        let settings = match settings {
+        let mut settings = match settings {
             Some(text) => read_settings(text, &Settings::default(), flavour(&*backend))?,
             None => settled(environment::from_env(flavour(&*backend)))?,
         };
+        let usual = settings.policy_name() == PolicyName::Pytorch && settings.pytorch_release.is_none();
+        let release = release.filter(|_| usual).and_then(|text| text.parse().ok());
+        settings.pytorch_release =
+            settings.pytorch_release.or(release.filter(|r| *r != PytorchRelease::default()));
         let id = backend.id();
         let name = CString::new(name).unwrap_or_default();
         let engine = Arc::new(CachingAllocator::new(backend, settings)?);
@@ -74,7 +87,7 @@ impl granule_allocator {
     /// The process's own: of the backend and the settings that the environment asks for.
     pub(crate) fn shared() -> Result<Self, Failure> {
         let (backend, name) = choose(None)?;
-        Ok(Self { is_shared: true, ..Self::new(backend, name.as_str(), None)? })
+        Ok(Self { is_shared: true, ..Self::new(backend, name.as_str(), None, None)? })
     }
 
     /// A stream of this backend by the driver's handle.
@@ -166,20 +179,24 @@ pub unsafe extern "C" fn granule_allocator_create(
             true => None,
             false => Some(given!(sized options)),
         };
-        let (mut backend, mut settings, mut table) = (None, None, std::ptr::null());
-        if let Some(granule_options { backend: name, settings: text, table: given, .. }) = options {
+        let (mut backend, mut settings, mut table, mut release) = (None, None, std::ptr::null(), None);
+        if let Some(granule_options {
+            backend: name, settings: text, table: given, pytorch_release, ..
+        }) = options
+        {
             (backend, settings, table) = (given!(optional_text name), given!(optional_text text), given);
+            release = given!(optional_text pytorch_release);
         }
         let made = if table.is_null() {
             let (backend, name) = choose(backend)?;
-            granule_allocator::new(backend, name.as_str(), settings)?
+            granule_allocator::new(backend, name.as_str(), settings, release)?
         } else if backend.is_some() {
             return Err(Failure::argument("backend and table are both given: name one of them"));
         } else {
             // SAFETY: what callers promise of a table, by the vendor's header.
             let backend = unsafe { of_table(table) }?;
             let name = backend.name();
-            granule_allocator::new(backend, name, settings)?
+            granule_allocator::new(backend, name, settings, release)?
         };
         out.set(Box::into_raw(Box::new(made)));
         Ok(())

@@ -207,7 +207,9 @@ fn status_of(error: &AllocError) -> granule_status {
         AllocError::DriverGone => GRANULE_DRIVER_GONE,
         AllocError::Asleep { .. } => GRANULE_ASLEEP,
         AllocError::NoRoomToWake { .. } | AllocError::Sleep(_) => GRANULE_SLEEP,
-        AllocError::Settings(_) | AllocError::PolicyFixed { .. } => GRANULE_SETTINGS,
+        AllocError::Settings(_) | AllocError::PolicyFixed { .. } | AllocError::ReleaseFixed { .. } => {
+            GRANULE_SETTINGS
+        }
         // `Limit`, `Growable`, and what the engine may learn to say.
         _ => GRANULE_UNSUPPORTED,
     }

@@ -318,6 +318,7 @@ fn a_backend_in_c() {
         backend: std::ptr::null(),
         settings: c"".as_ptr(),
         table: c_backend::table().cast(),
+        pytorch_release: std::ptr::null(),
     };
     let a = Allocator::with(&options);
     let name = unsafe { granule_backend_name(a.0) };

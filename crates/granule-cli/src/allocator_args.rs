@@ -3,7 +3,9 @@
 use crate::console;
 use crate::failure::Failure;
 use clap::Args;
-use granule::config::{ConfigError, Flavour, Parsed, PolicyName, Settings, Warning, environment, pytorch};
+use granule::config::{
+    ConfigError, Flavour, Parsed, PolicyName, PytorchRelease, Settings, Warning, environment, pytorch,
+};
 
 /// The allocator.
 #[derive(Args, Clone, Debug, Default)]
@@ -15,12 +17,30 @@ pub(crate) struct AllocatorArgs {
     /// pytorch or granule [default: the environment's, else pytorch]
     #[arg(long, value_name = "NAME", value_parser = parse_policy)]
     policy: Option<PolicyName>,
+
+    #[command(flatten)]
+    release: ReleaseArgs,
+}
+
+/// The release whose allocator the pytorch policy imitates.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ReleaseArgs {
+    /// The release of PyTorch that the pytorch policy decides as, 2.10 to 2.15 [default: the environment's, else 2.15]
+    #[arg(long, value_name = "RELEASE", value_parser = str::parse::<PytorchRelease>)]
+    pytorch: Option<PytorchRelease>,
+}
+
+impl ReleaseArgs {
+    /// The settings, with the release that the command line names.
+    pub(crate) fn on(&self, settings: Settings) -> Settings {
+        Settings { pytorch_release: self.pytorch.or(settings.pytorch_release), ..settings }
+    }
 }
 
 impl AllocatorArgs {
     /// Whether the command line chose anything.
     pub(crate) fn is_given(&self) -> bool {
-        self.conf.is_some() || self.policy.is_some()
+        self.conf.is_some() || self.policy.is_some() || self.release.pytorch.is_some()
     }
 
     /// The settings that the options, the environment and the recording give, in this order; says on standard
@@ -49,6 +69,7 @@ impl AllocatorArgs {
         if let Some(policy) = self.policy {
             settings.policy = Some(policy);
         }
+        let settings = self.release.on(settings);
         tracing::debug!(?settings, "settings");
         Ok(settings)
     }

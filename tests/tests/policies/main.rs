@@ -12,5 +12,6 @@ mod modes;
 mod monotone;
 mod native;
 mod places;
+mod releases;
 mod seam;
 mod views;

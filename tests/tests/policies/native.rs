@@ -1,15 +1,16 @@
 //! Promise 8 under other configurations and capacities: `data/native.json` has what PyTorch 2.15's own allocator
-//! did with the recorded traces (measured with its own library on a device that completes all work at once).
+//! did with the recorded traces (measured with its own library on a device that completes all work at once), and
+//! `data/native-2.12.json` and its like what other releases did.
 
-use alloc_core::config::{Flavour, Settings, environment};
+use alloc_core::config::{Flavour, PytorchRelease, Settings, environment};
 use granule::replay::{ReplayOptions, replay};
 use granule_tests::recorded;
 use serde_json::Value;
 use std::collections::HashMap;
 
-#[test]
-fn every_measured_configuration_and_capacity_is_reproduced() {
-    let cases: Vec<Value> = serde_json::from_str(include_str!("../../data/native.json")).unwrap();
+/// Replays what a release was measured with, and compares every figure.
+fn is_reproduced(release: PytorchRelease, measured: &str) {
+    let cases: Vec<Value> = serde_json::from_str(measured).unwrap();
     assert!(cases.len() > 100);
     let mut traces = HashMap::new();
     let (mut compared, mut wrong) = (0, Vec::new());
@@ -20,7 +21,8 @@ fn every_measured_configuration_and_capacity_is_reproduced() {
         compared += 1;
         let conf = case["conf"].as_str().unwrap();
         let lookup = |variable: &str| (variable == "PYTORCH_CUDA_ALLOC_CONF").then(|| conf.to_owned());
-        let settings: Settings = environment::read(lookup, Flavour::Cuda).unwrap().settings;
+        let read: Settings = environment::read(lookup, Flavour::Cuda).unwrap().settings;
+        let settings = Settings { pytorch_release: Some(release), ..read };
         let options = ReplayOptions {
             settings,
             capacity: Some(case["capacity"].as_u64().unwrap()),
@@ -44,4 +46,30 @@ fn every_measured_configuration_and_capacity_is_reproduced() {
     println!("{compared} of {} cases compared", cases.len());
     assert!(compared >= 20, "the bundled trace alone has that many");
     assert!(wrong.is_empty(), "{} figures differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn every_measured_configuration_and_capacity_is_reproduced() {
+    is_reproduced(PytorchRelease::V2_15, include_str!("../../data/native.json"));
+}
+
+/// 2.13's own allocator did what 2.15's did, in every case.
+#[test]
+fn pytorch_2_13_is_reproduced() {
+    is_reproduced(PytorchRelease::V2_13, include_str!("../../data/native.json"));
+}
+
+#[test]
+fn pytorch_2_12_is_reproduced() {
+    is_reproduced(PytorchRelease::V2_12, include_str!("../../data/native-2.12.json"));
+}
+
+#[test]
+fn pytorch_2_11_is_reproduced() {
+    is_reproduced(PytorchRelease::V2_11, include_str!("../../data/native-2.11.json"));
+}
+
+#[test]
+fn pytorch_2_10_is_reproduced() {
+    is_reproduced(PytorchRelease::V2_10, include_str!("../../data/native-2.10.json"));
 }

@@ -172,7 +172,7 @@ fn named(what: &str, torch: Option<&str>) -> String {
     torch.map_or_else(|| format!("e2e-torch/{what}"), |version| format!("e2e-torch/{what}-{version}"))
 }
 
-/// The pinned packages with another torch, and whatever torchvision belongs to it.
+/// The pinned packages with another torch, and whatever torchvision and setuptools belong to it.
 fn for_torch(pinned: &str, version: &str) -> Result<String> {
     let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '+');
     if version.is_empty() || !version.chars().all(valid) {
@@ -180,7 +180,8 @@ fn for_torch(pinned: &str, version: &str) -> Result<String> {
     }
     let lines = pinned.lines().map(|line| match line.split_once("==") {
         Some(("torch", _)) => format!("torch=={version}\n"),
-        Some(("torchvision", _)) => "torchvision\n".to_owned(),
+        // Earlier releases want others.
+        Some((package @ ("torchvision" | "setuptools"), _)) => format!("{package}\n"),
         _ => format!("{line}\n"),
     });
     Ok(lines.collect())
@@ -225,9 +226,9 @@ mod tests {
 
     #[test]
     fn another_torch_comes_with_its_own_torchvision() {
-        let pinned = "# why\ntorch==2.15.0\ntorchvision==0.29.2\npytest==9.2.0\n";
+        let pinned = "# why\ntorch==2.15.0\ntorchvision==0.29.2\nsetuptools==84.2.1\npytest==9.2.0\n";
         let other = for_torch(pinned, "2.14.1+cu130").unwrap();
-        assert_eq!(other, "# why\ntorch==2.14.1+cu130\ntorchvision\npytest==9.2.0\n");
+        assert_eq!(other, "# why\ntorch==2.14.1+cu130\ntorchvision\nsetuptools\npytest==9.2.0\n");
         for wrong in ["", "2.15 --index-url=x", "a;b"] {
             assert!(for_torch(pinned, wrong).is_err(), "{wrong}");
         }

@@ -439,6 +439,7 @@ impl CachingAllocator {
     ///
     /// # Errors
     /// * [`AllocError::PolicyFixed`] where `settings` names another policy;
+    /// * [`AllocError::ReleaseFixed`] where it names another release of PyTorch;
     /// * [`AllocError::Settings`] for another allocator backend, or a value out of range;
     /// * [`AllocError::Budget`] where `memory_limit` leaves no room for the guarantees of tenants.
     pub fn configure(&self, mut settings: Settings) -> Result<()> {
@@ -450,14 +451,10 @@ impl CachingAllocator {
             ));
         }
         settings.validate().map_err(AllocError::Settings)?;
-        let policy = self.maker.name;
-        if let Some(asked) = settings.policy.filter(|asked| *asked != policy) {
-            return Err(AllocError::PolicyFixed { policy, asked });
-        }
-        settings.policy = self.maker.shown(settings.policy);
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
+        self.maker.keep(&mut settings, self.settings().pytorch_release)?;
         // A program's own factory may look at its allocator: it is called before anything is locked.
         let policies: Vec<_> =
             self.devices.iter().map(|device| device.policy(&settings, &self.maker)).collect();

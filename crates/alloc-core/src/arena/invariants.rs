@@ -29,11 +29,7 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
             assert_eq!(block.addr, at, "blocks of a segment follow each other without gaps");
             assert_eq!(block.prev, below, "a block's lower link names the block below");
             assert_eq!(block.segment, id, "a block knows its segment");
-            assert_eq!(
-                (block.tier, block.registration),
-                (segment.tier, segment.registration),
-                "and its copies"
-            );
+            assert_eq!(block.tier, segment.tier, "and its tier");
             assert!(block.size > 0 && block.size.is_multiple_of(512), "sizes are multiples of 512");
             let joinable = matches!(
                 block.state,
@@ -61,6 +57,8 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
             seen += 1;
         }
         assert_eq!(at, segment.base + segment.bytes, "blocks cover their segment");
+        let orders = arena.layout().of_segment(id).map(|(_, block)| block.order);
+        arena.heap.order().check(segment, orders);
         if segment.is_fixed() {
             sums.fixed_bytes += segment.bytes;
             sums.fixed_segments += 1;

@@ -3,7 +3,9 @@
 
 use super::error::Warning;
 use super::values::{Kept, Kind, Value};
-use super::{AllocatorBackend, Compact, CrossStream, Launches, MemoryLimit, PolicyName, ReserveSize};
+use super::{
+    AllocatorBackend, Compact, CrossStream, Launches, MemoryLimit, PolicyName, PytorchRelease, ReserveSize,
+};
 use crate::types::MIB;
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -148,6 +150,7 @@ const fn usual(key: Key, owner: Owner, kind: Kind, name: &'static str, field: Fi
         Kind::Backend | Kind::Policy | Kind::CrossStream | Kind::Compact | Kind::Launches => {
             ("name", "", "", None)
         }
+        Kind::Release => ("release", "2.15", PytorchRelease::NAMES, None),
         Kind::Megabytes => ("MiB", "", MB_ANY, None),
         Kind::Count => ("", "", "", None),
         Kind::Ratio => ("share", "", "", None),
@@ -407,6 +410,16 @@ options! {
     "The rules for rounding, placement, splitting, growth and release." {
         default: "pytorch",
         range: PolicyName::NAMES,
+    }
+
+    /// Chosen when an allocator is made, and fixed from then on. `None` is the default, or what a running allocator has; see
+    /// [`pytorch_release`](Self::pytorch_release).
+    PytorchRelease = Granule "pytorch_release": Release, pytorch_release: Option<PytorchRelease> = None;
+    "The release of PyTorch that policy:pytorch decides as. Fixed once the allocator is made." {
+        idle: |s| {
+            (s.policy_name() != PolicyName::Pytorch && s.pytorch_release.is_some())
+                .then_some("only policy:pytorch decides as a release of PyTorch")
+        },
     }
 
     /// 0 is off.

@@ -204,6 +204,7 @@ impl<'t> Parser<'t> {
             | Kind::Divisions
             | Kind::Classes
             | Kind::Policy
+            | Kind::Release
             | Kind::CrossStream
             | Kind::Compact
             | Kind::Launches

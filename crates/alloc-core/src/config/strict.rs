@@ -193,6 +193,7 @@ impl<'t> Reader<'t> {
             Kind::CrossStream => CrossStream::named(text).map(Value::CrossStream),
             Kind::Compact => Compact::ALL.iter().find(|c| c.name() == text).map(|c| Value::Compact(*c)),
             Kind::Launches => Launches::ALL.iter().find(|l| l.name() == text).map(|l| Value::Launches(*l)),
+            Kind::Release => text.parse().ok().map(Value::Release),
             Kind::Limit if text == "unlimited" => Some(Value::Limit(None)),
             Kind::Guarantee if matches!(text, "none" | "0") => Some(Value::Limit(None)),
             Kind::Limit | Kind::Guarantee => {
@@ -310,6 +311,7 @@ fn hint(kind: Kind, text: &str) -> &'static str {
         Kind::Classes => "the value is not a list",
         Kind::Backend => "there is no such backend",
         Kind::Policy => "there is no such policy",
+        Kind::Release => "the decisions of this release are not known",
         Kind::CrossStream => "there is no such way to share",
         Kind::Compact => "there is no such moment",
         Kind::Launches => "nothing like that can be promised",

@@ -1,7 +1,9 @@
 //! Option values: as they are read, kept and written.
 
 use super::plain::shortest;
-use super::{AllocatorBackend, Compact, CrossStream, Launches, MemoryLimit, PolicyName, ReserveSize};
+use super::{
+    AllocatorBackend, Compact, CrossStream, Launches, MemoryLimit, PolicyName, PytorchRelease, ReserveSize,
+};
 use crate::types::{GIB, MIB};
 use std::path::PathBuf;
 
@@ -21,6 +23,7 @@ pub(super) enum Value {
     Reserve(Option<ReserveSize>),
     Classes(Vec<(String, ReserveSize)>),
     Policy(PolicyName),
+    Release(PytorchRelease),
     CrossStream(CrossStream),
     Compact(Compact),
     Launches(Launches),
@@ -40,6 +43,7 @@ pub(super) enum Kind {
     Reserve,
     Classes,
     Policy,
+    Release,
     CrossStream,
     Compact,
     Launches,
@@ -100,6 +104,7 @@ kept! {
     Option<ReserveSize>, Value::Reserve(x) => x, |size| size.map_or("full".into(), reserve_text);
     Vec<(String, ReserveSize)>, Value::Classes(x) => x, |classes| classes_text(classes);
     Option<PolicyName>, Value::Policy(x) => Some(x), |policy| policy.unwrap_or_default().to_string();
+    Option<PytorchRelease>, Value::Release(x) => Some(x), |release| release.unwrap_or_default().to_string();
     CrossStream, Value::CrossStream(x) => x, |which| which.name().into();
     Compact, Value::Compact(x) => x, |when| when.name().into();
     Launches, Value::Launches(x) => x, |who| who.name().into();

@@ -324,8 +324,9 @@ impl Release {
         let vacate = |id| state.heap_mut().begin_vacate(id, is_elsewhere);
         let parts: Vec<_> = growable.into_iter().flat_map(vacate).collect();
         drop(device);
-        // Address space that has nothing mapped, because giving it back failed before.
-        let empty = state.heap_mut().take_empty_regions(tier);
+        // Address space that has nothing mapped, because mapping or giving it back failed before.
+        let gives_back = state.tenure().policy().gives_empty_addresses_back();
+        let empty = if gives_back { state.heap_mut().take_empty_regions(tier) } else { Vec::new() };
         if parts.is_empty() && empty.is_empty() {
             return dropped;
         }

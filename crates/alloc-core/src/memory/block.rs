@@ -135,8 +135,9 @@ pub struct Block {
     pub segment: SegmentId,
     /// First node of the list of other streams that use it.
     pub uses: u32,
-    /// The segment's place in creation order; kept here because every index key has it.
-    pub registration: u32,
+    /// What decides among free blocks of one size, before the address: by default the segment's place in creation order. See
+    /// [`TieBreak`](crate::policy::TieBreak).
+    pub order: u32,
     /// Events still awaited.
     pub pending: u16,
     /// What it is now.

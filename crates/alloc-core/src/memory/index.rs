@@ -33,16 +33,16 @@ pub trait PlacementIndex: Default + std::fmt::Debug + Send + 'static {
     fn check(&self);
 }
 
-/// The order of free blocks: size, then segment creation order, then address, packed so that one
-/// comparison of 128 bits decides.
+/// The order of free blocks: size, then [`Block::order`], then address, packed so that one comparison of 128 bits
+/// decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FitKey(u128);
 
 impl FitKey {
     /// Sizes and addresses are multiples of 512, so their low 9 bits are not kept.
     #[must_use]
-    pub const fn new(size: u64, registration: u32, addr: u64) -> Self {
-        Self(((size >> 9) as u128) << 80 | (registration as u128) << 48 | (addr >> 9) as u128)
+    pub const fn new(size: u64, order: u32, addr: u64) -> Self {
+        Self(((size >> 9) as u128) << 80 | (order as u128) << 48 | (addr >> 9) as u128)
     }
 
     /// The least key of a size: sorts before every block that has it.
@@ -62,7 +62,7 @@ impl Block {
     /// Its place in the index of free blocks.
     #[must_use]
     pub fn key(&self) -> FitKey {
-        FitKey::new(self.size, self.registration, self.addr)
+        FitKey::new(self.size, self.order, self.addr)
     }
 }
 

@@ -32,9 +32,14 @@ impl Layout {
         &self.segments
     }
 
-    /// A new segment with one block that covers it, in state `state`.
-    pub(crate) fn add_segment(&mut self, segment: Segment, state: BlockPhase) -> (SegmentId, BlockId) {
-        let Segment { base, bytes, registration, tier, .. } = segment;
+    /// A new segment with one block that covers it, of this order and in state `state`.
+    pub(crate) fn add_segment(
+        &mut self,
+        segment: Segment,
+        order: u32,
+        state: BlockPhase,
+    ) -> (SegmentId, BlockId) {
+        let Segment { base, bytes, tier, .. } = segment;
         let id = self.segments.add(segment);
         let block = self.blocks.add(Block {
             addr: base,
@@ -46,7 +51,7 @@ impl Layout {
             next: BlockId::NONE,
             segment: id,
             uses: NO_USES,
-            registration,
+            order,
             pending: 0,
             state,
             tier,
@@ -122,10 +127,12 @@ impl Layout {
         (self.neighbour_in(state, block.prev), self.neighbour_in(state, block.next))
     }
 
-    /// Joins a block with its neighbours that are in `state`, and in no index. The lowest keeps its record.
+    /// Joins a block with its neighbours that are in `state`, and in no index. The lowest keeps its record, with the order of
+    /// the block that was given.
     pub(crate) fn join(&mut self, mut id: BlockId, state: BlockPhase) -> BlockId {
         let (below, above) = self.neighbours_in(state, id);
         if let Some(below) = below {
+            self.blocks[below].order = self.blocks[id].order;
             self.blocks.absorb_above(below, id);
             id = below;
         }

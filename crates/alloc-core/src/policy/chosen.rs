@@ -6,8 +6,10 @@ use super::remembered::sealed::Sealed;
 use super::supply::Supply;
 use super::{
     Drain, GranulePolicy, Growth, Holding, Policy, PolicyFactory, PytorchPolicy, Request, Rung, Situation,
+    TieBreak,
 };
-use crate::config::{PolicyName, Settings};
+use crate::config::{PolicyName, PytorchRelease, Settings};
+use crate::error::{AllocError, Result};
 use crate::memory::block::Tier;
 use crate::sync::Arc;
 use std::any::Any;
@@ -32,6 +34,8 @@ impl Traits {
 pub(crate) trait Decisions: Any + Debug + Send + Sync {
     fn traits(&self) -> Traits;
     fn grows(&self) -> bool;
+    fn tie_break(&self) -> TieBreak;
+    fn gives_empty_addresses_back(&self) -> bool;
     fn growing(&self) -> Chosen;
     fn request(&self, bytes: u64) -> Request;
     fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64;
@@ -57,6 +61,12 @@ impl<P: Policy> Decisions for P {
     }
     fn grows(&self) -> bool {
         Policy::grows(self)
+    }
+    fn tie_break(&self) -> TieBreak {
+        Policy::tie_break(self)
+    }
+    fn gives_empty_addresses_back(&self) -> bool {
+        Policy::gives_empty_addresses_back(self)
     }
     fn growing(&self) -> Chosen {
         Arc::new(Policy::growing(self))
@@ -84,6 +94,10 @@ impl<P: Policy> Decisions for P {
     }
     fn placement(&self) -> Placement {
         let any: &dyn Any = self;
+        // Code that is compiled for a policy knows the default order only.
+        if self.tie_break() != TieBreak::default() {
+            return Placement::Custom(Box::new(Placed::new(self.clone())));
+        }
         if let Some(policy) = any.downcast_ref::<PytorchPolicy>() {
             return Placement::Pytorch(Placed::new(policy.clone()));
         }
@@ -122,6 +136,20 @@ impl Maker {
     /// What settings say of it, which said `given`: nothing only where it is the default.
     pub(crate) fn shown(&self, given: Option<PolicyName>) -> Option<PolicyName> {
         given.or(Some(self.name).filter(|name| *name != PolicyName::default()))
+    }
+
+    /// New settings of an allocator keep its policy, and the release of PyTorch that those before named.
+    pub(crate) fn keep(&self, settings: &mut Settings, named: Option<PytorchRelease>) -> Result<()> {
+        let (policy, release) = (self.name, named.unwrap_or_default());
+        if let Some(asked) = settings.policy.filter(|asked| *asked != policy) {
+            return Err(AllocError::PolicyFixed { policy, asked });
+        }
+        if let Some(asked) = settings.pytorch_release.filter(|asked| *asked != release) {
+            return Err(AllocError::ReleaseFixed { release, asked });
+        }
+        settings.policy = self.shown(settings.policy);
+        settings.pytorch_release = settings.pytorch_release.or(named);
+        Ok(())
     }
 
     /// The policy under `settings`, on a device that has virtual memory or not.

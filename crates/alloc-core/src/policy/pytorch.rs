@@ -1,12 +1,15 @@
-//! PyTorch's decisions, exactly (torch 2.15; section numbers are those of the behaviour reference).
+//! PyTorch's decisions, exactly (section numbers are those of the behaviour reference, which is of 2.15).
+//!
+//! Releases decide alike but for two things: which of several free blocks of one size is taken, and what becomes of addresses
+//! that could not be mapped.
 
 mod remedies;
 
 pub(crate) use remedies::{Cached, enough, oldest};
 
-use super::{Drain, Holding, Policy, Request, Rung, garbage_threshold};
+use super::{Drain, Holding, Policy, Request, Rung, TieBreak, garbage_threshold};
 use crate::base::round::{MIN_BLOCK, SMALL_LIMIT, SMALL_SEGMENT, round_size, segment_size};
-use crate::config::{PolicyName, Settings};
+use crate::config::{PolicyName, PytorchRelease, Settings};
 use crate::memory::block::{BlockId, BlockPhase, BlockTable, Tier};
 use crate::memory::index::{BestFitIndex, Cursor, FitKey};
 use crate::memory::segment::SegmentTable;
@@ -21,6 +24,7 @@ pub struct PytorchPolicy {
     garbage_threshold: f64,
     grows: bool,
     reserve: Option<crate::config::ReserveSize>,
+    release: PytorchRelease,
 }
 
 impl PytorchPolicy {
@@ -35,6 +39,7 @@ impl PytorchPolicy {
             garbage_threshold: settings.garbage_collection_threshold,
             grows: settings.expandable_segments && virtual_memory,
             reserve: settings.expandable_segments_reserve,
+            release: settings.pytorch_release(),
         }
     }
 
@@ -144,6 +149,18 @@ impl Policy for PytorchPolicy {
             return None;
         }
         Some(index.remove_at(at))
+    }
+
+    fn tie_break(&self) -> TieBreak {
+        match self.release {
+            PytorchRelease::V2_10 | PytorchRelease::V2_11 => TieBreak::LowestAddress,
+            PytorchRelease::V2_12 => TieBreak::OldestRecord,
+            PytorchRelease::V2_13 | PytorchRelease::V2_14 | PytorchRelease::V2_15 => TieBreak::OldestSegment,
+        }
+    }
+
+    fn gives_empty_addresses_back(&self) -> bool {
+        self.release >= PytorchRelease::V2_15
     }
 
     /// §1.4.

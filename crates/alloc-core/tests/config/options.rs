@@ -2,7 +2,8 @@
 
 use alloc_core::config::{
     AllocatorBackend, Compact, ConfigError, CrossStream, ExceptionClass, Flavour, Grammar, Launches,
-    MemoryLimit, PolicyName, ReserveSize, Settings, Warning, environment, options, pytorch, strict,
+    MemoryLimit, PolicyName, PytorchRelease, ReserveSize, Settings, Warning, environment, options, pytorch,
+    strict,
 };
 use alloc_core::types::{GIB, MIB};
 
@@ -105,6 +106,7 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
             Settings { graph_capture_record_stream_reuse: true, ..base() },
         ),
         ("policy", "pytorch", Settings { policy: Some(PolicyName::Pytorch), ..base() }),
+        ("pytorch_release", "2.12", Settings { pytorch_release: Some(PytorchRelease::V2_12), ..base() }),
         ("history_max_entries", "1000", Settings { history_max_entries: 1000, ..base() }),
         ("early_reuse", "True", Settings { early_reuse: true, ..base() }),
         ("cross_stream", "never", Settings { cross_stream: CrossStream::Never, ..base() }),

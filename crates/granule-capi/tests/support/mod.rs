@@ -24,6 +24,7 @@ impl Allocator {
             backend: c"openreg".as_ptr(),
             settings: settings.as_ptr(),
             table: std::ptr::null(),
+            pytorch_release: std::ptr::null(),
         };
         Self::with(&options)
     }

@@ -5,7 +5,7 @@ mod text;
 pub(super) use text::{device, not_known};
 
 use super::{Outcome, write_json};
-use crate::allocator_args::{self, parse_policy};
+use crate::allocator_args::{self, ReleaseArgs, parse_policy};
 use crate::console;
 use crate::failure::Failure;
 use crate::size::Size;
@@ -58,6 +58,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", value_parser = parse_policy)]
     policy: Vec<PolicyName>,
 
+    #[command(flatten)]
+    release: ReleaseArgs,
+
     /// How many events the device's work is behind; 0 completes everything at once
     #[arg(long, value_name = "EVENTS", default_value_t = 0)]
     lag: u64,
@@ -91,7 +94,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     let own = args.conf.iter().map(|text| own_settings(text)).collect::<Result<Vec<_>, _>>()?;
     let workload = Workload::read(&args.workload)?;
     let recorded = workload.recording.as_ref().and_then(|recording| recording.conf.as_deref());
-    let current = allocator_args::current(recorded)?;
+    let current = args.release.on(allocator_args::current(recorded)?);
     if current.backend == AllocatorBackend::DriverPools {
         console::note(
             "backend:cudaMallocAsync is not modelled; the candidates are compared with backend:native",

@@ -51,6 +51,28 @@ fn json_has_the_names_of_trace_headers_and_natives_figures() {
     }
 }
 
+/// The figures are those of each release's own allocator (`tests/data/native-2.12.json` in the tests across crates).
+#[test]
+fn a_release_of_pytorch_is_imitated() {
+    let place = with_bundled();
+    let conf = "max_split_size_mb:128";
+    for (release, reserved) in
+        [("2.15", 37_413_191_680_u64), ("2.12", 37_415_288_832), ("2.12.1", 37_415_288_832)]
+    {
+        let args = ["--conf", conf, "--pytorch", release, "--json"];
+        let ours = place.run(&[&["replay", "t.gz"], &args[..]].concat()).json();
+        assert_eq!(ours["reserved_bytes_peak"], reserved, "{release}");
+        let args = ["--capacity", "80GiB", "--policy", "pytorch", "--pytorch", release, "--json"];
+        let answer = place.run(&[&["whatif", "t.gz"], &args[..]].concat()).json();
+        let mut tried = answer["candidates"].as_array().unwrap().iter();
+        let tried = tried.find(|candidate| candidate["name"] == conf).unwrap();
+        assert_eq!(tried["outcomes"][0]["reserved_bytes_peak"], reserved, "{release}, whatif");
+    }
+    let refused = place.run(&["replay", "t.gz", "--pytorch", "2.9"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("known are 2.10, 2.11"), "{}", refused.err);
+}
+
 #[test]
 fn settings_are_compared_by_meaning() {
     let place = with_bundled();

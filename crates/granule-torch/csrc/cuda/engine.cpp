@@ -2,6 +2,7 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/util/Exception.h>
+#include <torch/headeronly/version.h>
 
 #include <exception>
 #include <memory>
@@ -60,6 +61,7 @@ Made create() {
   wanted.size = sizeof wanted;
   wanted.backend = state.options.backend.empty() ? nullptr : state.options.backend.c_str();
   wanted.settings = state.options.has_settings ? state.options.settings.c_str() : nullptr;
+  wanted.pytorch_release = TORCH_VERSION;
   granule_allocator* raw = nullptr;
   check(granule_allocator_create(&wanted, &raw));
   Made made(raw, granule_allocator_destroy);

@@ -3,7 +3,7 @@
 use super::series::{Series, create};
 use super::stopping::{Stoppable, at_exit};
 use super::{BadRecordOptions, RecordOptions, VARIABLE};
-use alloc_core::config::{PolicyName, Settings};
+use alloc_core::config::{PolicyName, PytorchRelease, Settings};
 use alloc_core::history::{CallLog, HistoryOptions};
 use alloc_core::oom::OomReport;
 use alloc_core::snapshot::Snapshot;
@@ -211,6 +211,14 @@ impl std::fmt::Debug for Recorder {
 /// The settings as a text that a replay reads: with the policy, where settings made in code name it. A program's own has no
 /// name there.
 fn conf(settings: &Settings) -> String {
+    let release = settings.pytorch_release();
+    if settings.policy_name() == PolicyName::Pytorch
+        && release != PytorchRelease::default()
+        && !settings.text.contains("pytorch_release:")
+    {
+        let comma = if settings.text.is_empty() { "" } else { "," };
+        return format!("{}{comma}pytorch_release:{release}", settings.text);
+    }
     match settings.policy {
         None | Some(PolicyName::Pytorch | PolicyName::Custom(_)) => settings.text.clone(),
         Some(_) if settings.text.contains("policy:") => settings.text.clone(),

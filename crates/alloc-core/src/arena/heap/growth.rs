@@ -117,14 +117,15 @@ impl Growth {
     pub(crate) fn commit(self, heap: &mut Heap, mapped: usize) -> Option<BlockId> {
         let mut maps = 0;
         let mut run: Option<BlockId> = None;
-        let mut requested = None;
+        let mut last = None;
         let mut complete = true;
         for link in self.chain {
             let id = match link {
                 Link::Mapped(id) => id,
                 Link::ToMap(id, bytes) if maps < mapped => {
                     maps += 1;
-                    requested = Some(heap.layout.blocks()[id].requested);
+                    let block = &heap.layout.blocks()[id];
+                    last = Some((block.requested, block.order));
                     if bytes < heap.layout.blocks()[id].size {
                         let rest = heap.cut_above(id, bytes, BlockPhase::Busy);
                         heap.layout.blocks_mut()[rest].requested = 0;
@@ -146,8 +147,12 @@ impl Growth {
                 None => run = Some(id),
             }
         }
-        let run = heap.join_free(run?);
-        if let Some(requested) = requested {
+        let run = run?;
+        if let Some((_, order)) = last {
+            heap.layout.blocks_mut()[run].order = order;
+        }
+        let run = heap.join_free(run);
+        if let Some((requested, _)) = last {
             heap.layout.blocks_mut()[run].requested = requested;
         }
         if complete {

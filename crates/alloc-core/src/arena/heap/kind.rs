@@ -11,8 +11,18 @@ use crate::sync::Ordering;
 use std::hint::unreachable_unchecked;
 use std::marker::PhantomData;
 
+/// Which part of a block that is cut gets a new record, where the [order](crate::memory::order::Order) of records counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::arena) enum NewRecord {
+    Lower,
+    Upper,
+}
+
 /// A kind of policy.
 pub(in crate::arena) trait Kind {
+    /// Whether a policy of this kind may have another [`TieBreak`](crate::policy::TieBreak) than the default.
+    const ORDERS: bool = false;
+
     type Placed: Placing + ?Sized + 'static;
     type Memory: Hooks + ?Sized + 'static;
 
@@ -79,6 +89,8 @@ impl Kind for GranulePolicy {
 pub(in crate::arena) enum Custom {}
 
 impl Kind for Custom {
+    const ORDERS: bool = true;
+
     type Placed = dyn Placing;
     type Memory = dyn Hooks;
 
@@ -197,14 +209,21 @@ impl<'a, K: Kind> OfKind<'a, K> {
         memory.removed(layout.blocks(), id);
     }
 
-    /// Cuts a block after `size` bytes. The lower part keeps the record and the state; the upper part
+    /// Cuts a block, which is in no index, after `size` bytes. The lower part keeps the id and the state; the upper part
     /// gets `upper_state` and goes into the list of that state.
     #[inline(always)]
-    pub(in crate::arena) fn cut_above(&mut self, id: BlockId, size: u64, upper_state: BlockPhase) -> BlockId {
+    pub(in crate::arena) fn cut_above(
+        &mut self,
+        id: BlockId,
+        size: u64,
+        upper_state: BlockPhase,
+        new: NewRecord,
+    ) -> BlockId {
+        let new = K::ORDERS.then(|| (new, self.heap.order_of_part(id)));
         let blocks = self.heap.layout.blocks_mut();
         let block = &mut blocks[id];
         debug_assert!(size > 0 && size < block.size, "both parts keep something");
-        let upper = Block {
+        let mut upper = Block {
             addr: block.addr + size,
             size: block.size - size,
             uses: NO_USES,
@@ -212,6 +231,11 @@ impl<'a, K: Kind> OfKind<'a, K> {
             state: BlockPhase::Busy,
             ..block.clone()
         };
+        match new {
+            Some((NewRecord::Lower, order)) => block.order = order,
+            Some((NewRecord::Upper, order)) => upper.order = order,
+            None => {}
+        }
         block.size = size;
         let upper = blocks.add(upper);
         blocks.link_above(id, upper);

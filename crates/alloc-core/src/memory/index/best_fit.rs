@@ -1,4 +1,4 @@
-//! Free blocks in PyTorch's order: best fit by (size, segment creation order, address).
+//! Free blocks in PyTorch's order: best fit by size, then by the policy's [`TieBreak`](crate::policy::TieBreak), then by address.
 //!
 //! Blocks are kept by size class, and sorted within. Most classes have few blocks, which lie in one chunk of memory: a
 //! search is a step to the class and a look at one or two cache lines. A class of many has a sequence of chunks

@@ -232,7 +232,7 @@ mod tests {
             next: BlockId::NONE,
             segment: SegmentId(0),
             uses: NO_USES,
-            registration: 0,
+            order: 0,
             pending: 0,
             state: BlockPhase::Free,
             tier: Tier::Large,

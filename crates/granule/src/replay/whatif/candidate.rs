@@ -144,6 +144,12 @@ pub(super) fn candidates(
     if policies.contains(&PolicyName::Pytorch) {
         list.caching_off(kept);
     }
+    // No candidate is another PyTorch.
+    for candidate in
+        list.candidates.iter_mut().filter(|one| one.settings.policy_name() == PolicyName::Pytorch)
+    {
+        candidate.settings.pytorch_release = current.pytorch_release;
+    }
     list.candidates
 }
 
