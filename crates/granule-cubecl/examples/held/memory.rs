@@ -64,6 +64,6 @@ impl<S: ComputeStorage> Memory<S> {
 
     #[allow(dead_code)] // the example's device has no bytes
     pub(crate) fn resource(&mut self, handle: &ManagedMemoryHandle) -> S::Resource {
-        self.manager.get_resource(handle.clone().binding(), None, None).unwrap()
+        self.manager.get_resource(handle.clone().binding(), None, None).expect("the buffer is live")
     }
 }

@@ -398,7 +398,7 @@ impl Compaction {
         }
         let parts = regions.parts(sparse.region, sparse.at);
         let stays = |part: &Part| bytes_of(&sparse.stays(part));
-        let beside = parts.iter().map(|part| stays(part)).filter(|bytes| *bytes > 0).max()?;
+        let beside = parts.iter().map(&stays).filter(|bytes| *bytes > 0).max()?;
         let gain = parts.iter().map(|part| part.bytes - stays(part)).sum();
         Some(Candidate { sparse, gain, beside })
     }
