@@ -94,6 +94,12 @@ pub struct CachingAllocator {
     annotations: Mutex<Annotations>,
 }
 
+/// Whether a stream is of the allocator's backend.
+#[inline]
+fn is_of(backend: BackendId, stream: Stream) -> Result<()> {
+    if stream.backend == backend { Ok(()) } else { Err(AllocError::ForeignStream) }
+}
+
 #[cold]
 #[inline(never)]
 fn resolved(backend: &dyn Backend, stream: Stream) -> Stream {
@@ -172,14 +178,9 @@ impl CachingAllocator {
         AllocError::InvalidDevice { device, count: self.device_count() }
     }
 
-    #[inline]
-    fn is_own(&self, stream: Stream) -> Result<()> {
-        if stream.backend == self.id { Ok(()) } else { Err(AllocError::ForeignStream) }
-    }
-
     /// The engine's one name for a stream of this backend.
     fn own(&self, stream: Stream) -> Result<Stream> {
-        self.is_own(stream)?;
+        is_of(self.id, stream)?;
         Ok(stream_identity::resolve(stream, self.backend.kind()))
     }
 
@@ -192,7 +193,7 @@ impl CachingAllocator {
     /// other driver errors. Nothing is lost, and the call can be made again.
     #[inline]
     pub fn malloc(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
-        self.is_own(stream)?;
+        is_of(self.id, stream)?;
         let stream =
             if stream.raw & self.alias_bits != 0 { resolved(&*self.backend, stream) } else { stream };
         let device = self.device_at(stream.device)?;

@@ -6,6 +6,7 @@
 pub(super) mod growth;
 pub(super) mod hollow;
 pub(super) mod kind;
+mod records;
 pub(super) mod sleep;
 
 use crate::memory::block::{BlockId, BlockPhase, SegmentId, Tier};
@@ -16,6 +17,7 @@ use crate::memory::segment::{Origin, Segment};
 use crate::policy::{Chosen, GranuleMemory, Ground, Hooks, Placement, Remembered, Request};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use kind::{NewRecord, OfKind, of_kind};
+use records::Records;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -71,11 +73,6 @@ impl Heap {
     #[inline(always)]
     pub(super) fn placement(&self) -> &Placement {
         &self.placement
-    }
-
-    /// Which of several free blocks of one size comes first.
-    pub(super) fn order(&self) -> &Order {
-        &self.order
     }
 
     #[inline(always)]
@@ -135,6 +132,9 @@ impl Heap {
         for (addr, id) in unmapped {
             assert_eq!(self.layout.blocks()[*id].addr, *addr, "and knows their addresses");
         }
+        for (id, segment) in self.layout.segments().iter().filter(|(_, segment)| segment.tier == tier) {
+            self.order.check(segment, self.layout.of_segment(id).map(|(_, block)| block.order));
+        }
     }
 
     /// Takes the block that serves `request` out of the free ones, which do not age by that.
@@ -145,31 +145,6 @@ impl Heap {
     /// Whether the policy cuts a block of `block` bytes for `request`.
     pub(crate) fn splits(&mut self, block: u64, request: &Request) -> bool {
         of_kind!(self, heap => heap.splits(block, request))
-    }
-
-    /// The order of a new record for a part of a block, which is in no index.
-    fn order_of_part(&mut self, id: BlockId) -> u32 {
-        if self.order.is_spent() {
-            self.number_anew();
-        }
-        self.order.of_part(self.layout.blocks()[id].order)
-    }
-
-    /// Gives the blocks the lowest numbers in the order that they have: once in 2^32 records.
-    #[cold]
-    fn number_anew(&mut self) {
-        let free = Tier::ALL.map(|tier| self.placement.placed().at_least(tier, 0).collect::<Vec<_>>());
-        self.placement.placed_mut().clear();
-        let mut all: Vec<_> = self.layout.blocks().iter().map(|(id, block)| (block.order, id)).collect();
-        all.sort_unstable_by_key(|(order, _)| *order);
-        let mut count = 0;
-        for (_, id) in all {
-            self.layout.blocks_mut()[id].order = count;
-            count += 1;
-        }
-        self.order.number_anew(count);
-        let blocks = self.layout.blocks();
-        free.into_iter().flatten().for_each(|id| self.placement.placed_mut().insert(&blocks[id], id));
     }
 
     /// Puts a block that is in no index among the free ones, as it is.
@@ -340,10 +315,9 @@ impl Ground<GranuleMemory> for Heap {
     }
 
     fn add_segment(&mut self, segment: Segment, state: BlockPhase) -> (SegmentId, BlockId) {
-        if self.order.is_spent() {
-            self.number_anew();
-        }
-        let order = self.order.of_segment(&segment);
+        let order =
+            Records { order: &mut self.order, layout: &mut self.layout, placement: &mut self.placement }
+                .of_segment(&segment);
         let (id, block) = self.layout.add_segment(segment, order, state);
         self.remembered.hooks_mut().segment_added(id, &self.layout.segments()[id]);
         (id, block)
@@ -392,43 +366,5 @@ impl Ground<GranuleMemory> for Heap {
     fn return_free(&mut self, id: BlockId) {
         let id = self.join_free(id);
         self.insert_free(id);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::{PytorchRelease, Settings};
-    use crate::policy::PytorchPolicy;
-    use crate::types::DevicePtr;
-
-    #[test]
-    fn records_are_numbered_anew_in_their_order_before_numbers_end() {
-        let settings = Settings { pytorch_release: Some(PytorchRelease::V2_12), ..Settings::default() };
-        let policy: Chosen = Arc::new(PytorchPolicy::new(&settings, false));
-        let mut heap = Heap::new(&policy, Searches::default());
-        let segment = Segment::new(DevicePtr(1 << 20), 8192, 0, Tier::Small, Origin::Fixed);
-        let (_, mut block) = heap.add_segment(segment, BlockPhase::Busy);
-        let mut lower = Vec::new();
-        heap.order.number_anew(u32::MAX - 2);
-        for _ in 0..4 {
-            lower.push(block);
-            // As for a request: what is cut off above is free, and the next part comes from it.
-            let of = |heap: &mut Heap, id| of_kind!(heap, typed => typed.cut_above(id, 1024, BlockPhase::Free, NewRecord::Lower));
-            let upper = of(&mut heap, block);
-            heap.insert_free(block);
-            heap.take_free(upper);
-            block = upper;
-        }
-        let order = |id: &BlockId| heap.layout.blocks()[*id].order;
-        assert_eq!(order(&block), 0, "the segment's own record is the oldest");
-        assert!(
-            lower.iter().map(order).is_sorted_by(|a, b| a < b),
-            "{:?}",
-            lower.iter().map(order).collect::<Vec<_>>()
-        );
-        let free: Vec<_> = heap.free(Tier::Small, 0);
-        assert_eq!(free, lower, "and the index agrees");
-        heap.placement.placed().check(Tier::Small);
     }
 }

@@ -48,6 +48,7 @@ fn pinned_samples() -> Vec<(&'static str, &'static str, Settings)> {
 /// Those of what processes agree on.
 fn process_samples() -> Vec<(&'static str, &'static str, Settings)> {
     vec![
+        ("pytorch_release", "2.12", Settings { pytorch_release: Some(PytorchRelease::V2_12), ..base() }),
         ("compaction", "last_resort", Settings { compaction: Compact::LastResort, ..base() }),
         ("launches", "allocating_thread", Settings { launches: Launches::AllocatingThread, ..base() }),
         (
@@ -106,7 +107,6 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
             Settings { graph_capture_record_stream_reuse: true, ..base() },
         ),
         ("policy", "pytorch", Settings { policy: Some(PolicyName::Pytorch), ..base() }),
-        ("pytorch_release", "2.12", Settings { pytorch_release: Some(PytorchRelease::V2_12), ..base() }),
         ("history_max_entries", "1000", Settings { history_max_entries: 1000, ..base() }),
         ("early_reuse", "True", Settings { early_reuse: true, ..base() }),
         ("cross_stream", "never", Settings { cross_stream: CrossStream::Never, ..base() }),

@@ -66,13 +66,13 @@ fn a_stream_that_ends_leaves_its_memory_to_the_next<L: Label>() {
     let place = storage.get(&page).unwrap().address;
     // SAFETY: nothing queues work on the stream any more.
     unsafe { storage.retire().unwrap() };
-    assert_eq!(machine.allocated(), 0);
+    assert_eq!(machine.live_bytes(), 0);
 
     let mut next = Storage::new(&machine.granule, &second);
     let page = next.alloc(20 * MIB).unwrap();
     assert_eq!(next.get(&page).unwrap().address, place);
     drop(next);
-    assert_eq!(machine.allocated(), 0, "a dropped storage gives back what it has");
+    assert_eq!(machine.live_bytes(), 0, "a dropped storage gives back what it has");
 }
 
 fn on_both<A: Fn(), B: Fn()>(cuda: A, hip: B) {

@@ -59,7 +59,7 @@ fn a_handle_without_memory_is_refused() {
         storage.dealloc(page.id);
         storage.dealloc(page.id);
         storage.flush();
-        assert_eq!((storage.bytes_allocated(), machine.allocated()), (0, 0));
+        assert_eq!((storage.bytes_allocated(), machine.live_bytes()), (0, 0));
         let refused = storage.get(&page).unwrap_err();
         assert!(matches!(refused, IoError::StorageHandleNotFound { .. }), "{refused}");
     });
@@ -72,7 +72,7 @@ fn an_empty_buffer_has_no_memory() {
         let mut storage = storage(&machine);
         let empty = storage.alloc(0).unwrap();
         let place = storage.get(&empty).unwrap();
-        assert_eq!((place.address, place.bytes, machine.allocated()), (0, 0, 0));
+        assert_eq!((place.address, place.bytes, machine.live_bytes()), (0, 0, 0));
         storage.dealloc(empty.id);
         storage.get(&empty).unwrap_err();
     });

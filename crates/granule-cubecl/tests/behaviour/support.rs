@@ -33,7 +33,7 @@ impl<L: Label> Machine<L> {
     }
 
     /// Bytes in use by storages.
-    pub(crate) fn allocated(&self) -> i64 {
+    pub(crate) fn live_bytes(&self) -> i64 {
         self.granule.stats(DeviceIndex(0)).unwrap().allocated_bytes.all.current
     }
 

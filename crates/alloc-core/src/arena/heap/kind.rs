@@ -2,6 +2,7 @@
 //! compiled.
 
 use super::Heap;
+use super::records::Records;
 use crate::memory::block::{Block, BlockId, BlockPhase, NO_USES, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::policy::{
@@ -219,7 +220,10 @@ impl<'a, K: Kind> OfKind<'a, K> {
         upper_state: BlockPhase,
         new: NewRecord,
     ) -> BlockId {
-        let new = K::ORDERS.then(|| (new, self.heap.order_of_part(id)));
+        let new = K::ORDERS.then(|| {
+            let Heap { order, layout, placement, .. } = &mut *self.heap;
+            (new, Records::new(order, layout, placement).of_part(id))
+        });
         let blocks = self.heap.layout.blocks_mut();
         let block = &mut blocks[id];
         debug_assert!(size > 0 && size < block.size, "both parts keep something");

@@ -155,7 +155,7 @@ mod tests {
             let idle = [2, 6, 10, 40].iter().map(|mib| (*mib, ())).collect();
             choose(idle, target).into_iter().map(|(bytes, ())| bytes).collect()
         };
-        assert_eq!(sizes(0), []);
+        assert!(sizes(0).is_empty());
         assert_eq!(sizes(3), [6]);
         assert_eq!(sizes(40), [40]);
         assert_eq!(sizes(45), [40, 6]);
