@@ -315,9 +315,7 @@ impl Ground<GranuleMemory> for Heap {
     }
 
     fn add_segment(&mut self, segment: Segment, state: BlockPhase) -> (SegmentId, BlockId) {
-        let order =
-            Records { order: &mut self.order, layout: &mut self.layout, placement: &mut self.placement }
-                .of_segment(&segment);
+        let order = Records::new(&mut self.order, &mut self.layout, &mut self.placement).of_segment(&segment);
         let (id, block) = self.layout.add_segment(segment, order, state);
         self.remembered.hooks_mut().segment_added(id, &self.layout.segments()[id]);
         (id, block)
