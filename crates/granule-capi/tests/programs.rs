@@ -130,7 +130,7 @@ fn what_a_callback_in_cpp_throws_ends_the_process_with_a_word() {
     let made = tempfile::tempdir().unwrap();
     let text = "#include \"granule.h\"\n\
                 static void observer(void *, const granule_segment_event *) { throw 1; }\n\
-                int main() {\n    granule_options options = {sizeof options, \"openreg\", \"\", nullptr};\n\
+                int main() {\n    granule_options options = {sizeof options, \"openreg\", \"\", nullptr, nullptr};\n\
                 granule_allocator *a = nullptr;\n    void *ptr = nullptr;\n\
                 if (granule_allocator_create(&options, &a) != GRANULE_OK) return 2;\n\
                 if (granule_add_segment_observer(a, observer, nullptr) != GRANULE_OK) return 3;\n\

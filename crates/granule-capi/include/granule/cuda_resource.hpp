@@ -88,7 +88,7 @@ class basic_cuda_resource {
   /// A resource over an allocator of its own. The settings are those of PyTorch or Granule, such as "policy:granule"; null takes
   /// those of the environment, and so does a null backend.
   static basic_cuda_resource make(int device, const char* settings = nullptr, const char* backend = nullptr) {
-    granule_options options{sizeof(granule_options), backend, settings, nullptr};
+    granule_options options{sizeof(granule_options), backend, settings, nullptr, nullptr};
     granule_allocator* made = nullptr;
     succeed(granule_allocator_create(&options, &made));
     return {std::shared_ptr<granule_allocator>(made, [](granule_allocator* a) { granule_allocator_destroy(a); }), device};

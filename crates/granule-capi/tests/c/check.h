@@ -49,7 +49,7 @@ static inline bool is_policy(const char *name) {
 static inline granule_allocator *make(const char *settings) {
     char text[200];
     CHECK(snprintf(text, sizeof text, "%s%spolicy:%s", settings, *settings ? "," : "", policy()) < (int)sizeof text);
-    granule_options options = {sizeof options, "openreg", text, NULL};
+    granule_options options = {sizeof options, "openreg", text, NULL, NULL};
     granule_allocator *a = NULL;
     OK(granule_allocator_create(&options, &a));
     CHECK(a != NULL);

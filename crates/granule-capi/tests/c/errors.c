@@ -42,7 +42,7 @@ static void sizes_of_structs(granule_allocator *a) {
     CHECK(newer.known.size == sizeof newer && newer.known.num_ooms == 0);
     CHECK(newer.unknown == 0x5a5a5a5a5a5a5a5a);
 
-    granule_options options = {sizeof options - 8, "openreg", NULL, NULL};
+    granule_options options = {sizeof options - 16, "openreg", NULL, NULL, NULL};
     granule_allocator *other = NULL;
     ANSWERS(GRANULE_ABI, granule_allocator_create(&options, &other));
     CHECK(other == NULL);
@@ -110,7 +110,7 @@ static void out_of_memory(granule_allocator *a) {
 }
 
 static void backends(void) {
-    granule_options options = {sizeof options, "cude", NULL, NULL};
+    granule_options options = {sizeof options, "cude", NULL, NULL, NULL};
     granule_allocator *a = NULL;
     ANSWERS(GRANULE_NO_BACKEND, granule_allocator_create(&options, &a));
     CHECK(strstr(granule_last_error(), "cuda, hip, hip-as-cuda, openreg") != NULL);

@@ -27,7 +27,7 @@ int main(void) {
     OK(granule_allocator_destroy(a));
 
     /* Of the environment, where no text is given. */
-    granule_options options = {sizeof options, "openreg", NULL, NULL};
+    granule_options options = {sizeof options, "openreg", NULL, NULL, NULL};
     char text[64];
     CHECK(snprintf(text, sizeof text, "policy:%s", policy()) < (int)sizeof text);
     CHECK(setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", 1) == 0);

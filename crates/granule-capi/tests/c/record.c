@@ -88,7 +88,7 @@ int main(void) {
     CHECK(lines("three", "^a 0 99 0") == 1 && lines("three", "\"ended\":true") == 1);
 
     CHECK(setenv("GRANULE_RECORD", "three,keep=x", 1) == 0);
-    granule_options options = {sizeof options, "openreg", NULL, NULL};
+    granule_options options = {sizeof options, "openreg", NULL, NULL, NULL};
     ANSWERS(GRANULE_SETTINGS, granule_allocator_create(&options, &a));
     CHECK(strstr(granule_last_error(), "keep=x") != NULL);
     CHECK(setenv("GRANULE_RECORD", "/dev/null/below", 1) == 0);

@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     run: RunArgs,
 
-    /// Print the figures as one JSON object, under the names of trace headers
+    /// Print the figures as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -76,7 +76,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
 
-    /// Write the figures at the end, as Prometheus reads them
+    /// Write the figures at the end, for Prometheus
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
 
