@@ -6,6 +6,7 @@ Pools, a device's share of memory, and the history with its snapshots.
 from __future__ import annotations
 
 import ctypes
+import functools
 import pickle
 import sys
 import weakref
@@ -226,10 +227,10 @@ def answer_torch_accelerator(name: str) -> None:
     if theirs is None:
         return
 
+    @functools.wraps(theirs)
     def snapshot(device: Any = None, augment_with_fx_traces: bool = False) -> Any:
         current = accelerator.current_accelerator()
         ours = current is not None and current.type == name
         return (_snapshot if ours else theirs)(device, augment_with_fx_traces)
 
-    snapshot.__doc__ = theirs.__doc__
     accelerator.memory._snapshot = snapshot
