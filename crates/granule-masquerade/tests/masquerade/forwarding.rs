@@ -174,8 +174,7 @@ fn call_everything(m: &Masquerade, from: BackendId, mut refused: impl FnMut(Back
         m.properties(d);
         m.synchronize_device(d);
         m.malloc(d, 512);
-        m.memory_info(d);
-        m.graph_memory(d);
+        m.memory_info(d); m.graph_memory(d);
         m.pointer_info(p);
         m.address_range(p);
         m.create_stream(d, 0);
