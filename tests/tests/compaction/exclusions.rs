@@ -10,6 +10,8 @@ use backend_openreg::{Call, Clock};
 use granule_tests::bytes::{Bytes, pattern};
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::mapped;
+use std::sync::mpsc;
+use std::time::Duration;
 
 /// The physical memory behind a block's first byte.
 fn memory_of(rig: &Rig, ptr: DevicePtr) -> PhysicalHandle {
@@ -97,6 +99,33 @@ fn queued_work_is_waited_for() {
     assert!(compact(&program.allocator).unwrap().gained > 0);
     assert_eq!(rig.device.traps(), Vec::new(), "no memory left while work used it");
     program.check(&rig, "behind work");
+    program.end(&rig);
+}
+
+/// It runs on the other device's stream, and is in no list of uses.
+#[test]
+fn a_copy_between_devices_is_waited_for() {
+    let rig = Rig::openreg(mapped(1000).devices(2).clock(Clock::Workers));
+    let program = Sparse::new(&rig, Settings::default());
+    let elsewhere = rig.backend.create_stream(DeviceIndex(1), 0).unwrap();
+    let there = program.allocator.malloc(BLOCK, elsewhere).unwrap();
+    let (open, gate) = mpsc::channel::<()>();
+    let held_up = Box::new(move || drop(gate.recv_timeout(Duration::from_secs(10))));
+    rig.backend.launch_host_function(elsewhere, held_up).unwrap();
+    let (to, from) = ((DeviceIndex(1), there), (DEVICE, program.live[2]));
+    // SAFETY: rule 2: both live until the end.
+    unsafe { program.allocator.peers().copy_async(to, from, BLOCK, elsewhere) }.unwrap();
+    let opener = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        open.send(()).unwrap();
+    });
+    assert!(compact(&program.allocator).unwrap().gained > 0);
+    assert!(rig.backend.query_stream(elsewhere).unwrap().is_ready(), "the copy is over before memory moves");
+    opener.join().unwrap();
+    let copied = Bytes(&*rig.backend).read(there, BLOCK);
+    assert!(copied == Bytes(&*rig.backend).read(program.live[2], BLOCK), "and has read what was there");
+    assert_eq!(rig.device.traps(), Vec::new());
+    program.allocator.free(there).unwrap();
     program.end(&rig);
 }
 

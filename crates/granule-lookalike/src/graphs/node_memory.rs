@@ -45,9 +45,11 @@ pub fn of(device: DeviceIndex) -> Answer<u64> {
 /// # Errors
 /// What the machine says.
 pub fn trim(machine: &OpenReg, device: DeviceIndex) -> Answer {
-    match held().remove(&device) {
+    let mut held = held();
+    if let Some(&memory) = held.get(&device) {
         // SAFETY: rule 3: made by `take`, and no work knows its address.
-        Some(memory) => Ok(unsafe { machine.free(device, memory) }?),
-        None => Ok(()),
+        unsafe { machine.free(device, memory) }?;
+        held.remove(&device);
     }
+    Ok(())
 }

@@ -63,8 +63,10 @@ impl<'a> Hooks<'a> {
 
     /// Asks `hook` to stop whatever gives a device work before memory is [compacted](crate::compaction) by itself, and tells it
     /// when all may go on. It returns whether it has stopped them; where one hook has not, nothing is compacted. The answer to
-    /// [`Quiesce::Resume`] says nothing. A hook is called with no lock held, on the thread whose request is about to be
-    /// refused.
+    /// [`Quiesce::Resume`] says nothing. A hook is called with no lock held, on the thread whose request is about to be refused.
+    ///
+    /// Two threads may ask at once, for two requests: answer the second with `false`, or they wait for each other. What is
+    /// queued on a device has to end without the threads that are stopped.
     ///
     /// # Safety
     /// From its `true` until it is asked to resume, no thread but the one that it is called on gives any device work on memory of

@@ -4,7 +4,7 @@
 //! which then is [address space without memory](BlockPhase::Unmapped) as a whole.
 
 use super::Heap;
-use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId};
+use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::region::{Part, RegionId};
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::Ground;
@@ -63,6 +63,11 @@ impl<'a> Hollows<'a> {
     /// Bytes of a granule.
     pub(crate) fn granule(&self) -> u64 {
         self.granule
+    }
+
+    /// That of the segment.
+    pub(crate) fn tier(&self) -> Tier {
+        self.record().tier
     }
 
     fn record(&self) -> &Segment {

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::features::ledger::{DeviceLedger, Ours};
 use crate::memory::block::Tier;
 use crate::policy::Drain;
-use crate::sync::{Arc, Guard, Mutex, Rank};
+use crate::sync::{Arc, Guard, Mutex, Rank, assert_unlocked};
 use crate::types::Stream;
 use crate::watch::counters::{Count, Counters, Peaks, Row};
 use crate::watch::history::RecordContext;
@@ -179,10 +179,14 @@ impl Statistics {
             let entries = site.published_by_others(own.as_deref());
             let stats = self.stats();
             let memory = site.memory_info()?;
-            let used = memory.total.saturating_sub(memory.free);
             let ours = Ours::of(&stats, views);
-            let graphs = self.base.holdings.lock().graphs() + self.node_memory();
-            let quota = self.base.holdings.lock().latest_quota();
+            // The system may have more to give than the driver's total, and counts what is taken as free then.
+            let used = memory.total.saturating_sub(memory.free).max(ours.held());
+            let nodes = self.node_memory().unwrap_or_default();
+            let (graphs, quota) = {
+                let mut holdings = self.base.holdings.lock();
+                (holdings.graphs().saturating_add(nodes), holdings.latest_quota())
+            };
             Ok(DeviceLedger::new(
                 (memory.total, used),
                 (ours, graphs),
@@ -197,16 +201,18 @@ impl Statistics {
         if first.sum() <= first.used { Ok(first) } else { read() }
     }
 
-    /// What the driver holds for memory nodes of the process's graphs; 0 where it does not tell.
-    fn node_memory(&self) -> u64 {
+    /// What the driver holds for memory nodes of the process's graphs: 0 where it tells of none, `None` where it fails twice.
+    fn node_memory(&self) -> Option<u64> {
+        assert_unlocked();
         let site = &self.base.site;
-        let told = site.backend().graph_memory(site.device());
-        told.unwrap_or_else(|error| {
-            if error.kind != ErrorKind::NotSupported {
+        let ask = || site.backend().graph_memory(site.device());
+        match ask().or_else(|error| if error.kind == ErrorKind::NotSupported { Ok(0) } else { ask() }) {
+            Ok(bytes) => Some(bytes),
+            Err(_) => {
                 site.backend().clear_error();
+                None
             }
-            0
-        })
+        }
     }
 
     /// Bytes that are used by nobody who publishes, and not for memory nodes: what a call of the driver adds to it is the driver's
@@ -219,7 +225,7 @@ impl Statistics {
             (state.published().map(|own| own.path().to_owned()), state.accounts().reserved())
         };
         let others: u64 = site.published_by_others(own.as_deref()).iter().map(|entry| entry.held).sum();
-        let known = held.saturating_add(others).saturating_add(self.node_memory());
+        let known = held.saturating_add(others).saturating_add(self.node_memory()?);
         Some(memory.total.saturating_sub(memory.free).saturating_sub(known))
     }
 

@@ -17,12 +17,12 @@ use crate::error::{AllocError, Result};
 use crate::features::compaction::{CompactionReport, Quiesce, QuiesceHook};
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, Tier};
-use crate::memory::region::{GranuleState, Leftovers, Part, Region, Shrinking, Shrunk};
+use crate::memory::region::{GranuleState, Leftovers, Part, Region, Regions, Shrinking, Shrunk};
 use crate::policy::Request;
 use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Kind};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, Rank, assert_unlocked, this_thread};
-use crate::types::{DevicePtr, PoolId};
+use crate::types::{DeviceIndex, DevicePtr, PoolId};
 use crate::watch::history::RecordContext;
 use crate::watch::snapshot::Action;
 use rustc_hash::FxHashSet;
@@ -115,6 +115,13 @@ impl Drop for Quiet<'_> {
     }
 }
 
+/// Whether a granule is only this allocator's, and mapped in no other place.
+fn is_movable(regions: &Regions, sparse: &Sparse) -> bool {
+    let state = regions.get(sparse.region).map(|region| region.state_at(sparse.at));
+    matches!(state, Some(GranuleState::Mapped | GranuleState::Partial))
+        && !regions.is_elsewhere(sparse.region, sparse.at)
+}
+
 fn bytes_of(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
@@ -188,6 +195,14 @@ impl Compaction {
 
     /// Why nothing may be moved now, if that is so.
     fn obstacle(&self) -> Option<&'static str> {
+        let is_inside = self.base.arenas.transit().concerns(this_thread());
+        self.lasting_obstacle().or_else(|| {
+            is_inside
+                .then_some("nothing is compacted by a callback that runs while memory is taken or given back")
+        })
+    }
+
+    fn lasting_obstacle(&self) -> Option<&'static str> {
         let site = &self.base.site;
         if !site.has_virtual_memory() || !self.base.supply.counts_what_is_missing() {
             Some("nothing is compacted but growable memory of policy:granule")
@@ -201,11 +216,21 @@ impl Compaction {
             Some(
                 "nothing is compacted while somebody observes segments or traces: they may have registered the memory",
             )
-        } else if self.base.arenas.transit().concerns(this_thread()) {
-            Some("nothing is compacted by a callback that runs while memory is taken or given back")
         } else {
             None
         }
+    }
+
+    /// Waits for all work of the devices that the process uses: a copy between two runs on a stream of either, and notes no use.
+    fn drain(&self) -> std::result::Result<(), BackendError> {
+        let (backend, own) = (self.base.site.backend(), self.base.site.device());
+        backend.synchronize_device(own)?;
+        for device in (0..backend.device_count()?).map(DeviceIndex).filter(|device| *device != own) {
+            if backend.has_primary_context(device)? {
+                backend.synchronize_device(device)?;
+            }
+        }
+        Ok(())
     }
 
     /// Before a request is refused: makes room for it where settings say so, and serves it.
@@ -233,8 +258,10 @@ impl Compaction {
                 return Ok(None);
             }
             let found = self.provider.search(arena, request, false, call);
-            let served = found
-                .map_or_else(|| self.provider.take_memory(arena, request, true, call), |ptr| Ok(Some(ptr)))?;
+            let served = found.map_or_else(
+                || self.provider.take_memory(arena, request, false, call),
+                |ptr| Ok(Some(ptr)),
+            )?;
             if served.is_some() {
                 return Ok(served);
             }
@@ -267,12 +294,16 @@ impl Compaction {
         let missed = self.misses.fetch_add(1, Ordering::Relaxed);
         let then = self.needed_then.load(Ordering::Relaxed);
         let is_due = wanted >= held / 1000 * WANTED || needed > then + then / 100 * GROWN || missed >= MISSED;
-        if excess == 0 || !is_due || self.potential(true) < held / 1000 * WORTH {
+        if excess == 0 || !is_due {
+            return Ok(false);
+        }
+        // Looking takes a look at every block, so it is not done at each miss where it gives nothing.
+        self.misses.store(0, Ordering::Relaxed);
+        self.needed_then.store(needed, Ordering::Relaxed);
+        if self.potential(true) < held / 1000 * WORTH {
             return Ok(false);
         }
         let Some(_quiet) = self.quiesce() else { return Ok(false) };
-        self.misses.store(0, Ordering::Relaxed);
-        self.needed_then.store(needed, Ordering::Relaxed);
         Ok(self.try_to_gain(Goal { bytes: excess, cheaply: true }, call)? > 0)
     }
 
@@ -373,7 +404,7 @@ impl Compaction {
         let mut found = Vec::new();
         for (segment, _) in state.layout().growable() {
             let Some(hollows) = Hollows::of(state.heap_mut(), segment) else { continue };
-            if hollows.granule() <= unit {
+            if hollows.granule() <= unit || hollows.tier() != Tier::Large {
                 continue;
             }
             let pinned = self.pinned.lock();
@@ -391,9 +422,7 @@ impl Compaction {
     fn candidate(&self, sparse: Sparse) -> Option<Candidate> {
         let device = self.base.holdings.lock();
         let regions = device.regions();
-        let state = regions.get(sparse.region)?.state_at(sparse.at);
-        let is_movable = matches!(state, GranuleState::Mapped | GranuleState::Partial);
-        if !is_movable || regions.is_elsewhere(sparse.region, sparse.at) {
+        if !is_movable(regions, &sparse) {
             return None;
         }
         let parts = regions.parts(sparse.region, sparse.at);
@@ -412,9 +441,19 @@ impl Compaction {
         while gained < goal.bytes {
             let Some(place) = candidates.iter().position(|found| found.beside <= room) else { break };
             let Candidate { sparse, gain, .. } = candidates.remove(place);
+            let parts = {
+                let mut device = self.base.holdings.lock();
+                // Since it was found, somebody may have begun to share it.
+                if !is_movable(device.regions(), &sparse) {
+                    continue;
+                }
+                device.regions_mut().begin_parts(sparse.region, sparse.at)
+            };
             let hollows = Hollows::of(state.heap_mut(), sparse.segment);
-            let Some(blocks) = hollows.and_then(|mut hollows| hollows.begin(&sparse)) else { continue };
-            let parts = self.base.holdings.lock().regions_mut().begin_parts(sparse.region, sparse.at);
+            let Some(blocks) = hollows.and_then(|mut hollows| hollows.begin(&sparse)) else {
+                self.base.holdings.lock().regions_mut().commit_parts(sparse.region, sparse.at, parts);
+                continue;
+            };
             chosen.push(Shrinkable { sparse, blocks, parts });
             (gained, room) = (gained + gain, room + gain);
         }
@@ -431,13 +470,17 @@ impl Compaction {
     ) -> Result<()> {
         let calls = self.base.site.calls();
         let _memory = self.base.arenas.in_transit();
+        // A hook took its time, or another thread went on: what was in the way of nothing may be by now.
+        if self.lasting_obstacle().is_some() {
+            return Ok(());
+        }
         let room = self.room(PoolId::DEFAULT);
         let chosen = self.choose(arena, unit, goal, room);
         if chosen.is_empty() {
             return Ok(());
         }
         let backend = &**self.base.site.backend();
-        let mut outcome = backend.synchronize_device(self.base.site.device());
+        let mut outcome = self.drain();
         let backing = self.provider.backing(unit);
         let mut shrinking = Shrinking::new(backend, vm, &backing, &calls);
         for granule in chosen {
@@ -451,7 +494,9 @@ impl Compaction {
             }
             self.commit(arena, granule, parts, shrinking.take_leftovers(), call);
         }
-        backend.clear_error();
+        if outcome.is_err() && self.base.site.edge().is_none() {
+            backend.clear_error();
+        }
         Ok(outcome?)
     }
 

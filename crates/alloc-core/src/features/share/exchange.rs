@@ -8,7 +8,7 @@ use crate::backend::{
     Attribute, Backend, ErrorKind, Granularity, HandleType, IpcMemoryHandle, ShareableHandle,
 };
 use crate::error::{AllocError, Problem, Result};
-use crate::memory::region::{Piece, ToExport};
+use crate::memory::region::{Piece, ToExport, persist};
 use crate::process::attention::Attention;
 use crate::sync::{Arc, Mutex, OnceLock, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr};
@@ -246,9 +246,8 @@ impl Exchange {
             let exported = vm.export_physical(handle, HandleType::Fabric);
             // SAFETY: rule 1: made just now, mapped nowhere.
             let release = || unsafe { vm.release_physical(handle) };
-            // A driver that fails once is survived, here as in the whole.
-            let released = release().or_else(|_| release());
-            exported.map(drop).and(released)
+            persist("giving the trial's memory back", release)?;
+            exported.map(drop)
         };
         let works: crate::backend::Result<()> = cycle().or_else(|_| {
             self.backend.clear_error();

@@ -26,7 +26,7 @@ pub(super) struct Conflict {
 }
 
 /// Granule's variables for those who use it, as docs/configuration.md has them.
-const VARIABLES: [&str; 14] = [
+const VARIABLES: [&str; 16] = [
     "GRANULE_BACKEND",
     "GRANULE_CAPI_INCLUDE",
     "GRANULE_CAPI_LIBRARY",
@@ -34,11 +34,13 @@ const VARIABLES: [&str; 14] = [
     "GRANULE_CUDA_LIBRARY",
     "GRANULE_HIP_LIBRARY",
     "GRANULE_LOG",
+    "GRANULE_NVML_LIBRARY",
     "GRANULE_NVTX_LIBRARY",
     "GRANULE_RECORD",
     "GRANULE_ROCTX_LIBRARY",
     "GRANULE_TORCH",
     "GRANULE_TORCH_CACHE",
+    "GRANULE_TORCH_MEMORY_SAVER",
     "GRANULE_TORCH_STRICT",
     "GRANULE_VLLM_BACKUP",
 ];
