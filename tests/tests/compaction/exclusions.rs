@@ -110,7 +110,9 @@ fn a_copy_between_devices_is_waited_for() {
     let elsewhere = rig.backend.create_stream(DeviceIndex(1), 0).unwrap();
     let there = program.allocator.malloc(BLOCK, elsewhere).unwrap();
     let (open, gate) = mpsc::channel::<()>();
-    let held_up = Box::new(move || drop(gate.recv_timeout(Duration::from_secs(10))));
+    let held_up = Box::new(move || {
+        let _ = gate.recv_timeout(Duration::from_secs(10));
+    });
     rig.backend.launch_host_function(elsewhere, held_up).unwrap();
     let (to, from) = ((DeviceIndex(1), there), (DEVICE, program.live[2]));
     // SAFETY: rule 2: both live until the end.
