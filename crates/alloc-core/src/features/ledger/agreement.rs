@@ -172,6 +172,8 @@ impl Agreement {
 
     /// The same, of those who agree and run now.
     pub(crate) fn latest(&mut self, published: &Published, claimed: u64) -> Quota {
+        // Nobody takes while it is held: what is read of one after the other adds up to no more than they had at once.
+        let _held = Held::new(&self.lock);
         self.members = members(&self.folder, self.uuid, Some(published.path()));
         self.quota(claimed)
     }
