@@ -4,7 +4,7 @@ import threading
 
 import torch
 from observe import MIB, brief, error, raw, stats
-from scene import DEFAULT, EXPANDABLE, Run, scene
+from scene import DEFAULT, EXPANDABLE, POLICY, Run, scene
 
 LAG = Run("events lag", env=(("FAKE_GPU_EVENT_LAG", "3"),))
 RUNS = (DEFAULT, EXPANDABLE)
@@ -229,3 +229,31 @@ def test_wrong_settings_are_refused_with_the_same_errors():
     # This one names the allocator that is in place.
     assert "Allocator backend parsed at runtime" in said.pop()
     return [said, torch.cuda.memory._snapshot()["allocator_settings"]["max_split_size"]]
+
+
+@scene(allocators=(POLICY,), alone=True)
+def test_a_stream_is_told_what_it_may_take_of_others():
+    import granule_torch
+
+    def grown(stream):
+        """By how much more is held once a stream has what another one has freed, if it may."""
+        other = torch.cuda.Stream()
+        with torch.cuda.stream(other):
+            freed = raw(40 * MIB)
+        del freed
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_reserved()
+        with torch.cuda.stream(stream):
+            kept = raw(40 * MIB)
+        held = torch.cuda.memory_reserved() - before
+        del kept
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        return held
+
+    stream = torch.cuda.Stream()
+    granule_torch.set_cross_stream(stream, "never")
+    assert grown(stream) >= 40 * MIB
+    granule_torch.set_cross_stream(stream, None)
+    assert grown(stream) == 0
+    assert "GranuleError" in error(granule_torch.set_cross_stream, stream, "sometimes")

@@ -5,9 +5,11 @@ use alloc_core::backend::CaptureMode;
 use alloc_core::config::Settings;
 use alloc_core::error::AllocError;
 use alloc_core::policy::PytorchPolicy;
-use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PhysicalHandle};
+use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
+use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PhysicalHandle, PoolId};
 use backend_openreg::{Call, Clock};
 use granule_tests::bytes::{Bytes, pattern};
+use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::mapped;
 use std::sync::mpsc;
@@ -144,6 +146,25 @@ fn what_a_view_shows_keeps_its_memory() {
         program.allocator.free(wide).unwrap();
         program.end(rig);
     });
+}
+
+/// What is left of a granule keeps its memory, and no more than that is said to be kept.
+#[test]
+fn a_sleep_says_what_stays_of_compacted_granules() {
+    let rig = Rig::openreg(mapped(1000));
+    let program = Sparse::new(&rig, Settings::default());
+    let gained = compact(&program.allocator).unwrap().gained;
+    let before = program.allocator.stats(DEVICE).unwrap().reserved_bytes.all.current.unsigned_abs();
+    let sleep = program.allocator.sleep_mode();
+    sleep.set_tag(DEVICE, PoolId::DEFAULT, Some(SleepTag::new("all"))).unwrap();
+    let report = program.allocator.put_to_sleep(Tags::All, &Backup::HostPinned(Retention::Release)).unwrap();
+    let kept: u64 = report.kept.iter().map(|kept| kept.bytes).sum();
+    assert!(gained > 0 && kept > 0);
+    assert_eq!(report.slept + report.uncached + kept, before, "{report:?}");
+    sleep.wake(Tags::All).unwrap();
+    program.check(&rig, "awake again");
+    sleep.set_tag(DEVICE, PoolId::DEFAULT, None).unwrap();
+    program.end(&rig);
 }
 
 #[test]

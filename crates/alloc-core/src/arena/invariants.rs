@@ -185,11 +185,10 @@ pub(crate) fn check_regions(heap: &Heap, regions: &Regions) -> usize {
                     states.all(|state| state == GranuleState::Partial),
                     "what is hollow lies on a granule that is backed in parts"
                 ),
-                _ => {
-                    let has_memory =
-                        |state: GranuleState| state.is_backed() || state == GranuleState::Partial;
-                    assert!(states.all(has_memory), "memory is behind what is awake");
-                }
+                _ => assert!(
+                    states.all(|state| state.is_backed() || state == GranuleState::Partial),
+                    "memory is behind what is awake"
+                ),
             }
         }
         check_partial(region, granule, heap, id);

@@ -53,11 +53,8 @@ impl Sleepers {
                     }
                 }
                 Some(because) => {
-                    let has_memory =
-                        |state: GranuleState| state.is_backed() || state == GranuleState::Partial;
-                    let awake = |at: &u64| has_memory(region.state_at(*at));
-                    let count = group.step_by(region.granule as usize).filter(awake).count() as u64;
-                    found.kept.push((count * region.granule, because));
+                    let awake = group.step_by(region.granule as usize).map(|at| region.backed_bytes_of(at));
+                    found.kept.push((awake.sum(), because));
                 }
             }
         }

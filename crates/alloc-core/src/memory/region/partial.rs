@@ -34,6 +34,14 @@ impl Region {
         whole + self.partial.0.values().flatten().map(|part| part.bytes).sum::<u64>()
     }
 
+    /// Bytes of a granule that have memory behind them.
+    pub(crate) fn backed_bytes_of(&self, addr: u64) -> u64 {
+        if self.state_at(addr).is_backed() {
+            return self.granule;
+        }
+        self.partial.0.get(&addr).into_iter().flatten().map(|part| part.bytes).sum()
+    }
+
     /// Address and bytes of all memory that is behind granules, or is about to go.
     pub(crate) fn held_granules(&self) -> impl Iterator<Item = (DevicePtr, u64)> + '_ {
         let held = (0u64..).zip(&self.granules).filter(|(_, granule)| granule.handle.is_some());
