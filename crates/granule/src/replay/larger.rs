@@ -42,12 +42,9 @@ pub fn larger_devices(
 }
 
 fn capacities(smallest: u64, count: u64) -> Vec<u64> {
-    let largest = smallest.saturating_add(smallest / PART);
-    let step = ((largest - smallest) / count.max(1)).next_multiple_of(UNIT);
-    (1..=count)
-        .map(|n| smallest.saturating_add(n.saturating_mul(step)))
-        .take_while(|at| *at <= largest)
-        .collect()
+    let units = smallest / PART / UNIT;
+    let count = count.min(units);
+    (1..=count).map(|n| smallest.saturating_add(n.saturating_mul(units) / count * UNIT)).collect()
 }
 
 #[cfg(test)]
@@ -56,10 +53,11 @@ mod tests {
 
     #[test]
     fn devices_are_tried_evenly_up_to_a_tenth_more() {
-        assert_eq!(capacities(1000 << 20, 4), [26, 52, 78].map(|mib| (1000 + mib) << 20));
+        assert_eq!(capacities(1000 << 20, 1), [1100 << 20], "as many as were asked for");
+        assert_eq!(capacities(1000 << 20, 4), [24, 50, 74, 100].map(|mib| (1000 + mib) << 20));
         assert_eq!(capacities(800 << 20, 4), [20, 40, 60, 80].map(|mib| (800 + mib) << 20));
         assert_eq!(capacities(60 << 20, 40), [62, 64, 66].map(|mib| mib << 20));
         assert!(capacities(8 << 20, 4).is_empty() && capacities(1 << 30, 0).is_empty());
-        assert!(capacities(u64::MAX, 3).len() <= 3);
+        assert_eq!(capacities(u64::MAX, 3).len(), 3);
     }
 }
