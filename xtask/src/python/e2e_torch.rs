@@ -181,7 +181,9 @@ fn for_torch(pinned: &str, version: &str) -> Result<String> {
     let lines = pinned.lines().map(|line| match line.split_once("==") {
         Some(("torch", _)) => format!("torch=={version}\n"),
         // Earlier releases want others.
-        Some((package @ ("torchvision" | "setuptools"), _)) => format!("{package}\n"),
+        Some(("torchvision", _)) => "torchvision\n".to_owned(),
+        // An environment comes with one that is too old for our own package, which names the same bound.
+        Some(("setuptools", _)) => "setuptools>=77\n".to_owned(),
         _ => format!("{line}\n"),
     });
     Ok(lines.collect())
@@ -228,7 +230,7 @@ mod tests {
     fn another_torch_comes_with_its_own_torchvision() {
         let pinned = "# why\ntorch==2.15.0\ntorchvision==0.29.2\nsetuptools==84.2.1\npytest==9.2.0\n";
         let other = for_torch(pinned, "2.14.1+cu130").unwrap();
-        assert_eq!(other, "# why\ntorch==2.14.1+cu130\ntorchvision\nsetuptools\npytest==9.2.0\n");
+        assert_eq!(other, "# why\ntorch==2.14.1+cu130\ntorchvision\nsetuptools>=77\npytest==9.2.0\n");
         for wrong in ["", "2.15 --index-url=x", "a;b"] {
             assert!(for_torch(pinned, wrong).is_err(), "{wrong}");
         }
