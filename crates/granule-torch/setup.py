@@ -64,7 +64,7 @@ class BuildShim(Command):
             ctypes.CDLL(str(library.resolve()), mode=ctypes.RTLD_GLOBAL)
         builder = _builder()
         key = builder.key(builder.sources_of("cuda"), str(torch.__version__))
-        built = builder.compile_shim("cuda", (Path(self.build_temp) / "shim").resolve(), cuda=True)
+        built = builder.compile_shim("cuda", (Path(self.build_temp) / key).resolve(), cuda=True)
         into = package / "shims" / key
         into.mkdir(parents=True, exist_ok=True)
         shutil.copy2(built, into)

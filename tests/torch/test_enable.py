@@ -446,3 +446,20 @@ for said, wanted in (
         assert wanted in str(failure).splitlines()[1] and len(str(failure).splitlines()) == 2, failure
 """
     bare(program, GRANULE_TORCH_CACHE=str(tmp_path))
+
+
+def test_a_build_that_was_killed_does_not_hold_up_the_next(tmp_path):
+    """PyTorch's builder leaves a file behind then, and waits for whoever made it."""
+    program = f"""
+from pathlib import Path
+from torch.utils import cpp_extension
+from granule_torch import _build
+folder = Path({str(tmp_path)!r})
+(folder / "lock").touch()
+def load(**_):
+    assert not (folder / "lock").exists()
+    return None
+cpp_extension.load = load
+_build.compile_shim("cuda", folder, cuda=True)
+"""
+    bare(program)

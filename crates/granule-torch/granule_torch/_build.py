@@ -5,6 +5,7 @@ This module imports nothing of the package: setup.py uses it, too, when PyTorch 
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -116,9 +117,21 @@ def compile_shim(folder: str, into: Path, *, cuda: bool, verbose: bool = False) 
         "is_python_module": False,
         "verbose": verbose,
     }
-    with ninja_at_hand():
+    with _alone(into), ninja_at_hand():
         cpp_extension.load(**arguments)
     return into / f"granule_torch_{folder}.so"
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One build at a time in a folder.
+
+    The system lifts this lock when a build is killed. PyTorch's own is a file, which stays, and the next build waits for ever.
+    """
+    with (folder / "alone").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        (folder / "lock").unlink(missing_ok=True)
+        yield
 
 
 def _installed_ninja() -> list[str]:
