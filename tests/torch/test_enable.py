@@ -270,7 +270,9 @@ def test_settings_are_given_and_changed():
     assert [segment["is_expandable"] for segment in torch.cuda.memory_snapshot()] == [True]
     assert kept.numel()
     granule_torch.configure("early_reuse:True")
-    assert "Settings: expandable_segments:True,early_reuse:True\n" in granule_torch.report()
+    # On an older PyTorch the release is among the settings.
+    settings = [line for line in granule_torch.report().splitlines() if line.startswith("Settings: ")]
+    assert settings[0].startswith("Settings: expandable_segments:True,early_reuse:True"), settings
     near = error(granule_torch.configure, "earlyreuse:True")
     assert "there is no such option" in near and "early_reuse" in near and "max_split_size_mb" not in near
     unknown = error(granule_torch.configure, "weather:True")

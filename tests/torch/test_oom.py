@@ -192,7 +192,8 @@ def test_o08_a_pools_allocator_that_gives_null_is_named():
     except torch.OutOfMemoryError as failure:
         said = str(failure)
     assert ("custom allocator backing this MemPool returned nullptr" in said) == (release() >= (2, 15))
-    assert len(asked) >= 2 and set(asked) == {20 * MIB}, "once more after free memory was given back"
+    # Once more after free memory was given back; 2.12 and earlier gave up at once.
+    assert len(asked) >= (2 if release() >= (2, 13) else 1) and set(asked) == {20 * MIB}
     return [said, stats()]
 
 

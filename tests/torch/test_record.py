@@ -181,6 +181,18 @@ def test_native_is_recorded_by_the_command():
             assert find(answer, "num_ooms") == 1
 
 
+def test_what_pytorchs_snapshot_imports_is_imported_before_its_thread_begins():
+    """Two threads that import it and Dynamo at once see each other's half."""
+    if not command():
+        pytest.skip("the granule command is not built here")
+    program = "import sys, torch; torch.cuda.init(); print('torch._inductor.codecache' in sys.modules)"
+    for stacks, imported in (("python", True), ("none", False)):
+        with tempfile.TemporaryDirectory() as folder:
+            words = [command(), "record", "-o", "recording", "--stacks", stacks, "--", *Rig().command(), "-c", program]
+            done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+            assert done.stdout.split() == [str(imported)], done.stdout + done.stderr
+
+
 def ended(folder, allocator, way, before=(), **env):
     """Runs the program that ends in some way; the files that are left."""
     script = os.path.join(folder, "ends.py")

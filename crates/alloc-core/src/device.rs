@@ -197,8 +197,7 @@ impl DeviceAllocator {
         let virtual_memory = absent.is_none();
         // A program's code may panic here: nothing is lent yet.
         let policy = maker.make(settings, virtual_memory);
-        let site =
-            Site::new(backend, device, map, foreign, &settings.system_root, total_memory, virtual_memory);
+        let site = Site::new(backend, device, map, foreign, settings, total_memory, virtual_memory);
         let allocator = Self::on(Base::new(&site, settings, policy)?);
         let allowed = allocator.base.holdings.lock().accounts().ceilings().allowed();
         allocator.base.arenas.refresh_ages(allowed);

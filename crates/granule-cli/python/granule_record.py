@@ -4,6 +4,7 @@ Nothing here may break the program: what cannot be done is a warning.
 """
 
 import atexit
+import importlib
 import math
 import os
 import pickle
@@ -80,6 +81,10 @@ class Recorder:
 
     def start(self):
         os.makedirs(self.options.directory, exist_ok=True)
+        if self.options.stacks != "none":
+            # PyTorch imports it with its first snapshot that has stacks. On another thread that would meet the program's own
+            # imports half way, and one of the two would fail.
+            guarded(importlib.import_module, "torch._inductor.codecache")
         stacks = {"context": None} if self.options.stacks == "none" else {"stacks": self.options.stacks}
         self.torch.cuda.memory._record_memory_history(max_entries=self.entries, **stacks)
         self.torch._C._cuda_attach_out_of_memory_observer(self.out_of_memory)

@@ -2,6 +2,7 @@
 
 use crate::console;
 use crate::failure::Failure;
+use crate::workload::Origin;
 use clap::Args;
 use granule::config::{
     ConfigError, Flavour, Parsed, PolicyName, PytorchRelease, Settings, Warning, environment, pytorch,
@@ -25,15 +26,24 @@ pub(crate) struct AllocatorArgs {
 /// The release whose allocator the pytorch policy imitates.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ReleaseArgs {
-    /// The release of PyTorch that the pytorch policy decides as, 2.10 to 2.15 [default: the environment's, else 2.15]
+    /// The release of PyTorch that the pytorch policy decides as, 2.10 to 2.15 [default: the environment's, a snapshot's, else 2.15]
     #[arg(long, value_name = "RELEASE", value_parser = str::parse::<PytorchRelease>)]
     pytorch: Option<PytorchRelease>,
 }
 
 impl ReleaseArgs {
-    /// The settings, with the release that the command line names.
-    pub(crate) fn on(&self, settings: Settings) -> Settings {
-        Settings { pytorch_release: self.pytorch.or(settings.pytorch_release), ..settings }
+    /// The settings, with the release that the command line names, or else they themselves, or else a snapshot shows, which is said
+    /// on standard error.
+    pub(crate) fn on(&self, settings: Settings, recorded: Option<&Origin>) -> Settings {
+        let named = self.pytorch.or(settings.pytorch_release);
+        let shown = recorded.and_then(|origin| origin.release);
+        let shown = shown.filter(|_| named.is_none() && settings.policy_name() == PolicyName::Pytorch);
+        if let Some(release) = shown {
+            console::note(format_args!(
+                "the snapshot is of an older PyTorch: the replay decides as {release}; --pytorch names another"
+            ));
+        }
+        Settings { pytorch_release: named.or(shown), ..settings }
     }
 }
 
@@ -44,21 +54,22 @@ impl AllocatorArgs {
     }
 
     /// The settings that the options, the environment and the recording give, in this order; says on standard
-    /// error where they come from and what is dubious. `recorded` are those a snapshot was recorded with.
-    pub(crate) fn settings(&self, recorded: Option<&str>) -> Result<Settings, Failure> {
+    /// error where they come from and what is dubious. `recorded` is what a snapshot says of its run.
+    pub(crate) fn settings(&self, recorded: Option<&Origin>) -> Result<Settings, Failure> {
         for name in environment::BYPASS_VARIABLES {
             if std::env::var(name).as_deref() == Ok("1") {
                 console::warning(format_args!("{name}=1 is ignored: a replay is of the caching allocator"));
             }
         }
         let used = variables_used();
-        let (mut settings, warnings) = match (&self.conf, recorded) {
+        let conf = recorded.and_then(|origin| origin.conf.as_deref());
+        let (mut settings, warnings) = match (&self.conf, conf) {
             (Some(text), _) => from_text(text)?,
             (None, Some(text)) if used.is_empty() => from_recording(text, "; --conf overrides them"),
             _ => from_environment(&used, beside_conf(&used))?,
         };
         if let Some(text) =
-            recorded.filter(|text| *text != settings.text && !(used.is_empty() && self.conf.is_none()))
+            conf.filter(|text| *text != settings.text && !(used.is_empty() && self.conf.is_none()))
         {
             console::note(format_args!("the snapshot was recorded with other settings: '{text}'"));
         }
@@ -69,7 +80,7 @@ impl AllocatorArgs {
         if let Some(policy) = self.policy {
             settings.policy = Some(policy);
         }
-        let settings = self.release.on(settings);
+        let settings = self.release.on(settings, recorded);
         tracing::debug!(?settings, "settings");
         Ok(settings)
     }

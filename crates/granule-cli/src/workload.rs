@@ -3,6 +3,7 @@
 use crate::console::{self, counted};
 use crate::failure::Failure;
 use clap::Args;
+use granule::config::PytorchRelease;
 use granule::config::environment::{GRANULE_VARIABLE, PYTORCH_VARIABLES};
 use granule::files::convert::{self, Conversion, Counts, Recorded};
 use granule::files::pickle::Limits;
@@ -117,6 +118,8 @@ pub(crate) struct Origin {
     pub(crate) device: usize,
     /// The settings, if there were any.
     pub(crate) conf: Option<String>,
+    /// The release of PyTorch, where the file tells that it is one that decided otherwise than the newest.
+    pub(crate) release: Option<PytorchRelease>,
     pub(crate) figures: Recorded,
     /// What its history holds that a replay cannot repeat.
     pub(crate) counts: Counts,
@@ -193,7 +196,8 @@ impl Workload {
         };
         let Conversion { mut trace, reasons, recorded, device, counts, .. } = conversion;
         let conf = recorded_conf(snapshot).map(ToOwned::to_owned);
-        let recording = Origin { device, conf, figures: recorded, counts };
+        let release = older_release(snapshot, device).filter(|_| !recorded.by_granule);
+        let recording = Origin { device, conf, release, figures: recorded, counts };
         trace.header.native = native(&recording);
         tracing::info!(events = trace.events.len(), "converted");
         Ok(Self {
@@ -247,6 +251,18 @@ fn native(recording: &Origin) -> NativeResults {
 
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// The release that wrote a snapshot, where it is one whose choices differ from the newest's: settings have a word since 2.13 that
+/// was not there before, and entries of the history one since 2.12. Of those before, 2.10 and 2.11 choose alike.
+fn older_release(snapshot: &Snapshot, device: usize) -> Option<PytorchRelease> {
+    let has = |word: &str| snapshot.allocator_settings.iter().any(|(key, _)| &**key == word);
+    // Files of other tools have no settings.
+    if !has("max_split_size") || has("max_cached_size") {
+        return None;
+    }
+    let entry = snapshot.device_traces.get(device)?.first()?;
+    Some(if entry.labels.pool_id.is_some() { PytorchRelease::V2_12 } else { PytorchRelease::V2_11 })
 }
 
 /// What the variable of the settings (`PYTORCH_CUDA_ALLOC_CONF`, `GRANULE_CONF`) was when the snapshot was recorded, if it was

@@ -3,7 +3,7 @@
 
 use alloc_core::AllocError;
 use alloc_core::backend::{Backend, CaptureMode, ErrorKind};
-use alloc_core::config::{MemoryLimit, ReserveSize, Settings};
+use alloc_core::config::{MemoryLimit, PytorchRelease, ReserveSize, Settings};
 use alloc_core::oom::{OomReport, PoolCache, ProcessMemory};
 use alloc_core::pool::{Filter, SegmentSource};
 use alloc_core::types::{DevicePtr, GIB, KIB, MIB, PoolId, Stream};
@@ -116,6 +116,18 @@ fn o01_with_growable_segments_the_hint_is_about_address_space() {
         let message = refused(&allocator, 100 * MIB, rig.stream()).pytorch_message();
         let start = " This allocation exceeds the expandable-segment reserve of 40.00 MiB for this stream";
         assert!(message.ends_with(&format!("unallocated.{start}{rest}")), "{message}");
+    });
+}
+
+#[test]
+fn o01_releases_before_2_15_advise_growable_segments_where_they_are_on_too() {
+    on_each(&of_bytes(256 * MIB), |rig| {
+        for (release, advises) in [("2.10", true), ("2.14.1", true), ("2.15", false)] {
+            let release: PytorchRelease = release.parse().unwrap();
+            let allocator = rig.allocator(Settings { pytorch_release: Some(release), ..growable() });
+            let message = refused(&allocator, 300 * MIB, rig.stream()).pytorch_message();
+            assert_eq!(message.ends_with(HINT), advises, "{release}: {message}");
+        }
     });
 }
 

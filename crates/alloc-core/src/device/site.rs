@@ -1,7 +1,7 @@
 //! What never changes about a device, and the small questions to its driver. Every part has its own copy.
 
 use crate::backend::{Attribute, Backend, CaptureStatus, Granularity, MemoryInfo, VirtualMemory};
-use crate::config::{MemoryLimit, Settings};
+use crate::config::{MemoryLimit, PytorchRelease, Settings};
 use crate::error::{AllocError, Result};
 use crate::features::ledger::agreement::Agreement;
 use crate::features::ledger::registry::{self, Entry, Published, Share, Uuid};
@@ -28,6 +28,8 @@ pub(super) struct Site {
     unified: Option<Arc<System>>,
     /// Where the system describes itself, and processes tell one another what they hold.
     system_root: Arc<Path>,
+    /// Whose words a refusal has under PyTorch.
+    pytorch_release: PytorchRelease,
     total_memory: u64,
     virtual_memory: bool,
     attention: &'static Attention,
@@ -41,7 +43,7 @@ impl Site {
         device: DeviceIndex,
         map: Arc<AddressMap>,
         foreign: Arc<Foreign>,
-        system_root: &Path,
+        settings: &Settings,
         driver_total: u64,
         virtual_memory: bool,
     ) -> Self {
@@ -49,7 +51,7 @@ impl Site {
         let unit = Arc::default();
         let integrated = backend.attribute(device, Attribute::Integrated);
         let unified = match integrated {
-            Ok(1) => Some(Arc::new(System::at(system_root))),
+            Ok(1) => Some(Arc::new(System::at(&settings.system_root))),
             Ok(_) => None,
             Err(_) => {
                 backend.clear_error();
@@ -58,7 +60,8 @@ impl Site {
         };
         let driver = MemoryInfo { free: 0, total: driver_total };
         let total_memory = unified.as_ref().map_or(driver_total, |system| system.obtainable(driver).total);
-        let system_root = system_root.into();
+        let system_root = settings.system_root.as_path().into();
+        let pytorch_release = settings.pytorch_release();
         Self {
             backend,
             device,
@@ -66,6 +69,7 @@ impl Site {
             foreign,
             unified,
             system_root,
+            pytorch_release,
             total_memory,
             virtual_memory,
             attention,
@@ -96,6 +100,10 @@ impl Site {
 
     pub(super) fn total_memory(&self) -> u64 {
         self.total_memory
+    }
+
+    pub(super) fn pytorch_release(&self) -> PytorchRelease {
+        self.pytorch_release
     }
 
     pub(super) fn has_virtual_memory(&self) -> bool {

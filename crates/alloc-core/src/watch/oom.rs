@@ -4,6 +4,7 @@ mod pytorch;
 
 use crate::base::round::format_bytes;
 use crate::base::tenants::Marks;
+use crate::config::PytorchRelease;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use std::fmt;
@@ -174,6 +175,8 @@ pub struct OomReport {
     pub remedies: Vec<Remedy>,
     /// The policy, by its name.
     pub policy: &'static str,
+    /// The release of PyTorch that [`pytorch_message`](Self::pytorch_message) speaks as.
+    pub pytorch_release: PytorchRelease,
     /// Whether growable segments are on.
     pub growable: bool,
     /// The address space a growable segment reserves, where it is too small for the request.

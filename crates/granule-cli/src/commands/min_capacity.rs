@@ -89,8 +89,7 @@ struct Native {
 /// Searches and prints the answer.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let workload = Workload::read(&args.workload)?;
-    let recorded = workload.recording.as_ref().and_then(|recording| recording.conf.as_deref());
-    let settings = args.allocator.settings(recorded)?;
+    let settings = args.allocator.settings(workload.recording.as_ref())?;
     let step = useful_step(args.step.0, &workload);
     let options = ReplayOptions {
         capacity: Some(args.capacity.0),

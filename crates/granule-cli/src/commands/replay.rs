@@ -180,8 +180,7 @@ pub(crate) fn run_on(
     json: bool,
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
-    let recorded = workload.recording.as_ref().and_then(|recording| recording.conf.as_deref());
-    let settings = allocator.settings(recorded)?;
+    let settings = allocator.settings(workload.recording.as_ref())?;
     let file = args.snapshot.as_deref().map(ResultFile::create).transpose()?;
     let metrics = args.metrics.as_deref().map(ResultFile::create).transpose()?;
     let scaled;

@@ -93,8 +93,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     // What is wrong with the arguments is said before a large file is read.
     let own = args.conf.iter().map(|text| own_settings(text)).collect::<Result<Vec<_>, _>>()?;
     let workload = Workload::read(&args.workload)?;
-    let recorded = workload.recording.as_ref().and_then(|recording| recording.conf.as_deref());
-    let current = args.release.on(allocator_args::current(recorded)?);
+    let recorded = workload.recording.as_ref();
+    let conf = recorded.and_then(|recording| recording.conf.as_deref());
+    let current = args.release.on(allocator_args::current(conf)?, recorded);
     if current.backend == AllocatorBackend::DriverPools {
         console::note(
             "backend:cudaMallocAsync is not modelled; the candidates are compared with backend:native",

@@ -1,5 +1,9 @@
 use super::{BUNDLED, Place};
+use granule::files::pickle;
+use granule::snapshot::Snapshot;
 use serde_json::Value;
+use std::fs::File;
+use std::sync::Arc;
 
 const EXPANDABLE: &str = "expandable_segments:True";
 
@@ -378,6 +382,39 @@ fn a_snapshot_is_replayed_with_its_own_settings() {
     let environment = [("PYTORCH_ALLOC_CONF", "max_split_size_mb:128")];
     let ran = place.run_with(&["replay", "s.pickle", "--json"], &environment);
     assert_eq!(ran.json()["conf"], "max_split_size_mb:128");
+}
+
+#[test]
+fn a_snapshot_of_an_older_pytorch_is_replayed_as_that_decides() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 30000000 0\n");
+    place.run(&["replay", "t.gz", "--snapshot", "new.pickle"]);
+    let mut snapshot = pickle::read_file(place.path("new.pickle")).unwrap();
+    let mut written = |name: &str, older: fn(&mut Snapshot)| {
+        older(&mut snapshot);
+        pickle::write(&snapshot, File::create(place.path(name)).unwrap(), pickle::Protocol::default())
+            .unwrap();
+    };
+    written("2.13.pickle", |snapshot| snapshot.history = None);
+    written("2.12.pickle", |snapshot| {
+        snapshot.allocator_settings.retain(|(word, _)| &**word != "max_cached_size");
+    });
+    written("2.11.pickle", |snapshot| {
+        for entry in snapshot.device_traces.iter_mut().flatten() {
+            Arc::make_mut(&mut entry.labels).pool_id = None;
+        }
+    });
+    for (file, release) in [("new", None), ("2.13", None), ("2.12", Some("2.12")), ("2.11", Some("2.11"))] {
+        let (file, told) = (format!("{file}.pickle"), "the snapshot is of an older PyTorch");
+        let ran = place.run(&["replay", &file]);
+        assert_eq!((ran.code, ran.err.contains(told)), (0, release.is_some()), "{}", ran.err);
+        let decides = format!("decides as {};", release.unwrap_or_default());
+        assert!(release.is_none() || ran.err.contains(&decides), "{}", ran.err);
+        for other in [["--pytorch", "2.15"], ["--policy", "granule"]] {
+            let ran = place.run(&[&["replay", &file], &other[..]].concat());
+            assert!(ran.code == 0 && !ran.err.contains(told), "{}", ran.err);
+        }
+    }
 }
 
 #[test]

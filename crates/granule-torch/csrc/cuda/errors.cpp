@@ -1,6 +1,5 @@
 #include "errors.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -21,22 +20,13 @@ std::string problem_first(const std::string& text) {
   return text.substr(end + sizeof kEndOfOwner - 1) + " [" + text.substr(0, end + 1) + "]";
 }
 
-// Without sentences that the release's own allocator does not say: one of them advises an option that it lacks.
-GRANULE_BEFORE_2_15(std::string without_later_sentences(std::string text) {
-  for (const char* sentence : {" expandable_segments is enabled. If", " The custom allocator backing this MemPool"}) {
-    text.erase(std::min(text.find(sentence), text.size()));
-  }
-  return text;
-})
-
 } // namespace
 
 void raise_failure(granule_status status) {
   if (kept_exception) {
     std::rethrow_exception(std::exchange(kept_exception, nullptr));
   }
-  std::string text = granule_last_error_for_pytorch();
-  GRANULE_BEFORE_2_15(text = without_later_sentences(std::move(text));)
+  const std::string text = granule_last_error_for_pytorch();
   switch (status) {
     case GRANULE_OUT_OF_MEMORY:
     case GRANULE_REJECTED:

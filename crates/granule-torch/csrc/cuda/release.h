@@ -51,13 +51,11 @@
 #define GRANULE_SINCE_2_14(...)
 #endif
 
-// The allocator's own notes, apart from the program's, and two sentences of the out-of-memory text.
+// The allocator's own notes, apart from the program's.
 #if GRANULE_IS_SINCE(15)
 #define GRANULE_SINCE_2_15(...) __VA_ARGS__
-#define GRANULE_BEFORE_2_15(...)
 #else
 #define GRANULE_SINCE_2_15(...)
-#define GRANULE_BEFORE_2_15(...) __VA_ARGS__
 #endif
 
 namespace granule_torch {

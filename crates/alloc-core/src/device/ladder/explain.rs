@@ -302,6 +302,7 @@ impl Case<'_> {
             pools: self.pools.to_vec(),
             remedies: self.remedies(capturing),
             policy: self.base.arenas.directory().traits().name,
+            pytorch_release: site.pytorch_release(),
             growable: self.policy.grows(),
             reserve_too_small: reserve.too_small,
             reserve_class: reserve.class,

@@ -2,12 +2,13 @@
 
 use super::{OomReport, ProcessMemory};
 use crate::base::round::format_bytes;
-use crate::config::PolicyName;
+use crate::config::{PolicyName, PytorchRelease};
 
 const DOCUMENTATION: &str = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf";
 
 impl OomReport {
-    /// The text PyTorch's allocator would give, word for word: for programs in which PyTorch runs.
+    /// The text PyTorch's allocator would give, word for word, in the release that `pytorch_release` names: for programs in which
+    /// PyTorch runs.
     #[must_use]
     pub fn pytorch_message(&self) -> String {
         let private = self.private_free;
@@ -47,7 +48,7 @@ impl OomReport {
     }
 
     fn hint(&self) -> String {
-        let Some(reserve) = self.reserve_too_small else {
+        let Some(reserve) = self.reserve_too_small.filter(|_| self.says_what_2_15_says()) else {
             return self.usual_hint();
         };
         let whose = match &self.reserve_class {
@@ -68,7 +69,8 @@ impl OomReport {
         if self.policy != PolicyName::Pytorch.name() {
             return String::new();
         }
-        if self.growable {
+        // Releases before advise the setting that is on already.
+        if self.growable && self.says_what_2_15_says() {
             return " expandable_segments is enabled. If instead the process is running out of virtual address space \
                     (VSZ), expandable segments may be over-reserving VA (each segment reserves ~9/8 of device memory, \
                     times the number of streams); reduce it via PYTORCH_CUDA_ALLOC_CONF expandable_segments_reserve / \
@@ -82,8 +84,13 @@ impl OomReport {
         )
     }
 
-    const fn source_hint(&self) -> &'static str {
-        if !self.source_refused {
+    /// Whether its release has the sentences that came with 2.15.
+    fn says_what_2_15_says(&self) -> bool {
+        self.pytorch_release >= PytorchRelease::V2_15
+    }
+
+    fn source_hint(&self) -> &'static str {
+        if !self.source_refused || !self.says_what_2_15_says() {
             return "";
         }
         " The custom allocator backing this MemPool returned nullptr. Check preceding allocator warnings or logs for \
