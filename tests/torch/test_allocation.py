@@ -31,7 +31,7 @@ def test_a01_raw_memory_on_streams_given_as_none_object_and_number():
     return [*seen, brief()]
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 12))
 def test_a02_a_negative_size_is_a_value_error_that_names_it():
     said = error(torch.cuda.caching_allocator_alloc, -5)
     assert said.startswith("builtins.ValueError") and "-5" in said
@@ -176,7 +176,7 @@ def test_a13_without_caching_graph_trees_say_so():
     return [seen, said]
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 12))
 def test_a14_caching_is_off_inside_the_context_manager_nested_too():
     enabled = torch._C._cuda_cudaCachingAllocator_is_enabled
     memory = torch.cuda.memory

@@ -249,7 +249,7 @@ def test_h13_without_traces_the_segments_are_the_same():
     return [list(parts), parts["external_annotations"], parts["device_traces"]]
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 12))
 def test_h14_entries_and_segments_have_their_pools_id():
     pool = torch.cuda.MemPool()
     with recording(context=None):

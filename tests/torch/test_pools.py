@@ -271,6 +271,30 @@ def test_unified_memory_pools():
     return [*seen, brief()]
 
 
+@scene(alone=True, since=(2, 12))
+def test_the_pool_of_symmetric_memory():
+    """Its memory comes from PyTorch's own allocator of such memory, in whichever segments the pool asks for."""
+    import torch.distributed as dist
+    from torch.distributed import _symmetric_memory as symmetric
+
+    dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+    pool = symmetric.get_mem_pool(torch.device("cuda:0"))
+    with torch.cuda.use_mem_pool(pool):
+        kept = [torch.empty(1000, 1000, device="cuda"), torch.empty(100, device="cuda")]
+    seen = [layout(), stats()]
+    for tensor in kept:
+        met = symmetric.rendezvous(tensor, dist.group.WORLD.group_name)
+        seen.append([met.buffer_size, met.offset, met.rank, met.world_size])
+    del tensor, met, kept
+    torch.cuda.empty_cache()
+    with torch.cuda.use_mem_pool(pool):
+        again = torch.empty(1000, 1000, device="cuda")
+    seen += [layout(), stats(), brief()]
+    del again
+    dist.destroy_process_group()
+    return seen
+
+
 @scene(alone=True, runs=(DEFAULT,), real=True)
 def test_the_profiler_follows_a_pool_over_host_memory():
     """The memory of such a pool belongs to no device, as far as the driver says."""

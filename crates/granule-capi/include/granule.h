@@ -212,11 +212,17 @@ typedef struct granule_host_allocator granule_host_allocator;
 /** Memory of another process, open here. */
 typedef struct granule_import granule_import;
 
+/** Memory of a device for pools whose segments libraries register, such as NCCL. */
+typedef struct granule_registered granule_registered;
+
 /** A part of the program whose statistics are kept. */
 typedef struct granule_scope granule_scope;
 
 /** A snapshot. Everything in it lives as long as it does. */
 typedef struct granule_snapshot granule_snapshot;
+
+/** A range of registered memory that stays while it is open, whatever is freed in it. */
+typedef struct granule_window granule_window;
 
 /** How a call ended: one of the GRANULE_... numbers below. What is not GRANULE_OK is a failure, but for GRANULE_NOT_READY. */
 typedef int32_t granule_status;
@@ -1536,6 +1542,58 @@ granule_status granule_pool_set_limits(struct granule_allocator *a,
                                        struct granule_pool_id pool,
                                        uint64_t hard,
                                        uint64_t soft);
+
+/**
+ * Makes a pool with one reference over memory that libraries register. Sizes and addresses of physical handles are multiples of what
+ * a multicast object of team devices demands (0: no such object), and at least chunk bytes (0: no more than that). The
+ * others devices at reached_by reach it, too. Several segments share a handle. GRANULE_UNSUPPORTED where the driver offers no such
+ * memory. Asks the driver.
+ */
+granule_status granule_registered_pool_create(struct granule_allocator *a,
+                                              int32_t device,
+                                              struct granule_pool_id pool,
+                                              uint32_t team,
+                                              uint64_t chunk,
+                                              const int32_t *reached_by,
+                                              uint64_t others,
+                                              struct granule_registered **out);
+
+/** Bytes that registered memory takes from the device, also what of handles no segment has; 0 for null. */
+uint64_t granule_registered_held(const struct granule_registered *r);
+
+/** Lets go of registered memory; null is fine. Its pool goes on, and so do windows. */
+granule_status granule_registered_close(struct granule_registered *r);
+
+/**
+ * Keeps the memory around ptr, a block of a pool over r, where it is until the window is closed. Register its base and bytes with
+ * the library, once for all blocks in it. GRANULE_INVALID_POINTER for memory of others. Does not call the driver.
+ */
+granule_status granule_window_open(struct granule_registered *r,
+                                   void *ptr,
+                                   struct granule_window **out);
+
+/** Where a window begins; null for a null window. */
+void *granule_window_base(const struct granule_window *w);
+
+/** How many bytes there are from its base on; 0 for a null window. */
+uint64_t granule_window_bytes(const struct granule_window *w);
+
+/**
+ * The driver's handle of the physical memory (CUmemGenericAllocationHandle), for cuMulticastBindMem. The window owns it. 0 for a null
+ * window.
+ */
+uint64_t granule_window_physical(const struct granule_window *w);
+
+/**
+ * A file descriptor with which another process maps a window's memory (cuMemImportFromShareableHandle); the caller closes it. -1 and
+ * the 64 bytes at fabric where the device's memory goes by fabric handles. GRANULE_UNSUPPORTED where it cannot be given away.
+ */
+granule_status granule_window_share(const struct granule_window *w,
+                                    int32_t *descriptor,
+                                    uint8_t *fabric);
+
+/** Closes a window; null is fine. What its pool does not need any more may leave from then on. */
+granule_status granule_window_close(struct granule_window *w);
 
 /** Begins statistics of a part of the program. Scopes nest and overlap, and no reset changes them. */
 granule_status granule_scope_begin(struct granule_allocator *a, int32_t device, struct granule_scope **out);

@@ -9,6 +9,7 @@ pub mod hardened;
 pub mod ort;
 pub mod peers;
 pub mod pools;
+pub mod registered;
 pub mod scopes;
 pub mod share;
 pub mod sleep;

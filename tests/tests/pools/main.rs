@@ -4,5 +4,6 @@
 mod budgets;
 mod fairness;
 mod private;
+mod registered;
 mod sources;
 mod spill;

@@ -46,6 +46,12 @@ fn unsplit_fixed(tier: Tier, heap: &Heap) -> Vec<BlockId> {
     heap.free(tier, 0).into_iter().filter(whole).collect()
 }
 
+/// Whether a pool's source lets a segment go. Calls the program; hold no lock.
+fn may_leave(pool: &ArenaPool, at: DevicePtr, bytes: u64, calls: &Calls<'_>) -> bool {
+    let Some(source) = &pool.source else { return true };
+    calls.call(Kind::Source, || source.may_leave(at, bytes)).unwrap_or(false)
+}
+
 impl Release {
     pub(super) fn new(base: &Base, space: &Arc<Space>, provider: &Arc<Provider>) -> Self {
         let dissolving = Dissolving::new(base, space);
@@ -244,7 +250,8 @@ impl Release {
             state.ledger_mut().history_mut().record_about(action, addr, bytes, context.as_ref());
         };
         for (segment, id, addr, bytes) in segments {
-            if let Ok(true) = outcome {
+            let stays = !may_leave(&pool, DevicePtr(addr), bytes, &calls);
+            if let (Ok(true), false) = (&outcome, stays) {
                 let (change, at) = (SegmentChange::Detaching, DevicePtr(addr));
                 let event = self.base.site.segment_event(change, pool.id, stream, at, bytes, false);
                 let note = |action| note(action, segment, addr, bytes);
@@ -254,7 +261,7 @@ impl Release {
                 outcome = freed.map(|()| true).map_err(AllocError::from);
             }
             let mut state = self.base.arenas.attend(arena, call);
-            if !matches!(outcome, Ok(true)) {
+            if stays || !matches!(outcome, Ok(true)) {
                 state.heap_mut().insert_free(id);
                 continue;
             }

@@ -5,6 +5,7 @@
 //!   and who holds them, so a free never waits and no block is reused under another process.
 //! * `process`: who is alive, and what can be had from another process.
 //! * `import` and `mapping`: what this process opened, each thing once.
+//! * `registered`: memory that libraries register, which they give to other processes themselves.
 //!
 //! A block that was shared has a `Share` among its uses. When the block is freed it is closed for new openings; if somebody
 //! holds it, it stays pending until nobody does. Whoever opens a block notes that in the ledger first and looks
@@ -40,8 +41,10 @@ pub(crate) mod import;
 pub(crate) mod ledger;
 mod mapping;
 pub(crate) mod process;
+mod registered;
 
 pub use import::ImportedMemory;
+pub use registered::{RegisteredMemory, RegisteredOptions, Window};
 
 use crate::memory::region::Piece;
 use crate::sync::Arc;

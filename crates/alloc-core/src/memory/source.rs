@@ -23,6 +23,13 @@ pub unsafe trait SegmentSource: Debug + Send + Sync {
     /// `ptr` and `bytes` are those of one `alloc`, given back once; no queued work uses the memory.
     unsafe fn free(&self, ptr: DevicePtr, bytes: u64, stream: Stream);
 
+    /// Whether a segment may be taken back now: asked before [`free`](Self::free). One that may not stays cached, and is asked about
+    /// again whenever cached memory is given back. For memory that a library has registered.
+    fn may_leave(&self, ptr: DevicePtr, bytes: u64) -> bool {
+        let _ = (ptr, bytes);
+        true
+    }
+
     /// The physical memory behind growable segments; `None` (the default) where the pool's segments are
     /// fixed, whatever the settings say. Always the same.
     fn physical(&self) -> Option<&dyn PhysicalSource> {

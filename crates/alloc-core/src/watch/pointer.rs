@@ -55,6 +55,8 @@ pub enum Problem {
     Owned,
     /// A live block that came straight from the driver, while caching was off: it has no stream, segment or history.
     NotCached,
+    /// It lies in no segment over the [registered memory](crate::share::RegisteredMemory) that was asked.
+    NotRegistered,
     /// It lies in no memory of this allocator.
     Foreign,
 }
@@ -62,6 +64,9 @@ pub enum Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NotRegistered => {
+                write!(f, "it lies in no pool over this registered memory: allocate it in such a pool")
+            }
             Self::Freed => write!(f, "it was freed already (double free)"),
             Self::PendingFree { requested } => {
                 write!(

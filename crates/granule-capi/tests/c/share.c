@@ -28,6 +28,58 @@ static int open_it(void) {
     return 0;
 }
 
+/* A pool whose memory libraries register: its window stays, and a descriptor of it can be given away. */
+static void windows(void) {
+    granule_allocator *a = make("");
+    const granule_pool_id pool = granule_pool_fresh();
+    granule_registered *memory = NULL;
+    OK(granule_registered_pool_create(a, 0, pool, 0, 64 * MIB, NULL, 0, &memory));
+    const granule_filter filter = {sizeof filter, GRANULE_FILTER_THIS_THREAD, 0, NULL, NULL, NULL};
+    OK(granule_pool_begin(a, 0, pool, &filter));
+    void *block = take(a, 30 * MIB, 0);
+    OK(granule_pool_end(a, 0, pool));
+    CHECK(granule_registered_held(memory) == 64 * MIB);
+
+    granule_window *window = NULL;
+    OK(granule_window_open(memory, block, &window));
+    CHECK(granule_window_bytes(window) == 64 * MIB && granule_window_physical(window) != 0);
+    char *base = granule_window_base(window);
+    CHECK(base <= (char *)block && (char *)block + 30 * MIB <= base + granule_window_bytes(window));
+    int32_t descriptor = -1;
+    uint8_t fabric[64];
+    OK(granule_window_share(window, &descriptor, fabric));
+    CHECK(descriptor >= 0 && close(descriptor) == 0);
+
+    /* Its pool ends, and the library goes on. */
+    OK(granule_free(a, block));
+    OK(granule_pool_release(a, 0, pool));
+    OK(granule_pool_release(a, 0, pool));
+    OK(granule_empty_cache(a));
+    CHECK(granule_registered_held(memory) == 64 * MIB);
+    OK(granule_window_close(window));
+    OK(granule_empty_cache(a));
+    CHECK(granule_registered_held(memory) == 0);
+
+    window = NULL;
+    void *elsewhere = take(a, 3 * MIB, 0);
+    ANSWERS(GRANULE_INVALID_POINTER, granule_window_open(memory, elsewhere, &window));
+    CHECK(window == NULL && strstr(granule_last_error(), "allocate it in such a pool") != NULL);
+    ANSWERS(GRANULE_INVALID_ARGUMENT, granule_window_open(NULL, elsewhere, &window));
+    const int32_t nowhere = 77;
+    granule_registered *none = NULL;
+    ANSWERS(GRANULE_INVALID_DEVICE,
+            granule_registered_pool_create(a, 0, granule_pool_fresh(), 0, 0, &nowhere, 1, &none));
+    ANSWERS(GRANULE_UNSUPPORTED, granule_registered_pool_create(a, 0, granule_pool_fresh(), 8, 0, NULL, 0, &none));
+    CHECK(none == NULL && strstr(granule_last_error(), "multicast") != NULL);
+    CHECK(granule_registered_held(NULL) == 0 && granule_window_base(NULL) == NULL && granule_window_bytes(NULL) == 0);
+    CHECK(granule_window_physical(NULL) == 0);
+    OK(granule_window_close(NULL));
+    OK(granule_registered_close(NULL));
+    OK(granule_registered_close(memory));
+    OK(granule_free(a, elsewhere));
+    OK(granule_allocator_destroy(a));
+}
+
 int main(int count, char **arguments) {
     if (count > 1) {
         return open_it();
@@ -67,5 +119,6 @@ int main(int count, char **arguments) {
     OK(granule_free(a, block));
     OK(granule_free(a, before));
     OK(granule_allocator_destroy(a));
+    windows();
     return 0;
 }

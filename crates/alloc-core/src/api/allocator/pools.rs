@@ -7,6 +7,7 @@ use crate::device::{CheckpointDelta, Flush, PoolCheckpoint};
 #[cfg(doc)]
 use crate::error::AllocError;
 use crate::error::Result;
+use crate::features::share::{RegisteredMemory, RegisteredOptions};
 use crate::lifetimes::last_work::LastWork;
 use crate::memory::source::SegmentSource;
 use crate::sync::plain::AtomicU64;
@@ -55,6 +56,23 @@ impl<'a> Pools<'a> {
         source: Option<Arc<dyn SegmentSource>>,
     ) -> Result<()> {
         self.reference_pool(device, pool, source, Holder::Program)
+    }
+
+    /// Memory of a device for a pool whose segments libraries register, such as NCCL; see [`RegisteredMemory`].
+    /// Asks the driver.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`]; the driver's, where it has no virtual memory, or no multicast objects for a team.
+    pub fn registered(
+        self,
+        device: DeviceIndex,
+        options: &RegisteredOptions,
+    ) -> Result<Arc<RegisteredMemory>> {
+        for other in &options.reached_by {
+            self.0.device(*other)?;
+        }
+        let exchange = self.0.device(device)?.exchange();
+        RegisteredMemory::new(&self.0.backend, device, exchange.shareable(), options).map(Arc::new)
     }
 
     pub(crate) fn reference_pool(

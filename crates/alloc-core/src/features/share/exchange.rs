@@ -212,8 +212,14 @@ impl Exchange {
         if let Some(known) = self.handle_type.get() {
             return *known;
         }
+        let found = if wanted() { self.shareable() } else { HandleType::None };
+        *self.handle_type.get_or_init(|| found)
+    }
+
+    /// How physical memory of this device can be made so that others can be given it. Asks the driver.
+    pub(crate) fn shareable(&self) -> HandleType {
         assert_unlocked();
-        let found = if !wanted() || self.backend.physical_sharing().is_err() {
+        if self.backend.physical_sharing().is_err() {
             HandleType::None
         } else if self.offers(Attribute::FabricHandles, false) && self.has_fabric() {
             HandleType::Fabric
@@ -221,8 +227,7 @@ impl Exchange {
             HandleType::PosixFd
         } else {
             HandleType::None
-        };
-        *self.handle_type.get_or_init(|| found)
+        }
     }
 
     /// What an attribute says; `unsaid` where the backend answers no such question.

@@ -1,7 +1,7 @@
-//! What the driver was asked for to show another process's memory here. It can be undone at any point, and again where the
-//! driver refused.
+//! What the driver was asked for to show another process's memory here, or to make memory that others are shown. It can be undone
+//! at any point, and again where the driver refused.
 
-use crate::backend::{Access, Backend, IpcMemoryHandle, Result, ShareableHandle};
+use crate::backend::{Access, Backend, HandleType, IpcMemoryHandle, Result, ShareableHandle, VirtualMemory};
 use crate::sync::assert_unlocked;
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 
@@ -62,6 +62,28 @@ impl Mapping {
         Ok(base)
     }
 
+    /// New physical memory that others can be given, at addresses that are multiples of `unit`, as `bytes` is. The first of
+    /// `devices` is the one it is of; all of them reach it. Its handle is kept.
+    pub(super) fn create(
+        &mut self,
+        vm: &dyn VirtualMemory,
+        devices: &[DeviceIndex],
+        (bytes, unit): (u64, u64),
+        handle_type: HandleType,
+    ) -> Result<(DevicePtr, PhysicalHandle)> {
+        assert_unlocked();
+        let handle = vm.create_physical(devices[0], bytes, handle_type)?;
+        self.handles.push(handle);
+        let base = vm.reserve_address(devices[0], bytes, unit, DevicePtr::NULL)?;
+        self.reserved = Some((base, bytes));
+        // SAFETY: rule 1: the handle was just made with this size, and so was the reservation, in which nothing is mapped.
+        unsafe { vm.map(base, bytes, handle) }?;
+        self.mapped.push((base, bytes));
+        // SAFETY: mapped just above.
+        unsafe { vm.set_access(base, bytes, devices, Access::ReadWrite) }?;
+        Ok((base, handle))
+    }
+
     /// Lets `device` reach what is mapped here.
     pub(super) fn allow(&self, backend: &dyn Backend, device: DeviceIndex) -> Result<()> {
         let Ok(vm) = backend.virtual_memory() else { return Ok(()) };
@@ -98,17 +120,17 @@ impl Mapping {
         }
         let vm = backend.virtual_memory()?;
         while let Some((at, bytes)) = self.mapped.last() {
-            // SAFETY: rule 3: mapped by `map` as one piece, and no work uses it.
+            // SAFETY: rule 3: mapped by `map` or `create` as one piece, and no work uses it.
             unsafe { vm.unmap(*at, *bytes) }?;
             self.mapped.pop();
         }
         if let Some((base, bytes)) = self.reserved {
-            // SAFETY: rule 3: the reservation of `map`, in which nothing is mapped any more.
+            // SAFETY: rule 3: the reservation of `map` or `create`, in which nothing is mapped any more.
             unsafe { vm.release_address(base, bytes) }?;
             self.reserved = None;
         }
         while let Some(handle) = self.handles.last() {
-            // SAFETY: rule 1: imported by `map`, released once.
+            // SAFETY: rule 1: imported by `map` or made by `create`, released once.
             unsafe { vm.release_physical(*handle) }?;
             self.handles.pop();
         }
