@@ -212,7 +212,10 @@ impl Space {
                 self.refused.store(false, Ordering::Relaxed);
                 if wanted < bytes && self.largest.fetch_min(wanted, Ordering::Relaxed) > wanted {
                     let device = self.base.site.device();
-                    tracing::warn!(%device, "growable segments get {wanted} bytes of addresses: more was refused");
+                    tracing::warn!(
+                        %device,
+                        "a reservation of {bytes} bytes of addresses was refused, so growable segments get {wanted} at a time"
+                    );
                 }
                 return Ok(Some((base, wanted)));
             }
