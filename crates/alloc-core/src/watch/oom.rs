@@ -3,9 +3,9 @@
 mod pytorch;
 
 use crate::base::round::format_bytes;
+use crate::base::shares::Shares;
 use crate::base::tenants::Marks;
 use crate::config::PytorchRelease;
-use crate::features::ledger::agreement::Shares;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use std::fmt;
