@@ -214,7 +214,7 @@ impl Space {
                     let device = self.base.site.device();
                     tracing::warn!(
                         %device,
-                        "a reservation of {bytes} bytes of addresses was refused, so growable segments get {wanted} at a time"
+                        "reservation of a whole device's addresses was refused, so growable segments get {wanted} bytes, not {bytes}"
                     );
                 }
                 return Ok(Some((base, wanted)));

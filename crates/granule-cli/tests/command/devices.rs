@@ -159,7 +159,7 @@ fn addresses_that_are_refused_are_told_as_what_is_dropped() {
     let answer = lookalike(&place, "personality=tegra-addresses", &["devices", "--json"]).json();
     let cuda = answer["backends"].as_array().unwrap().iter().find(|one| one["name"] == "cuda").unwrap();
     let dropped = &cuda["devices"][0]["dropped"][0];
-    assert_eq!(dropped["property"], "addresses for a whole device at a time");
+    assert_eq!(dropped["property"], "reservation of a whole device's addresses");
     let reason = dropped["reason"].as_str().unwrap();
     assert!(
         reason.starts_with("288.00 MiB were refused and 144.00 MiB were had: cuMemAddressReserve"),

@@ -249,7 +249,7 @@ fn short_addresses(backend: &dyn Backend, device: DeviceIndex) -> Option<Dropped
         .find(|bytes| reserve(*bytes).map_err(known).is_ok())?;
     let (wanted, had) = (size_text(wanted), size_text(had));
     Some(Dropped {
-        property: "addresses for a whole device at a time",
+        property: "reservation of a whole device's addresses",
         reason: format!("{wanted} were refused and {had} were had: {refused}"),
         consequence: "growable segments are shorter, and a block lies within one",
     })
