@@ -188,7 +188,8 @@ pub enum AllocError {
     /// There is no memory for a pool to wake; what is asleep keeps its contents.
     #[error(
         "{label} out of memory. Pool {pool} needs {} to wake; the device has {} free, and limits may allow less. A \
-         tenant's budget may, too: look at its statistics. Free memory, or put another tag to sleep, and wake again: what sleeps keeps its \
+         tenant's budget may, too: look at its statistics. So may what other processes hold and are guaranteed (process_guarantee, \
+         processes_limit): look at the ledger's quota. Free memory, or put another tag to sleep, and wake again: what sleeps keeps its \
          contents; what was woken before this stays awake, and can be put to sleep again",
         crate::base::round::format_bytes(*bytes), crate::base::round::format_bytes(*free)
     )]

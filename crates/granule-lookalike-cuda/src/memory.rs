@@ -7,7 +7,7 @@ pub mod pools;
 use crate::entry::{driver, here, is_h100, of_size};
 use crate::header::*;
 use crate::personality::personality;
-use crate::virtual_memory::reservation_of;
+use crate::virtual_memory::{handle_types_at, reservation_of};
 use backend_api::types::DevicePtr;
 use backend_api::{Backend, PointerInfo, PointerKind};
 use lookalike::argument::Out;
@@ -158,7 +158,7 @@ fn put_attribute(
             place.cast::<c_int>().put(c_int::from(info.device.unwrap_or_else(current).0))
         }
         CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE => {
-            let is_plain = !is_host && !is_managed && pool_of(info) == 0 && properties_at(pointer).is_err();
+            let is_plain = !is_host && !is_managed && pool_of(info) == 0 && handle_types_at(pointer).is_err();
             word.put(u32::from(is_plain))
         }
         // Of virtual memory, these are the reservation's, and the two below the mapping's.
@@ -172,7 +172,7 @@ fn put_attribute(
         CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR => long.put(info.base.0),
         CU_POINTER_ATTRIBUTE_MAPPING_SIZE => long.put(driver()?.address_range(DevicePtr(pointer))?.bytes),
         CU_POINTER_ATTRIBUTE_MAPPED => word.put(1),
-        CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => long.put(properties_at(pointer).unwrap_or(0)),
+        CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => long.put(handle_types_at(pointer).map_or(0, u64::from)),
         CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => long.put(pool_of(info)),
         _ => Err(Code::INVALID_VALUE),
     }
@@ -185,18 +185,6 @@ fn put_nothing(place: &Out<c_void>, attribute: CUpointer_attribute) -> Answer {
         word if is_word(word) => place.cast::<u32>().put(0),
         _ => place.cast::<u64>().put(0),
     }
-}
-
-/// As what the physical memory mapped at an address can be exported.
-///
-/// # Errors
-/// Where none is mapped there.
-fn properties_at(pointer: CUdeviceptr) -> Answer<u64> {
-    let family = driver()?.virtual_memory()?;
-    let handle = family.retain_physical(DevicePtr(pointer))?;
-    // SAFETY: rule 1: the reference that `retain_physical` gave.
-    unsafe { family.release_physical(handle) }?;
-    Ok(u64::from(crate::virtual_memory::handle_types(handle)))
 }
 
 /// The pool that memory came from; 0 where it came from none.

@@ -18,7 +18,13 @@ const VENDOR: Vendor = Vendor {
         "cuMemHostAlloc",
         "cuMemHostRegister_v2",
     ],
-    about_memory: &["cuMemCreate", "cuMemExportToShareableHandle", "cuMemMap", "cuMemSetAccess"],
+    about_memory: &[
+        "cuMemCreate",
+        "cuMemExportToShareableHandle",
+        "cuMemImportFromShareableHandle",
+        "cuMemMap",
+        "cuMemSetAccess",
+    ],
 };
 
 /// A driver's character.

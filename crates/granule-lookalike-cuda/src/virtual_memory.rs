@@ -7,7 +7,7 @@ use crate::entry::{device, driver, of_size};
 use crate::header::*;
 use crate::personality::personality;
 use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
-use backend_api::{Access, Attribute, Backend, Granularity, HandleType, ShareableHandle, VirtualMemory};
+use backend_api::{Access, Backend, Granularity, HandleType, ShareableHandle, VirtualMemory};
 use backend_openreg::OpenReg;
 use lookalike::argument::In;
 use lookalike::rules::{Made, Makings};
@@ -45,11 +45,6 @@ const fn number(handle: PhysicalHandle) -> CUmemGenericAllocationHandle {
     handle.raw + 1
 }
 
-/// The types that memory was made to be exported as.
-pub(crate) fn handle_types(handle: PhysicalHandle) -> CUmemAllocationHandleType {
-    HANDLES.of(number(handle)).handle_types
-}
-
 const fn handle_type(number: CUmemAllocationHandleType) -> Answer<HandleType> {
     match number {
         CU_MEM_HANDLE_TYPE_NONE => Ok(HandleType::None),
@@ -82,12 +77,47 @@ fn wanted(properties: CUmemAllocationProp) -> Answer<(DeviceIndex, HandleType)> 
         return Ok((device, handle_type));
     }
     // To the machine it is memory that can leave the process.
-    let has_fabric = personality()?.driver.attribute(Attribute::FabricHandles) == Some(1);
-    if has_fabric { Ok((device, HandleType::PosixFd)) } else { Err(Code::NOT_SUPPORTED) }
+    fabric::is_there().map(|()| (device, HandleType::PosixFd))
 }
 
+/// How physical memory was made, for as long as it lives: while it has a handle or is mapped.
 static HANDLES: Makings = Makings::new();
-static MAPPINGS: Makings = Makings::new();
+
+/// Handles by the addresses that they are mapped at.
+fn mapped() -> MutexGuard<'static, BTreeMap<CUdeviceptr, CUmemGenericAllocationHandle>> {
+    static MAPPED: Mutex<BTreeMap<CUdeviceptr, CUmemGenericAllocationHandle>> = Mutex::new(BTreeMap::new());
+    MAPPED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A handle was released or a mapping taken away: was it the last of its memory?
+fn may_have_ended(machine: &OpenReg, handle: CUmemGenericAllocationHandle) -> Answer {
+    let has_handles = machine.virtual_memory()?.physical_properties(known(machine, handle)?).is_ok();
+    // The machine's numbers never come back, so nothing else can have this one by now.
+    if !has_handles && !mapped().values().any(|other| *other == handle) {
+        fabric::forget(handle);
+        HANDLES.forget(handle);
+    }
+    Ok(())
+}
+
+/// Gives a handle up.
+pub(crate) fn release(machine: &OpenReg, handle: CUmemGenericAllocationHandle) -> Answer {
+    // SAFETY: the machine refuses what is no live handle.
+    unsafe { machine.virtual_memory()?.release_physical(known(machine, handle)?) }?;
+    may_have_ended(machine, handle)
+}
+
+/// As what the physical memory mapped at an address can be exported.
+///
+/// # Errors
+/// Where none is mapped there.
+pub(crate) fn handle_types_at(pointer: CUdeviceptr) -> Answer<CUmemAllocationHandleType> {
+    let (machine, family) = family()?;
+    let handle = number(family.retain_physical(DevicePtr(pointer))?);
+    let handle_types = HANDLES.of(handle).handle_types;
+    release(machine, handle)?;
+    Ok(handle_types)
+}
 
 fn made(properties: CUmemAllocationProp) -> Made {
     Made {
@@ -176,14 +206,8 @@ lookalike::entries! {
 
     /// Gives a handle up.
     fn cuMemRelease as cuMemRelease_t(val handle: CUmemGenericAllocationHandle) {
-        let (machine, family) = family()?;
-        let physical = known(machine, handle)?;
-        // SAFETY: the machine refuses what is no live handle.
-        unsafe { family.release_physical(physical) }?;
-        if family.physical_properties(physical).is_err() {
-            fabric::forget(handle);
-        }
-        Ok(())
+        let (machine, _) = family()?;
+        release(machine, handle)
     }
 
     /// Maps physical memory.
@@ -200,15 +224,17 @@ lookalike::entries! {
         of_memory("cuMemMap", made)?;
         // SAFETY: the machine checks the reservation, the handle and its size.
         unsafe { family.map(DevicePtr(at), bytes as u64, known(machine, handle)?) }?;
-        MAPPINGS.remember(at, made);
+        mapped().insert(at, handle);
         Ok(())
     }
 
     /// Takes mappings away.
     fn cuMemUnmap as cuMemUnmap_t(val at: CUdeviceptr, val bytes: usize) {
-        let (_, family) = family()?;
+        let (machine, family) = family()?;
         // SAFETY: the machine refuses what is not whole mappings, and what queued work uses.
-        Ok(unsafe { family.unmap(DevicePtr(at), bytes as u64) }?)
+        unsafe { family.unmap(DevicePtr(at), bytes as u64) }?;
+        let gone: Vec<_> = mapped().extract_if(at..at + bytes as u64, |_, _| true).collect();
+        gone.into_iter().try_for_each(|(_, handle)| may_have_ended(machine, handle))
     }
 
     /// Sets what devices may do with mapped memory.
@@ -216,7 +242,8 @@ lookalike::entries! {
         val at: CUdeviceptr, val bytes: usize, input access: *const CUmemAccessDesc, val count: usize,
     ) {
         let (_, family) = family()?;
-        of_memory("cuMemSetAccess", MAPPINGS.of(at))?;
+        let made = mapped().get(&at).map_or_else(Made::default, |handle| HANDLES.of(*handle));
+        of_memory("cuMemSetAccess", made)?;
         if count == 0 {
             return Err(Code::INVALID_VALUE);
         }
@@ -282,7 +309,10 @@ lookalike::entries! {
     ) {
         let (machine, _) = family()?;
         handle.wanted()?;
-        let descriptor = match handle_type(kind)? {
+        let made = Made { rdma: false, handle_types: kind };
+        let handle_type = handle_type(kind)?;
+        of_memory("cuMemImportFromShareableHandle", made)?;
+        let descriptor = match handle_type {
             HandleType::PosixFd => passed(shared)?,
             HandleType::None => return Err(Code::INVALID_VALUE),
             // SAFETY: the caller promises a pointer to a handle of this kind.
@@ -292,7 +322,8 @@ lookalike::entries! {
         let device = contexts::current_device()?;
         let shared = ShareableHandle::PosixFd(descriptor);
         let imported = number(machine.physical_sharing()?.import_physical(device, &shared)?);
-        HANDLES.remember(imported, Made { rdma: false, handle_types: kind });
+        // What this process made itself stays as it was made.
+        HANDLES.remember_new(imported, made);
         handle.put(imported)
     }
 
@@ -312,14 +343,15 @@ lookalike::entries! {
         let (machine, family) = family()?;
         properties.wanted()?;
         let found = family.physical_properties(known(machine, handle)?)?;
+        let made = HANDLES.of(handle);
         properties.put(CUmemAllocationProp {
             type_: CU_MEM_ALLOCATION_TYPE_PINNED,
-            requestedHandleTypes: HANDLES.of(handle).handle_types,
+            requestedHandleTypes: made.handle_types,
             location: CUmemLocation { type_: CU_MEM_LOCATION_TYPE_DEVICE, id: c_int::from(found.device.0) },
             win32HandleMetaData: std::ptr::null_mut(),
             allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {
                 compressionType: 0,
-                gpuDirectRDMACapable: 0,
+                gpuDirectRDMACapable: made.rdma.into(),
                 usage: 0,
                 reserved: [0; 4],
             },

@@ -64,7 +64,7 @@ impl Executable {
     /// `OUT_OF_MEMORY` where there is none for it.
     fn new(finished: Arc<Finished>) -> Answer<Self> {
         let bytes = settings().map_err(|_| Code::UNKNOWN)?.graph_memory;
-        let take = || finished.machine.malloc(finished.device, bytes).map_err(Code::from);
+        let take = || unseen(&finished.machine, |machine| Ok(machine.malloc(finished.device, bytes)?));
         let memory = if bytes > 0 { Some(take()?) } else { None };
         Ok(Self { finished, memory })
     }
@@ -73,8 +73,9 @@ impl Executable {
 impl Drop for Executable {
     fn drop(&mut self) {
         if let Some(memory) = self.memory {
+            let Finished { machine, device, .. } = &*self.finished;
             // SAFETY: rule 3: made by `new`, and no work knows its address.
-            let _ = unsafe { self.finished.machine.free(self.finished.device, memory) };
+            let _ = unseen(machine, |machine| Ok(unsafe { machine.free(*device, memory) }?));
         }
     }
 }
@@ -98,6 +99,15 @@ static ANSWERED: Mutex<Vec<(Stream, Box<[usize]>)>> = Mutex::new(Vec::new());
 
 fn active() -> MutexGuard<'static, Vec<Active>> {
     ACTIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the driver does for itself: no capture forbids it, and it breaks none.
+fn unseen<T>(machine: &OpenReg, work: impl FnOnce(&OpenReg) -> Answer<T>) -> Answer<T> {
+    let Ok(family) = machine.capture() else { return work(machine) };
+    let before = family.exchange_mode(CaptureMode::Relaxed)?;
+    let done = work(machine);
+    family.exchange_mode(before)?;
+    done
 }
 
 fn invalid<T>(_: Code) -> Answer<T> {

@@ -6,19 +6,23 @@
 //! use std::time::Duration;
 //!
 //! let backend = OpenReg::new(OpenRegConfig::default().memory(MemoryMode::Mapped))?;
-//! let tested = granule::selftest::run(backend, Duration::from_secs(10));
+//! let tested = granule::selftest::run(backend, &granule::config::Settings::default(), Duration::from_secs(10));
 //! assert!(tested.steps.iter().all(|step| step.outcome != granule::selftest::Outcome::Failed));
 //! # Ok::<(), granule::backend::BackendError>(())
 //! ```
 
 mod steps;
 
-use alloc_core::backend::Backend;
+use alloc_core::backend::{Attribute, Backend};
+use alloc_core::config::Settings;
+use alloc_core::round::size_text;
+use alloc_core::system::System;
 use alloc_core::types::DeviceIndex;
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
+use steps::{Stop, Tested};
 
 /// How a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -28,7 +32,7 @@ pub enum Outcome {
     Passed,
     /// Not as it should, or not in time.
     Failed,
-    /// It needs what the backend does not have.
+    /// It needs what the backend does not have, or more memory than is free.
     Skipped,
 }
 
@@ -66,13 +70,15 @@ enum Said {
 /// Runs every step on every device. **Blocks** for `limit` at most: a driver that hangs fails the step that it hangs in, and
 /// keeps the thread of the test for good.
 ///
-/// Some 80 MiB of each device are used for a moment. Allocators and streams of the test are gone at its end.
-pub fn run(backend: Arc<dyn Backend>, limit: Duration) -> SelfTest {
+/// The first step makes an allocator with `settings`, the others with their own. Some 80 MiB of each device are used for a moment;
+/// steps are skipped where that is not free. Allocators and streams of the test are gone at its end.
+pub fn run(backend: Arc<dyn Backend>, settings: &Settings, limit: Duration) -> SelfTest {
+    let tested = Tested { backend, settings: settings.clone() };
     let begun = Instant::now();
     let (say, said) = mpsc::channel();
     let test = std::thread::Builder::new().name("granule-selftest".into());
     let mut steps = Vec::new();
-    if let Err(error) = test.spawn(move || every_step(&backend, &say)) {
+    if let Err(error) = test.spawn(move || every_step(&tested, &say)) {
         steps.push(failed("a thread for the test", DeviceIndex(0), error.to_string()));
     }
     let mut running = None;
@@ -104,8 +110,8 @@ fn failed(name: &'static str, device: DeviceIndex, why: String) -> Step {
 }
 
 /// On the thread of the test. Nobody may listen any more.
-fn every_step(backend: &Arc<dyn Backend>, say: &Sender<Said>) {
-    let devices = match backend.device_count() {
+fn every_step(tested: &Tested, say: &Sender<Said>) {
+    let devices = match tested.backend.device_count() {
         Ok(devices) => devices,
         Err(error) => {
             let _ = say.send(Said::Ended(failed("count devices", DeviceIndex(0), error.to_string())));
@@ -115,16 +121,32 @@ fn every_step(backend: &Arc<dyn Backend>, say: &Sender<Said>) {
     for device in (0..devices).map(DeviceIndex) {
         for step in &steps::ALL {
             let _ = say.send(Said::Begins(device, step.name));
-            let ended = match (step.run)(backend, device) {
-                Ok(()) => Step { name: step.name, device: device.0, outcome: Outcome::Passed, detail: None },
-                Err(steps::Stop::Failed(why)) => failed(step.name, device, why),
-                Err(steps::Stop::Skipped(why)) => {
-                    Step { name: step.name, device: device.0, outcome: Outcome::Skipped, detail: Some(why) }
-                }
+            let (outcome, detail) = match (step.run)(tested, device) {
+                Ok(()) => (Outcome::Passed, None),
+                Err(Stop::Failed(why)) => (Outcome::Failed, Some(why)),
+                Err(Stop::Skipped(why)) => (Outcome::Skipped, Some(why)),
+                Err(Stop::NoMemory(why)) => match too_little(tested, device) {
+                    Some(free) => (Outcome::Skipped, Some(free)),
+                    None => (Outcome::Failed, Some(why)),
+                },
             };
+            let ended = Step { name: step.name, device: device.0, outcome, detail };
             if say.send(Said::Ended(ended)).is_err() {
                 return;
             }
         }
     }
+}
+
+/// What is free of a device, where that is too little for the test.
+fn too_little(tested: &Tested, device: DeviceIndex) -> Option<String> {
+    let backend = &*tested.backend;
+    let driver = backend.memory_info(device).inspect_err(|_| backend.clear_error()).ok()?;
+    let integrated = backend.attribute(device, Attribute::Integrated) == Ok(1);
+    let system = || System::at(&tested.settings.system_root);
+    let free = if integrated { system().obtainable(driver).free } else { driver.free };
+    (free < steps::NEEDED).then(|| {
+        let (needed, free) = (size_text(steps::NEEDED), size_text(free));
+        format!("{needed} of the device should be free, and {free} are: let other programs give memory back, and try again")
+    })
 }

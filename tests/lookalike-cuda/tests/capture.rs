@@ -200,3 +200,32 @@ fn the_relaxed_mode_allows_memory_calls() {
         ok!(d.cuGraphDestroy(graph));
     });
 }
+
+/// What the driver takes for a graph is no call of the program.
+#[test]
+fn a_graph_takes_its_memory_while_another_thread_captures() {
+    let settings = "graph=2MiB,graph-nodes=2MiB";
+    in_process("a_graph_takes_its_memory_while_another_thread_captures", settings, || {
+        let (d, stream, other) = captured(GLOBAL);
+        let d = &d;
+        let mut graph = null_mut();
+        ok!(d.cuStreamEndCapture(stream, &mut graph));
+        ok!(d.cuStreamBeginCapture_v2(other, GLOBAL));
+        let [graph, launched] = [graph.addr(), stream.addr()];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                d.enter(0);
+                let mut executable = null_mut();
+                ok!(d.cuGraphInstantiateWithFlags(
+                    &mut executable,
+                    std::ptr::without_provenance_mut(graph),
+                    0
+                ));
+                ok!(d.cuGraphLaunch(executable, std::ptr::without_provenance_mut(launched)));
+                ok!(d.cuGraphExecDestroy(executable));
+            });
+        });
+        let mut captured = null_mut();
+        ok!(d.cuStreamEndCapture(other, &mut captured));
+    });
+}

@@ -76,6 +76,7 @@ fn memory_goes_to_another_process_by_64_bytes() {
         ok!(d.cuMemRelease(handle));
         assert!(importer().status.success());
         ok!(d.cuMemRelease(second));
+        ok!(d.cuMemUnmap(at, UNIT));
         assert_eq!(imported(d, bytes), Err(CUDA_ERROR_INVALID_VALUE), "nobody holds it any more");
         assert!(text(&importer()).contains("cuMemImportFromShareableHandle: 1"));
     });
@@ -109,6 +110,78 @@ fn memory_leaves_the_process_in_the_way_that_it_was_made_for() {
         }
         assert_eq!(imported(d, [7; 64]), Err(CUDA_ERROR_INVALID_VALUE), "no handle of this fabric");
     });
+}
+
+/// A handle for others, of memory that is mapped at the address.
+fn exported(d: &Driver) -> (CUmemGenericAllocationHandle, CUdeviceptr, [u8; 64]) {
+    let (mut handle, mut bytes) = (0, [0u8; 64]);
+    ok!(d.cuMemCreate(&mut handle, UNIT, &properties(FABRIC), 0));
+    let at = shown(d, handle);
+    ok!(d.cuMemExportToShareableHandle(bytes.as_mut_ptr().cast(), handle, FABRIC, 0));
+    (handle, at, bytes)
+}
+
+#[test]
+fn memory_that_is_mapped_can_be_opened_without_a_handle_of_its_exporter() {
+    in_process("memory_that_is_mapped_can_be_opened_without_a_handle_of_its_exporter", SETTINGS, || {
+        let d = &Driver::load(&library());
+        d.enter(0);
+        let (handle, at, bytes) = exported(d);
+        ok!(d.cuMemRelease(handle));
+        let mut kinds = 0_u64;
+        let place = (&raw mut kinds).cast();
+        ok!(d.cuPointerGetAttribute(place, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, at));
+        assert_eq!(kinds, u64::from(FABRIC));
+        let again = imported(d, bytes).expect("the mapping keeps it");
+        ok!(d.cuMemRelease(again));
+        ok!(d.cuMemUnmap(at, UNIT));
+        assert_eq!(imported(d, bytes), Err(CUDA_ERROR_INVALID_VALUE), "nothing keeps it any more");
+    });
+}
+
+#[test]
+fn what_a_process_imports_of_its_own_stays_as_it_was_made() {
+    in_process("what_a_process_imports_of_its_own_stays_as_it_was_made", SETTINGS, || {
+        let d = &Driver::load(&library());
+        d.enter(0);
+        let (mut handle, mut bytes) = (0, [0u8; 64]);
+        let mut wanted = properties(FABRIC);
+        wanted.allocFlags.gpuDirectRDMACapable = 1;
+        ok!(d.cuMemCreate(&mut handle, UNIT, &wanted, 0));
+        ok!(d.cuMemExportToShareableHandle(bytes.as_mut_ptr().cast(), handle, FABRIC, 0));
+        let again = imported(d, bytes).unwrap();
+        for handle in [handle, again] {
+            let mut told = properties(0);
+            ok!(d.cuMemGetAllocationPropertiesFromHandle(&mut told, handle));
+            assert_eq!((told.requestedHandleTypes, told.allocFlags.gpuDirectRDMACapable), (FABRIC, 1));
+        }
+    });
+}
+
+/// What a process on another machine is answered that opens memory of this one.
+fn answered_on(settings: &str, test: &str) {
+    if let Ok(handle) = std::env::var(HANDLE) {
+        return import(&handle);
+    }
+    in_process(test, SETTINGS, || {
+        let d = &Driver::load(&library());
+        d.enter(0);
+        let (_, _, bytes) = exported(d);
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let code = if settings.contains("no-imex") { 800 } else { CUDA_ERROR_NOT_SUPPORTED };
+        let said = text(&child(test, settings, &[(HANDLE, &hex)]).output().expect("it runs"));
+        assert!(said.contains(&format!("cuMemImportFromShareableHandle: {code}")), "{said}");
+    });
+}
+
+#[test]
+fn nothing_is_opened_where_there_is_no_fabric() {
+    answered_on("devices=1", "nothing_is_opened_where_there_is_no_fabric");
+}
+
+#[test]
+fn nothing_is_opened_where_the_fabric_is_not_permitted() {
+    answered_on("personality=no-imex,devices=1", "nothing_is_opened_where_the_fabric_is_not_permitted");
 }
 
 /// Whether the device says that it has a fabric, and whether memory is made for it.

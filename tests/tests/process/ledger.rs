@@ -13,7 +13,8 @@ use granule_tests::rig::DEVICE;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use tempfile::TempDir;
 
 fn ledger(allocator: &CachingAllocator, device: DeviceIndex) -> DeviceLedger {
@@ -51,6 +52,70 @@ fn graphs_are_measured(backend: Arc<dyn Backend>) {
     assert_eq!(ledger(&allocator, DEVICE).graphs, 0);
     // SAFETY: nothing is queued on it any more.
     unsafe { backend.destroy_stream(stream) }.unwrap();
+}
+
+/// Two that were measured at the same time each had what the other took, and what another thread took or gave back.
+fn graphs_are_measured_once(backend: Arc<dyn Backend>) {
+    const THREADS: usize = 4;
+    let allocator = Arc::new(CachingAllocator::new(backend.clone(), Settings::default()).unwrap());
+    let over = AtomicBool::new(false);
+    // Looked at when all threads have ended.
+    let (mut found, mut left) = (Vec::new(), Vec::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let stream = backend.default_stream(DEVICE);
+            while !over.load(Ordering::Relaxed) {
+                let block = allocator.malloc(64 * MIB, stream).unwrap();
+                allocator.free(block).unwrap();
+                allocator.empty_cache().unwrap();
+            }
+        });
+        for _ in 0..12 {
+            // Captured one after the other: the threads only launch.
+            let captured = || {
+                let stream = backend.create_stream(DEVICE, 0).unwrap();
+                let capture = GraphCapture::begin(&allocator, stream, CaptureMode::Relaxed, None).unwrap();
+                (capture.end().unwrap(), stream)
+            };
+            let mut graphs: Vec<_> = (0..THREADS).map(|_| captured()).collect();
+            let ready = Barrier::new(THREADS);
+            std::thread::scope(|scope| {
+                for (graph, stream) in &mut graphs {
+                    scope.spawn(|| {
+                        ready.wait();
+                        // SAFETY: it has no work.
+                        unsafe { graph.launch(*stream) }.unwrap();
+                    });
+                }
+            });
+            found.push(graphs.iter().map(|(graph, _)| graph.driver_memory()).collect::<Vec<_>>());
+            std::thread::scope(|scope| {
+                for (graph, stream) in graphs {
+                    let backend = &backend;
+                    scope.spawn(move || {
+                        backend.synchronize_stream(stream).unwrap();
+                        drop(graph);
+                        // SAFETY: nothing is queued on it any more.
+                        unsafe { backend.destroy_stream(stream) }.unwrap();
+                    });
+                }
+            });
+            left.push(ledger(&allocator, DEVICE).graphs);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(found, [[Some(6 * MIB); THREADS]; 12]);
+    assert_eq!(left, [0; 12]);
+}
+
+#[test]
+fn cuda_graphs_that_are_first_launched_at_once_are_measured_once() {
+    over_lookalikes("graph=6MiB", || graphs_are_measured_once(Cuda::load().unwrap()));
+}
+
+#[test]
+fn hip_graphs_that_are_first_launched_at_once_are_measured_once() {
+    over_lookalikes("graph=6MiB", || graphs_are_measured_once(Hip::load().unwrap()));
 }
 
 /// What the driver keeps for the memory that graphs allocate themselves was nobody's, also after the graphs' end. It is told of

@@ -175,6 +175,19 @@ fn a_process_takes_what_the_guarantees_of_others_leave_and_a_crash_gives_its_sha
         let text = error.to_string();
         assert!(text.contains("process_guarantee") && text.contains("processes_limit"), "{text}");
         assert!(text.contains("are guaranteed 6.00 GiB more"), "{text}");
+        let AllocError::OutOfMemory(report) = error else { panic!("{text}") };
+        // What C, Python and PyTorch's users read first.
+        for message in [report.message(), report.pytorch_message()] {
+            assert!(
+                message.contains("2 processes together may hold 10.00 GiB (processes_limit)"),
+                "{message}"
+            );
+            let other = format!("Process {} holds 0 bytes of 6.00 GiB guaranteed to it", other.child.id());
+            assert!(message.contains(&other), "{message}");
+        }
+        let remedy = "remedy: raising processes_limit (now 10.00 GiB in each process, for the least of them counts), lowering \
+                      process_guarantee in them would give";
+        assert!(text.contains(remedy), "{text}");
         assert_eq!(other.ask("take 6144"), "ok", "its guarantee was kept for it");
         assert!(other.ask("take 64").contains("processes_limit"), "and no more is left");
         let quota = us.quota();
@@ -208,6 +221,9 @@ fn more_than_there_is_is_guaranteed_to_nobody() {
     let refused = Tenant::new(&text).map(drop).unwrap_err();
     assert!(matches!(refused, AllocError::Quota { device: DEVICE, .. }), "{refused}");
     assert!(refused.to_string().contains("are guaranteed 12.00 GiB more"), "{refused}");
+    let who = format!("Process {} holds 0 bytes of 12.00 GiB guaranteed to it", other.child.id());
+    assert!(refused.to_string().contains(&who), "{refused}");
+    assert!(refused.to_string().contains("Set process_guarantee to 4.00 GiB or less"), "{refused}");
     let (_late, first) = Other::start(root.path(), "process_guarantee:5GiB");
     assert!(first.starts_with("quota of device 0: this process is to be guaranteed 5.00 GiB"), "{first}");
     assert_eq!(other.ask("take 8192"), "ok", "who was refused takes no part");

@@ -183,3 +183,15 @@ fn contents_are_not_kept_in_the_memory_that_a_sleep_frees() {
     allocator.sleep_mode().wake(Tags::All).unwrap();
     allocator.free(block).unwrap();
 }
+
+#[test]
+fn a_system_that_is_not_there_is_refused() {
+    let machine = OpenReg::new(OpenRegConfig::default().devices(1)).unwrap();
+    let settings = Settings { system_root: PathBuf::from("/nosuch"), ..Settings::default() };
+    let refused = CachingAllocator::new(machine, settings).map(drop).unwrap_err();
+    assert!(matches!(&refused, AllocError::Settings(_)), "{refused}");
+    assert!(
+        refused.to_string().contains("system_root:/nosuch: there is no such folder; name one"),
+        "{refused}"
+    );
+}

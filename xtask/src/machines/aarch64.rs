@@ -16,13 +16,17 @@ use std::process::{Command, Stdio};
 /// What is emulated.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The whole workspace, which takes an hour and more, instead of the slice that CI runs
+    /// The whole workspace, which takes hours, instead of the slice that CI runs
     #[arg(long)]
     full: bool,
 
     /// Sizes of the host's pages in bytes, one run of the tests for each
     #[arg(long, value_delimiter = ',', default_values_t = [4096, 65536])]
     pages: Vec<u32>,
+
+    /// The longest that a test program may run; then it is cut off, and counted as that
+    #[arg(long, default_value_t = 20)]
+    minutes: u32,
 
     /// Passed on to `cargo test`, after `--`, instead of packages: `-p alloc-core --lib`
     #[arg(last = true)]
@@ -56,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         if options.full || !options.rest.is_empty() { Some(emulator.register()?) } else { None };
     let mut all = Vec::new();
     for pages in &options.pages {
-        all.push((*pages, test(&emulator, *pages, &programs)?));
+        all.push((*pages, test(&emulator, (*pages, options.minutes), &programs)?));
     }
     report(&all)
 }
@@ -72,18 +76,18 @@ pub(crate) fn slice() -> Result<()> {
     };
     let pages = 65536;
     let programs = SLICE.map(<[&str]>::to_vec);
-    report(&[(pages, test(&emulator, pages, &programs)?)])
+    report(&[(pages, test(&emulator, (pages, 20), &programs)?)])
 }
 
 /// Builds and runs tests, each list of arguments by a `cargo test` of its own.
-fn test(emulator: &Emulator, pages: u32, programs: &[Vec<&str>]) -> Result<Counts> {
+fn test(emulator: &Emulator, (pages, minutes): (u32, u32), programs: &[Vec<&str>]) -> Result<Counts> {
     println!("== aarch64, host pages of {} KiB", pages >> 10);
     let mut counts = Counts::default();
     for arguments in programs {
         let mut cargo = command("cargo");
         cargo.args(["test", "--no-fail-fast", "--target", targets::AARCH64]).args(arguments);
         cargo.env("PROPTEST_CASES", CASES).env("PROPTEST_RNG_SEED", "1").env("RUST_TEST_THREADS", THREADS);
-        emulator.lend(&mut cargo, pages)?;
+        emulator.lend(&mut cargo, pages, minutes)?;
         counts.add(watch(&mut cargo)?);
     }
     Ok(counts)

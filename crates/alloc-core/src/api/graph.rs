@@ -88,11 +88,10 @@ impl GraphCapture {
         let Mark { allocator, device } = &mark;
         let pool = PoolReference::to(allocator, *device, scope.pool(), None)?;
         let pools = std::iter::once(pool).chain(retained).collect();
-        let memory = DriverMemory { allocator: Arc::clone(allocator), device: *device, bytes: None };
         // They tell trackers, which may panic: what is being returned would not be dropped then.
         drop(mark);
         drop(scope);
-        Ok(CapturedGraph { graph, pools, launches: FxHashMap::default(), memory })
+        Ok(CapturedGraph { graph, pools, launches: FxHashMap::default() })
     }
 }
 
@@ -107,8 +106,6 @@ pub struct CapturedGraph {
     pools: Vec<PoolReference>,
     /// The last launch on each stream.
     launches: FxHashMap<Stream, Arc<LastWork>>,
-    // After the driver's graph.
-    memory: DriverMemory,
 }
 
 impl CapturedGraph {
@@ -121,11 +118,11 @@ impl CapturedGraph {
     /// allocators took that publish. What a silent neighbour takes in that moment is in it, too. `None` before the first launch.
     #[must_use]
     pub fn driver_memory(&self) -> Option<u64> {
-        self.memory.bytes
+        self.graph.memory.as_ref().map(|memory| memory.bytes)
     }
 
     /// Queues the graph's work on `stream`. Does not block. The first launch also asks the driver how much memory is used, before and
-    /// after.
+    /// after, and waits for other threads that do so on this device.
     ///
     /// It writes again what was freed within its capture, as in PyTorch. Other requests of the pool may have got that since: contents
     /// that are to last belong in another pool.
@@ -139,7 +136,7 @@ impl CapturedGraph {
     /// Memory that the capture used and that is not of [`pools`](Self::pools) is still allocated. Other blocks of these
     /// pools are used in the order of streams and events.
     pub unsafe fn launch(&mut self, stream: Stream) -> Result<()> {
-        let OwnedGraph { backend, graph } = &self.graph;
+        let OwnedGraph { backend, graph, .. } = &self.graph;
         if stream.backend != backend.id() {
             return Err(AllocError::ForeignStream);
         }
@@ -153,8 +150,20 @@ impl CapturedGraph {
         // SAFETY: rule 2: the pools' segments stay while they are referenced, which they are here; the rest by this
         // function's contract.
         let work = || unsafe { capture.launch(*graph, stream) };
-        let launch = self.memory.measured(|| Ok(LastWork::of_launch(backend, stream, work)?))?;
+        let launch = || Ok(LastWork::of_launch(backend, stream, work)?);
+        let (launch, memory) = match self.pools.first() {
+            Some(PoolReference { allocator, device, .. }) if self.launches.is_empty() => {
+                let (launch, bytes) = allocator.device(*device)?.statistics().first_launch(launch)?;
+                let memory =
+                    |bytes| DriverMemory { allocator: Arc::clone(allocator), device: *device, bytes };
+                (launch, bytes.map(memory))
+            }
+            _ => (launch()?, None),
+        };
         self.launches.insert(resolve(stream, backend.kind()), Arc::new(launch));
+        if let Some(memory) = memory {
+            self.graph.memory = Some(memory);
+        }
         Ok(())
     }
 }
@@ -170,37 +179,12 @@ impl Drop for CapturedGraph {
     }
 }
 
-/// What the driver took for a graph, in its device's ledger until this is dropped.
+/// What the driver took for a graph.
 #[derive(Debug)]
 struct DriverMemory {
     allocator: Arc<CachingAllocator>,
     device: DeviceIndex,
-    /// `None` until it is known.
-    bytes: Option<u64>,
-}
-
-impl DriverMemory {
-    /// Launches, and looks at what the first launch takes.
-    fn measured<T>(&mut self, launch: impl FnOnce() -> Result<T>) -> Result<T> {
-        let device = self.allocator.device(self.device)?;
-        let used = || device.statistics().used_by_the_driver();
-        let before = if self.bytes.is_none() { used() } else { None };
-        let launched = launch()?;
-        if let Some((before, after)) = before.and_then(|before| Some((before, used()?))) {
-            let bytes = after.saturating_sub(before);
-            device.holdings().note_graph(bytes, false);
-            self.bytes = Some(bytes);
-        }
-        Ok(launched)
-    }
-}
-
-impl Drop for DriverMemory {
-    fn drop(&mut self) {
-        if let (Some(bytes), Ok(device)) = (self.bytes, self.allocator.device(self.device)) {
-            device.holdings().note_graph(bytes, true);
-        }
-    }
+    bytes: u64,
 }
 
 /// The engine knows of a capture, until this is dropped.
@@ -241,7 +225,7 @@ impl Recording {
     fn end(mut self) -> Result<OwnedGraph> {
         let graph = capture(&self.backend)?.end(self.stream)?;
         self.under_way = false;
-        Ok(OwnedGraph { backend: Arc::clone(&self.backend), graph })
+        Ok(OwnedGraph::new(&self.backend, graph))
     }
 
     /// Ends the capture if it has not ended: a broken one does when it is told to, and answers with an error; an end that
@@ -253,7 +237,7 @@ impl Recording {
                 break;
             }
             match capture.end(self.stream) {
-                Ok(graph) => drop(OwnedGraph { backend: Arc::clone(&self.backend), graph }),
+                Ok(graph) => drop(OwnedGraph::new(&self.backend, graph)),
                 Err(error) => {
                     self.backend.clear_error();
                     tracing::debug!(%error, "an abandoned capture has ended with an error");
@@ -283,6 +267,23 @@ impl Drop for Recording {
 struct OwnedGraph {
     backend: Arc<dyn Backend>,
     graph: Graph,
+    /// In the ledger until the graph is destroyed; `None` until it is known.
+    memory: Option<DriverMemory>,
+}
+
+impl OwnedGraph {
+    fn new(backend: &Arc<dyn Backend>, graph: Graph) -> Self {
+        Self { backend: Arc::clone(backend), graph, memory: None }
+    }
+
+    fn destroy(&self) {
+        let Ok(capture) = capture(&self.backend) else { return };
+        // SAFETY: rule 1: made by this backend, owned by this value alone, and not used again: it is being dropped.
+        if let Err(error) = unsafe { capture.destroy_graph(self.graph) } {
+            self.backend.clear_error();
+            tracing::warn!(%error, "a graph could not be destroyed");
+        }
+    }
 }
 
 impl Drop for OwnedGraph {
@@ -290,11 +291,13 @@ impl Drop for OwnedGraph {
         if !edges::may_destroy(self.backend.id()) {
             return;
         }
-        let Ok(capture) = capture(&self.backend) else { return };
-        // SAFETY: rule 1: made by this backend, owned by this value alone, and not used again.
-        if let Err(error) = unsafe { capture.destroy_graph(self.graph) } {
-            self.backend.clear_error();
-            tracing::warn!(%error, "a graph could not be destroyed");
+        let known = self.memory.as_ref().and_then(|memory| {
+            let device = memory.allocator.device(memory.device).ok()?;
+            Some((device.statistics(), memory.bytes))
+        });
+        match known {
+            Some((statistics, bytes)) => statistics.end_of_graph(bytes, || self.destroy()),
+            None => self.destroy(),
         }
     }
 }

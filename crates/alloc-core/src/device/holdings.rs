@@ -13,7 +13,7 @@ use crate::config::Settings;
 use crate::error::{AllocError, Result};
 use crate::features::budget::Shortage;
 use crate::features::compaction::CompactionReport;
-use crate::features::ledger::agreement::{Agreement, Quota};
+use crate::features::ledger::agreement::{Agreement, Quota, Shares};
 use crate::features::ledger::registry::Published;
 use crate::memory::block::Tier;
 use crate::memory::region::{Piece, Regions};
@@ -102,8 +102,8 @@ impl DeviceState {
     }
 
     /// What this process may hold by what it has agreed on with others, as far as they are known.
-    fn quota(&self) -> Option<Quota> {
-        self.agreement.as_ref().map(|agreement| agreement.quota(self.accounts.held()))
+    pub(super) fn shares(&self) -> Option<Shares> {
+        self.agreement.as_ref().map(|agreement| agreement.shares(self.accounts.held()))
     }
 
     /// The same, of the processes that run now. Reads their files.
@@ -115,11 +115,11 @@ impl DeviceState {
     /// Every limit that a request to `pool` has to keep.
     pub(super) fn limits(&self, pool: PoolId) -> Vec<Limit> {
         let mut limits = self.accounts.limits(pool);
-        if let Some(quota) = self.quota() {
+        if let Some(shares) = self.shares() {
             let held = self.accounts.held();
-            let name = quota.to_string();
-            let bytes = held.saturating_add(quota.left());
-            limits.push(Limit { name, bytes, held, shortage: Shortage::Device, counts: None });
+            let (name, way_out) = (shares.quota.to_string(), Some(shares.way_out()));
+            let bytes = held.saturating_add(shares.quota.left());
+            limits.push(Limit { name, way_out, bytes, held, shortage: Shortage::Device, counts: None });
         }
         limits
     }

@@ -58,6 +58,9 @@ impl Site {
                 None
             }
         };
+        if let Some(problem) = unified.as_ref().and_then(|system| system.unknown_memory()) {
+            tracing::warn!(%device, "{problem}");
+        }
         let driver = MemoryInfo { free: 0, total: driver_total };
         let total_memory = unified.as_ref().map_or(driver_total, |system| system.obtainable(driver).total);
         let system_root = settings.system_root.as_path().into();

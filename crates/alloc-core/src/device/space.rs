@@ -212,7 +212,10 @@ impl Space {
                 self.refused.store(false, Ordering::Relaxed);
                 if wanted < bytes && self.largest.fetch_min(wanted, Ordering::Relaxed) > wanted {
                     let device = self.base.site.device();
-                    tracing::warn!(%device, "growable segments get {wanted} bytes of addresses: more was refused");
+                    tracing::warn!(
+                        %device,
+                        "reservation of a whole device's addresses was refused, so growable segments get {wanted} bytes, not {bytes}"
+                    );
                 }
                 return Ok(Some((base, wanted)));
             }

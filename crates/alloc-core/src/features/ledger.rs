@@ -4,8 +4,9 @@
 //! used = ours (live + cached + pending) + graphs + process_other + other_processes + unaccounted
 //! ```
 //!
-//! `used` is the driver's figure, `ours` is counted. `graphs` is what came beyond that when graphs were launched first: the driver's
-//! own memory for their nodes. The rest is what others say of themselves:
+//! `used` is the driver's figure, `ours` is counted. `graphs` is the driver's own memory for graphs: what came when each of the
+//! allocator's graphs was launched first, and what the driver says that it keeps for memory nodes. The rest is what others say of
+//! themselves:
 //!
 //! * Granule's allocators with `publish:True` write what they hold into a file each, in a folder of the user's
 //!   ([`registry`]). Files of processes that have ended are removed by whoever reads.
@@ -78,7 +79,10 @@ pub struct DeviceLedger {
     pub used: u64,
     /// What this allocator has.
     pub ours: Ours,
-    /// What the allocator's graphs took beyond their pools, when each was launched for the first time.
+    /// What the driver took for graphs beyond their pools. For the allocator's own
+    /// [`CapturedGraph`](crate::graph::CapturedGraph)s that live: what was used more after each one's first launch. For memory that
+    /// any graphs of this process allocate themselves: what the driver keeps, also after their end. Graphs that others launch are
+    /// otherwise `unaccounted`.
     pub graphs: u64,
     /// What this process has beyond that, as far as it is known: other allocators, contexts, libraries.
     pub process_other: u64,

@@ -87,6 +87,30 @@ impl System {
         Self { root: root.into() }
     }
 
+    /// What is wrong with the folder `root`, and what to do; `None` for one that is there.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        if self.root.is_dir() {
+            return None;
+        }
+        let root = self.root.display();
+        Some(format!(
+            "system_root:{root}: there is no such folder; name one that has proc and sys, or remove the option for this machine's own"
+        ))
+    }
+
+    /// Why the host's memory is not known, where that is so.
+    #[must_use]
+    pub fn unknown_memory(&self) -> Option<String> {
+        let file = self.root.join("proc/meminfo");
+        self.memory().is_none().then(|| {
+            format!(
+                "{} does not say what memory the host has: of devices that share it, what can be had is what the driver says",
+                file.display()
+            )
+        })
+    }
+
     /// The host's memory; `None` where the system does not say.
     #[must_use]
     pub fn memory(&self) -> Option<HostMemory> {

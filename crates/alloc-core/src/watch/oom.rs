@@ -3,6 +3,7 @@
 mod pytorch;
 
 use crate::base::round::format_bytes;
+use crate::base::shares::Shares;
 use crate::base::tenants::Marks;
 use crate::config::PytorchRelease;
 use crate::sync::Arc;
@@ -159,6 +160,8 @@ pub struct OomReport {
     pub tenant: Option<TenantReport>,
     /// What is guaranteed to other tenants and not used by them, where that is what refuses the request.
     pub kept_for_others: Option<u64>,
+    /// What this process has agreed on with others (`process_guarantee`, `processes_limit`), where that refuses the request.
+    pub processes_agreed: Option<Shares>,
     /// Whether the pool's own source of memory refused.
     pub source_refused: bool,
     /// Pools that hold free memory, the one with most first.
@@ -198,7 +201,7 @@ impl OomReport {
         };
         format!(
             "{} out of memory. Tried to allocate {}. Device {} ({}) has a total capacity of {}, of which {} is free.{}{} Of \
-             {} held, {} are in use{private} and {} are free.{}{}",
+             {} held, {} are in use{private} and {} are free.{}{}{}",
             self.label,
             bytes(self.tried),
             self.device,
@@ -212,6 +215,7 @@ impl OomReport {
             bytes(idle),
             self.own_source(),
             self.reserve_hint(),
+            self.quota(),
         )
     }
 
@@ -223,6 +227,10 @@ impl OomReport {
             " Pool {} has a source of memory of its own, which had none for this request: see what it logged.",
             self.pool
         )
+    }
+
+    fn quota(&self) -> String {
+        self.processes_agreed.as_ref().map_or_else(String::new, |shares| format!(" {shares}"))
     }
 
     fn in_processes(&self) -> String {

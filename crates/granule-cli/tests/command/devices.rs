@@ -104,11 +104,76 @@ fn who_has_what_adds_up_to_what_is_used() {
     assert!(!devices(&["devices", "--json"]).out.contains("\"who\""), "only where it is asked for");
 }
 
+#[test]
+fn a_backend_that_cannot_be_used_is_named_with_what_to_do() {
+    let place = Place::new();
+    let nowhere = [("GRANULE_CUDA_LIBRARY", NOWHERE), ("GRANULE_HIP_LIBRARY", NOWHERE)];
+    let named = [&nowhere[..], &[("GRANULE_BACKEND", "hip")]].concat();
+    for arguments in [&["devices"][..], &["devices", "--who"]] {
+        let said = place.run_with(arguments, &named).out;
+        let why = "no backend is chosen: GRANULE_BACKEND=hip asks for the backend hip, which cannot be used: AMD's HIP runtime";
+        assert!(said.contains(why), "{said}");
+    }
+    let answer = place.run_with(&["devices", "--who", "--json"], &nowhere).json();
+    super::json::fits("devices", &answer);
+    let why = answer["not_chosen"].as_str().unwrap();
+    assert!(why.contains("cuda: NVIDIA's driver") && why.contains("GRANULE_BACKEND=openreg"), "{why}");
+}
+
+#[test]
+fn settings_that_are_refused_are_told_beside_the_devices() {
+    let place = Place::new();
+    for (conf, why) in [
+        ("early_reus:True", "GRANULE_CONF: "),
+        ("system_root:/nosuch", "system_root:/nosuch: there is no such folder; name one"),
+    ] {
+        let environment = [("GRANULE_BACKEND", "openreg"), ("GRANULE_CONF", conf)];
+        let ran = place.run_with(&["devices"], &environment);
+        assert!(
+            ran.code == 0 && ran.err.contains("no allocator starts: ") && ran.err.contains(why),
+            "{}",
+            ran.err
+        );
+        let answer = place.run_with(&["devices", "--json"], &environment).json();
+        super::json::fits("devices", &answer);
+        assert!(answer["settings_refused"].as_str().unwrap().contains(why), "{answer}");
+        let ran = place.run_with(&["devices", "--who"], &environment);
+        assert!(ran.err.contains(why), "{}", ran.err);
+    }
+}
+
+/// A driver with this machine.
+fn lookalike(place: &Place, machine: &str, arguments: &[&str]) -> Ran {
+    let library = cuda_library();
+    let environment = [
+        ("GRANULE_CUDA_LIBRARY", library.to_str().unwrap()),
+        ("GRANULE_BACKEND", "cuda"),
+        ("GRANULE_LOOKALIKE", machine),
+    ];
+    place.run_with(arguments, &environment)
+}
+
+#[test]
+fn addresses_that_are_refused_are_told_as_what_is_dropped() {
+    let place = Place::new();
+    let answer = lookalike(&place, "personality=tegra-addresses", &["devices", "--json"]).json();
+    let cuda = answer["backends"].as_array().unwrap().iter().find(|one| one["name"] == "cuda").unwrap();
+    let dropped = &cuda["devices"][0]["dropped"][0];
+    assert_eq!(dropped["property"], "reservation of a whole device's addresses");
+    let reason = dropped["reason"].as_str().unwrap();
+    assert!(
+        reason.starts_with("288.00 MiB were refused and 144.00 MiB were had: cuMemAddressReserve"),
+        "{reason}"
+    );
+    let told = answer_of(&lookalike(&place, "personality=tegra-addresses", &["doctor", "--json"]));
+    assert_eq!(told["dropped"][0]["property"], dropped["property"]);
+}
+
 // What follows is of `granule doctor`.
 
 const NOWHERE: &str = "/nonexistent/libdriver.so";
 
-fn answer(ran: &Ran) -> Value {
+fn answer_of(ran: &Ran) -> Value {
     let answer = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{}{}", ran.out, ran.err));
     super::json::fits("doctor", &answer);
     answer
@@ -124,7 +189,7 @@ fn texts(answer: &Value, severity: &str) -> Vec<String> {
 fn a_simulated_machine_is_healthy() {
     let place = Place::new();
     let ran = place.run(&["doctor", "--backend", "openreg", "--json"]);
-    let answer = answer(&ran);
+    let answer = answer_of(&ran);
     assert_eq!((ran.code, &answer["healthy"]), (0, &true.into()), "{}", ran.out);
     assert_eq!(answer["driver"]["backend"], "openreg");
     assert_eq!(
@@ -132,7 +197,7 @@ fn a_simulated_machine_is_healthy() {
         (2, 0)
     );
     let steps = answer["selftest"]["steps"].as_array().unwrap();
-    assert_eq!(steps.len(), 8);
+    assert_eq!(steps.len(), 10);
     assert!(steps.iter().all(|step| step["outcome"] == "passed"), "{steps:#?}");
     assert!(answer["selftest"]["seconds"].as_f64().unwrap() < 10.0);
     let page = rustix_page();
@@ -164,7 +229,7 @@ fn a_machine_without_a_driver_is_not_and_says_what_is_missing() {
     let place = Place::new();
     let nowhere = [("GRANULE_CUDA_LIBRARY", NOWHERE), ("GRANULE_HIP_LIBRARY", NOWHERE)];
     let ran = place.run_with(&["doctor", "--json"], &nowhere);
-    let told = answer(&ran);
+    let told = answer_of(&ran);
     assert_eq!((ran.code, &told["healthy"], &told["selftest"]), (7, &false.into(), &Value::Null));
     assert!(told["driver"]["reason"].as_str().unwrap().contains(NOWHERE), "{told}");
     let named = place.run_with(&["doctor", "--backend", "cuda"], &nowhere);
@@ -181,7 +246,7 @@ fn the_driver_is_told_with_its_version_and_what_it_lacks() {
         &["doctor", "--backend", "cuda", "--json"],
         &[("GRANULE_CUDA_LIBRARY", library.to_str().unwrap())],
     );
-    let answer = answer(&ran);
+    let answer = answer_of(&ran);
     assert_eq!(ran.code, 0, "a family that is absent is no illness: {}", ran.out);
     assert!(answer["driver"]["version"].as_str().unwrap().contains('.'), "{answer}");
     let families = answer["families"].as_array().unwrap();
@@ -206,7 +271,7 @@ fn conflicts_of_the_environment_are_told() {
             ("GRANULE_BACKENDS", "hunter2"),
         ],
     );
-    let told = answer(&ran);
+    let told = answer_of(&ran);
     assert_eq!(ran.code, 0, "dubious, and it works: {}", ran.out);
     let warnings = texts(&told, "warning");
     assert!(warnings.iter().any(|text| text.contains("PYTORCH_ALLOC_CONF")), "{warnings:?}");
@@ -215,7 +280,7 @@ fn conflicts_of_the_environment_are_told() {
     assert!(!ran.out.contains("hunter2"));
 
     let refused = place.run_with(asked, &[("GRANULE_CONF", "early_reus:True")]);
-    let told = answer(&refused);
+    let told = answer_of(&refused);
     assert_eq!((refused.code, &told["selftest"]["passed"]), (7, &true.into()));
     assert!(texts(&told, "error")[0].contains("did you mean 'early_reuse'?"), "{told}");
 }
@@ -234,4 +299,62 @@ fn no_home_is_shown() {
         let said = ran.out.replace(['\n', ' '], "");
         assert!(said.contains("~/drivers/libcuda.so") && !said.contains("ada/"), "{}", ran.out);
     }
+}
+
+#[test]
+fn settings_with_which_no_allocator_starts_are_an_illness() {
+    let place = Place::new();
+    for (variable, conf, why) in [
+        ("GRANULE_CONF", "process_guarantee:100GiB", "set process_guarantee to no more than that"),
+        ("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync", "remove it, or write backend:native"),
+        ("GRANULE_CONF", "memory_limit:1KiB", "memory_limit"),
+        ("GRANULE_CONF", "system_root:/nosuch", "there is no such folder; name one that has proc and sys"),
+    ] {
+        let ran = place.run_with(&["doctor", "--backend", "openreg", "--json"], &[(variable, conf)]);
+        let told = answer_of(&ran);
+        assert_eq!((ran.code, &told["healthy"]), (7, &false.into()), "{conf}: {told}");
+        let steps = told["selftest"]["steps"].as_array().unwrap();
+        let failed: Vec<_> = steps.iter().filter(|step| step["outcome"] == "failed").collect();
+        assert_eq!(failed.len(), 2, "one for each device: {steps:#?}");
+        for step in failed {
+            assert_eq!(step["name"], "a request, as settings say");
+            assert!(step["detail"].as_str().unwrap().contains(why), "{step}");
+        }
+    }
+    let told =
+        answer_of(&place.run_with(
+            &["doctor", "--backend", "openreg", "--json"],
+            &[("GRANULE_CONF", "system_root:/nosuch")],
+        ));
+    assert!(texts(&told, "error")[0].contains("system_root:/nosuch: there is no such folder"), "{told}");
+}
+
+#[test]
+fn the_personality_of_a_simulated_driver_is_named() {
+    let place = Place::new();
+    let ran = lookalike(&place, "personality=wsl2,devices=1", &["doctor", "--json"]);
+    let told = answer_of(&ran);
+    let named = told["personality"].as_array().unwrap().iter().find(|one| one["name"] == "wsl2").unwrap();
+    assert!(
+        named["sign"].as_str().unwrap().contains("GRANULE_LOOKALIKE=personality=wsl2,devices=1"),
+        "{named}"
+    );
+    let said = lookalike(&place, "personality=uma", &["doctor"]).out;
+    assert!(said.contains("personality: uma (GRANULE_LOOKALIKE=personality=uma"), "{said}");
+}
+
+#[test]
+fn too_little_free_memory_is_no_illness() {
+    let place = Place::new();
+    let ran = lookalike(&place, "devices=1,capacity=64MiB,context=63MiB", &["doctor", "--json"]);
+    let told = answer_of(&ran);
+    assert_eq!(ran.code, 0, "{told}");
+    for step in told["selftest"]["steps"].as_array().unwrap() {
+        assert_eq!(step["outcome"], "skipped", "{step}");
+        let why =
+            "80.00 MiB of the device should be free, and 1.00 MiB are: let other programs give memory back";
+        assert!(step["detail"].as_str().unwrap().starts_with(why), "{step}");
+    }
+    let said = lookalike(&place, "devices=1,capacity=64MiB,context=63MiB", &["doctor"]).out;
+    assert!(said.ends_with("nothing is wrong, but nothing could be tested: see above\n"), "{said}");
 }

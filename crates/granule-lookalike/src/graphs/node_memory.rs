@@ -1,6 +1,7 @@
 //! What a driver holds of each device for the memory nodes of all graphs: it takes it at the first launch there, and keeps it for
 //! graphs to come until it is told to give it back.
 
+use super::unseen;
 use crate::machine::settings;
 use crate::{Answer, Code};
 use backend_api::Backend;
@@ -27,7 +28,7 @@ pub(super) fn take(machine: &OpenReg, device: DeviceIndex) -> Answer {
     let bytes = bytes()?;
     let mut held = held();
     if let (true, Entry::Vacant(place)) = (bytes > 0, held.entry(device)) {
-        place.insert(machine.malloc(device, bytes)?);
+        place.insert(unseen(machine, |machine| Ok(machine.malloc(device, bytes)?))?);
     }
     Ok(())
 }

@@ -164,6 +164,16 @@ impl Makings {
     pub fn remember(&self, number: u64, made: Made) {
         self.lock().insert(number, made);
     }
+
+    /// The same, where it stands for nothing yet.
+    pub fn remember_new(&self, number: u64, made: Made) {
+        self.lock().entry(number).or_insert(made);
+    }
+
+    /// The number stands for nothing any more.
+    pub fn forget(&self, number: u64) {
+        self.lock().remove(&number);
+    }
 }
 
 impl Default for Makings {

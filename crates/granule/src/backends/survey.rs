@@ -1,10 +1,13 @@
 //! A look at every backend.
 
 use super::{ChoiceError, Driver, Name, VARIABLE, passed_over, start, variable};
-use alloc_core::backend::{self, Attribute, Backend, Granularity, HandleType, Unsupported, families};
+use alloc_core::backend::{
+    self, Attribute, Backend, BackendError, Granularity, HandleType, Unsupported, families,
+};
 use alloc_core::config::{Flavour, environment};
+use alloc_core::round::size_text;
 use alloc_core::system::System;
-use alloc_core::types::DeviceIndex;
+use alloc_core::types::{DeviceIndex, DevicePtr};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -218,7 +221,38 @@ fn dropped(backend: &dyn Backend, device: DeviceIndex) -> Vec<Dropped> {
     let dropped = backend.dropped(device).into_iter();
     dropped
         .map(|one| Dropped { property: one.property, reason: one.reason, consequence: one.consequence })
+        .chain(short_addresses(backend, device))
         .collect()
+}
+
+/// What growable segments do without where the driver has few addresses at a time: a whole device and an eighth is what they reserve.
+fn short_addresses(backend: &dyn Backend, device: DeviceIndex) -> Option<Dropped> {
+    let memory = backend.virtual_memory().ok()?;
+    let known = |error: BackendError| {
+        backend.clear_error();
+        error
+    };
+    let granule = memory.granularity(device, Granularity::Minimum).map_err(known).ok()?.max(1);
+    let total = backend.properties(device).map_err(known).ok()?.total_memory;
+    let reserve = |bytes| -> backend::Result<()> {
+        let at = memory.reserve_address(device, bytes, 0, DevicePtr::NULL)?;
+        // SAFETY: rule 3: reserved just now, and nothing is mapped there.
+        unsafe { memory.release_address(at, bytes) }
+    };
+    let wanted = total.saturating_add(total / 8).next_multiple_of(granule);
+    let refused = reserve(wanted).map_err(known).err()?;
+    let halves = std::iter::successors(Some(wanted), |bytes| Some(bytes / 2));
+    let had = halves
+        .skip(1)
+        .map(|bytes| bytes.next_multiple_of(granule))
+        .take_while(|bytes| *bytes > granule)
+        .find(|bytes| reserve(*bytes).map_err(known).is_ok())?;
+    let (wanted, had) = (size_text(wanted), size_text(had));
+    Some(Dropped {
+        property: "reservation of a whole device's addresses",
+        reason: format!("{wanted} were refused and {had} were had: {refused}"),
+        consequence: "growable segments are shorter, and a block lies within one",
+    })
 }
 
 fn try_memory(backend: &dyn Backend, device: DeviceIndex, handle_type: HandleType) -> backend::Result<()> {

@@ -18,7 +18,7 @@ pub struct Who {
     pub used: u64,
     /// What the allocator has that was asked.
     pub ours: Ours,
-    /// What its graphs took beyond their pools.
+    /// What the driver took for its graphs beyond their pools, and keeps for memory nodes of the process's graphs.
     pub graphs: u64,
     /// What its process has beyond that, as far as it is known.
     pub process_other: u64,

@@ -1,6 +1,6 @@
 //! The steps of the self-test.
 
-use alloc_core::backend::{self, Backend, BackendError, CopyKind, EventFlags};
+use alloc_core::backend::{self, Backend, BackendError, CopyKind, ErrorKind, EventFlags};
 use alloc_core::config::Settings;
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator, DeviceBuffer};
@@ -9,10 +9,21 @@ use std::sync::Arc;
 /// A step: it needs a started backend and leaves nothing behind.
 pub(super) struct Step {
     pub(super) name: &'static str,
-    pub(super) run: fn(&Arc<dyn Backend>, DeviceIndex) -> Result<(), Stop>,
+    pub(super) run: fn(&Tested, DeviceIndex) -> Result<(), Stop>,
 }
 
-pub(super) const ALL: [Step; 4] = [
+/// What is tested.
+pub(super) struct Tested {
+    pub(super) backend: Arc<dyn Backend>,
+    /// Those of the program's own allocators.
+    pub(super) settings: Settings,
+}
+
+/// So much of a device is free where every step can run.
+pub(super) const NEEDED: u64 = 80 * MIB;
+
+pub(super) const ALL: [Step; 5] = [
+    Step { name: "a request, as settings say", run: as_settings_say },
     Step { name: "bytes to the device and back", run: bytes_there_and_back },
     Step { name: "allocate, free, allocate again", run: allocate_and_free },
     Step { name: "two streams", run: two_streams },
@@ -23,17 +34,26 @@ pub(super) const ALL: [Step; 4] = [
 pub(super) enum Stop {
     Failed(String),
     Skipped(String),
+    /// No failure where little is free.
+    NoMemory(String),
 }
 
 impl From<AllocError> for Stop {
     fn from(error: AllocError) -> Self {
-        Self::Failed(error.to_string())
+        match error {
+            AllocError::Backend(error) => error.into(),
+            error if error.is_out_of_memory() => Self::NoMemory(error.to_string()),
+            error => Self::Failed(error.to_string()),
+        }
     }
 }
 
 impl From<BackendError> for Stop {
     fn from(error: BackendError) -> Self {
-        Self::Failed(error.to_string())
+        match error.kind {
+            ErrorKind::OutOfMemory => Self::NoMemory(error.to_string()),
+            _ => Self::Failed(error.to_string()),
+        }
     }
 }
 
@@ -64,7 +84,14 @@ fn read(backend: &dyn Backend, from: &DeviceBuffer) -> backend::Result<Vec<u8>> 
     Ok(bytes)
 }
 
-fn bytes_there_and_back(backend: &Arc<dyn Backend>, device: DeviceIndex) -> Result<(), Stop> {
+/// An allocator as the program makes it: settings that it refuses, and limits that leave nothing, show here.
+fn as_settings_say(tested: &Tested, device: DeviceIndex) -> Result<(), Stop> {
+    let allocator = allocator(&tested.backend, tested.settings.clone())?;
+    let block = allocator.malloc(MIB, tested.backend.default_stream(device))?;
+    Ok(allocator.free(block)?)
+}
+
+fn bytes_there_and_back(Tested { backend, .. }: &Tested, device: DeviceIndex) -> Result<(), Stop> {
     let allocator = allocator(backend, Settings::default())?;
     let stream = backend.default_stream(device);
     let buffers = [4 * MIB, 65_537].map(|bytes| DeviceBuffer::new(&allocator, bytes, stream));
@@ -84,7 +111,7 @@ fn bytes_there_and_back(backend: &Arc<dyn Backend>, device: DeviceIndex) -> Resu
     Ok(())
 }
 
-fn allocate_and_free(backend: &Arc<dyn Backend>, device: DeviceIndex) -> Result<(), Stop> {
+fn allocate_and_free(Tested { backend, .. }: &Tested, device: DeviceIndex) -> Result<(), Stop> {
     let allocator = allocator(backend, Settings::default())?;
     let stream = backend.default_stream(device);
     let sizes = [512, 3 * MIB, 24 * MIB];
@@ -133,7 +160,7 @@ impl Drop for Streams<'_> {
 }
 
 /// One stream writes, another copies when the first is done, and the source is freed before that.
-fn two_streams(backend: &Arc<dyn Backend>, device: DeviceIndex) -> Result<(), Stop> {
+fn two_streams(Tested { backend, .. }: &Tested, device: DeviceIndex) -> Result<(), Stop> {
     let mut streams = Streams { backend: &**backend, made: Vec::new() };
     let (writer, reader) = (streams.another(device)?, streams.another(device)?);
     let allocator = allocator(backend, Settings::default())?;
@@ -159,7 +186,7 @@ fn two_streams(backend: &Arc<dyn Backend>, device: DeviceIndex) -> Result<(), St
     )
 }
 
-fn growable_segments(backend: &Arc<dyn Backend>, device: DeviceIndex) -> Result<(), Stop> {
+fn growable_segments(Tested { backend, .. }: &Tested, device: DeviceIndex) -> Result<(), Stop> {
     backend.virtual_memory().map_err(|absent| Stop::Skipped(absent.to_string()))?;
     let allocator = allocator(backend, Settings { expandable_segments: true, ..Settings::default() })?;
     let stream = backend.default_stream(device);

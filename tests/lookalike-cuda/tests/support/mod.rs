@@ -119,6 +119,7 @@ functions! {
     cuMemSetAccess: cuMemSetAccess_t,
     cuMemGetAccess: cuMemGetAccess_t,
     cuMemRetainAllocationHandle: cuMemRetainAllocationHandle_t,
+    cuMemGetAllocationPropertiesFromHandle: cuMemGetAllocationPropertiesFromHandle_t,
     cuMemExportToShareableHandle: cuMemExportToShareableHandle_t,
     cuMemImportFromShareableHandle: cuMemImportFromShareableHandle_t,
     cuIpcGetMemHandle: cuIpcGetMemHandle_t,

@@ -39,8 +39,8 @@ impl Emulator {
         Ok(Self { root, version })
     }
 
-    /// Has a cargo command build for ARM and run what it built.
-    pub(super) fn lend(&self, cargo: &mut Command, pages: u32) -> Result<()> {
+    /// Has a cargo command build for ARM and run what it built, each program for so long at most.
+    pub(super) fn lend(&self, cargo: &mut Command, pages: u32, minutes: u32) -> Result<()> {
         ensure!(
             pages == 4096 || self.version < WITHOUT_PAGES,
             "{PROGRAM} {} has pages of 4 KiB only; those before {WITHOUT_PAGES}, as of Debian 12, have others",
@@ -48,7 +48,10 @@ impl Emulator {
         );
         cargo
             .env(targets::variable(targets::AARCH64, "LINKER"), COMPILERS[0])
-            .env(targets::variable(targets::AARCH64, "RUNNER"), PROGRAM)
+            .env(
+                targets::variable(targets::AARCH64, "RUNNER"),
+                format!("timeout --kill-after=10s {minutes}m {PROGRAM}"),
+            )
             // For tests that compile C, and not for what runs here while building.
             .envs([("CC", COMPILERS[0]), ("CXX", COMPILERS[1])])
             .envs([("HOST_CC", "cc"), ("HOST_CXX", "c++")])

@@ -10,6 +10,7 @@ use crate::policy::Maker;
 use crate::process::attention::Edge;
 use crate::process::foreign::Foreign;
 use crate::process::stream_identity;
+use crate::process::system::System;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::types::DeviceIndex;
 use crate::watch::history::{Annotations, HistoryOptions};
@@ -31,6 +32,9 @@ pub(super) fn made(
         )));
     }
     settings.validate().map_err(AllocError::Settings)?;
+    if let Some(problem) = System::at(&settings.system_root).problem() {
+        return Err(AllocError::Settings(problem));
+    }
     settings.policy = maker.shown(settings.policy);
     crate::process::edges::admit(backend.id()).map_err(Edge::refusal)?;
     let map = Arc::new(AddressMap::default());

@@ -16,8 +16,8 @@ use crate::error::Result;
 use crate::features::ledger::{DeviceLedger, Ours};
 use crate::memory::block::Tier;
 use crate::policy::Drain;
-use crate::sync::{Arc, Guard, Mutex, Rank, assert_unlocked};
-use crate::types::Stream;
+use crate::sync::{Arc, Claim, Claims, Guard, Mutex, Rank, assert_unlocked, this_thread};
+use crate::types::{DeviceIndex, Stream};
 use crate::watch::counters::{Count, Counters, Peaks, Row};
 use crate::watch::history::RecordContext;
 use crate::watch::snapshot::BlockInfo;
@@ -30,7 +30,12 @@ pub(crate) struct Statistics {
     base: Base,
     provider: Arc<Provider>,
     scopes: Mutex<Scopes>,
+    /// The graph whose memory is being measured, or goes.
+    measured: Claims<DeviceIndex>,
 }
+
+/// How often figures are read again because memory moved meanwhile.
+const READINGS: usize = 64;
 
 /// What the growable segments of a stream and a tier hold. PyTorch: `StreamSegmentSize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +134,7 @@ impl Statistics {
             base: base.clone(),
             provider: Arc::clone(provider),
             scopes: Mutex::new(Rank::Registry, Scopes::default()),
+            measured: Claims::default(),
         }
     }
 
@@ -197,8 +203,22 @@ impl Statistics {
             ))
         };
         // Others come and go between the questions: a ledger that has more than is used is asked for once more.
-        let first: DeviceLedger = read()?;
-        if first.sum() <= first.used { Ok(first) } else { read() }
+        let first: DeviceLedger = self.undisturbed(read)?;
+        if first.sum() <= first.used { Ok(first) } else { self.undisturbed(read) }
+    }
+
+    /// What is read while no other thread moves memory of the device; the last reading where they never rest.
+    fn undisturbed<T>(&self, read: impl Fn() -> T) -> T {
+        let transit = self.base.arenas.transit();
+        for _ in 1..READINGS {
+            let mark = transit.now();
+            let found = read();
+            if transit.only_since(mark, this_thread()) {
+                return found;
+            }
+            std::thread::yield_now();
+        }
+        read()
     }
 
     /// What the driver holds for memory nodes of the process's graphs: 0 where it tells of none, `None` where it fails twice.
@@ -215,18 +235,43 @@ impl Statistics {
         }
     }
 
+    /// Launches a graph for the first time. Returns also what the driver took for it, where that could be measured: other threads that
+    /// measure, or destroy what was measured, wait.
+    pub(crate) fn first_launch<T>(&self, launch: impl FnOnce() -> Result<T>) -> Result<(T, Option<u64>)> {
+        let Ok(_alone) = self.alone() else { return Ok((launch()?, None)) };
+        let before = self.used_by_the_driver();
+        let launched = launch()?;
+        let bytes = before.and_then(|before| Some(self.used_by_the_driver()?.saturating_sub(before)));
+        self.base.holdings.note_graph(bytes.unwrap_or(0), false);
+        Ok((launched, bytes))
+    }
+
+    /// Destroys a graph for which the driver took so much.
+    pub(crate) fn end_of_graph(&self, bytes: u64, destroy: impl FnOnce()) {
+        let _alone = self.alone();
+        destroy();
+        self.base.holdings.note_graph(bytes, true);
+    }
+
+    /// Until it is dropped, no other thread changes what the driver has for graphs that are measured. An error where this one does.
+    fn alone(&self) -> std::result::Result<Vec<Claim<'_, DeviceIndex>>, DeviceIndex> {
+        self.measured.take_all(&[self.base.site.device()].into())
+    }
+
     /// Bytes that are used by nobody who publishes, and not for memory nodes: what a call of the driver adds to it is the driver's
     /// own. `None` where the driver does not tell.
-    pub(crate) fn used_by_the_driver(&self) -> Option<u64> {
+    fn used_by_the_driver(&self) -> Option<u64> {
         let site = &self.base.site;
-        let memory = site.memory_info().inspect_err(|_| site.backend().clear_error()).ok()?;
-        let (own, held) = {
-            let state = self.base.holdings.lock();
-            (state.published().map(|own| own.path().to_owned()), state.accounts().reserved())
-        };
-        let others: u64 = site.published_by_others(own.as_deref()).iter().map(|entry| entry.held).sum();
-        let known = held.saturating_add(others).saturating_add(self.node_memory()?);
-        Some(memory.total.saturating_sub(memory.free).saturating_sub(known))
+        self.undisturbed(|| {
+            let memory = site.memory_info().inspect_err(|_| site.backend().clear_error()).ok()?;
+            let (own, held) = {
+                let state = self.base.holdings.lock();
+                (state.published().map(|own| own.path().to_owned()), state.accounts().reserved())
+            };
+            let others: u64 = site.published_by_others(own.as_deref()).iter().map(|entry| entry.held).sum();
+            let known = held.saturating_add(others).saturating_add(self.node_memory()?);
+            Some(memory.total.saturating_sub(memory.free).saturating_sub(known))
+        })
     }
 
     /// Bytes of addresses at which memory is seen a second time.

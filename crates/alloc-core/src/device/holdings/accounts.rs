@@ -18,6 +18,8 @@ use std::collections::btree_map::Entry;
 #[derive(Debug)]
 pub(in crate::device) struct Limit {
     pub(in crate::device) name: String,
+    /// What would help where it refuses, if that is not to raise what has that name.
+    pub(in crate::device) way_out: Option<String>,
     pub(in crate::device) bytes: u64,
     pub(in crate::device) held: u64,
     /// What is lacking where it refuses.
@@ -142,19 +144,28 @@ impl Accounts {
     /// Every limit of this process that a request to `pool` has to keep.
     pub(in crate::device) fn limits(&self, pool: PoolId) -> Vec<Limit> {
         let whole = |name: &str, bytes: Option<u64>, shortage| {
-            bytes.map(|bytes| Limit { name: name.into(), bytes, held: self.held(), shortage, counts: None })
+            let limit =
+                |bytes, held| Limit { name: name.into(), way_out: None, bytes, held, shortage, counts: None };
+            bytes.map(|bytes| limit(bytes, self.held()))
         };
         let account = self.pools.get(&pool);
         let own = account.and_then(|account| {
             let name = || format!("the limit of pool {pool} (set_pool_limit)");
             let (held, shortage, counts) = (clamped(account.held()), Shortage::Pool, Some(vec![pool]));
-            account.limit.map(|bytes| Limit { name: name(), bytes, held, shortage, counts })
+            account.limit.map(|bytes| Limit { name: name(), way_out: None, bytes, held, shortage, counts })
         });
         let of_tenant = self.tenant_of(pool).and_then(|(number, tenant)| {
             let name = || format!("the hard limit of tenant {:?} (set_budget)", tenant.name());
             let counts = Some(self.pools_of(Owner::Tenant(number)));
             let (held, shortage) = (clamped(tenant.held()), Shortage::Tenant);
-            tenant.marks().hard.map(|bytes| Limit { name: name(), bytes, held, shortage, counts })
+            tenant.marks().hard.map(|bytes| Limit {
+                name: name(),
+                way_out: None,
+                bytes,
+                held,
+                shortage,
+                counts,
+            })
         });
         let name = "what other tenants' guarantees leave (set_budget)";
         let left = self.guarantees().left_for(self.tenant_of(pool));

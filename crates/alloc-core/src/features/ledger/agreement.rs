@@ -6,101 +6,46 @@
 //! lock from a process that ends. What an ended process claimed counts until somebody would be refused: then files are
 //! looked through again, and those of ended processes go.
 
+pub use crate::base::shares::{Member, Quota, Shares};
+
 use super::registry::{self, Entry, Open, Published, Share, Uuid};
-use crate::base::round::format_bytes;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What a process may hold of a device by what it has agreed on with others. Bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quota {
-    /// What is kept for this process (`process_guarantee`).
-    pub guarantee: u64,
-    /// What all who agree may hold together (`processes_limit`): the least that any of them says.
-    pub limit: u64,
-    /// What this process claims: holds, or is about to take.
-    pub claimed: u64,
-    /// What the others claim.
-    pub others: u64,
-    /// What is guaranteed to others, and not claimed by them yet.
-    pub kept_for_others: u64,
-    /// How many processes agree, this one included.
-    pub processes: u64,
-}
-
-impl Quota {
-    /// Of process `own`, whose allocator that asks has `share`; `entries` are the other allocators'.
-    fn new(own: u32, share: Share, entries: impl Iterator<Item = Entry>) -> Self {
-        let mut quota = Self {
-            guarantee: share.guarantee,
-            limit: share.limit,
-            claimed: share.claimed,
-            others: 0,
-            kept_for_others: 0,
-            processes: 1,
+/// What processes have agreed on: of process `own`, whose allocator that asks has `share`; `entries` are the other allocators'.
+fn shares(own: u32, share: Share, entries: impl Iterator<Item = Entry>) -> Shares {
+    let mut limit = share.limit;
+    let (mut guarantee, mut claimed) = (share.guarantee, share.claimed);
+    let mut others: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for Entry { pid, share, .. } in entries {
+        let Some(share) = share else { continue };
+        limit = limit.min(share.limit);
+        // A process is guaranteed the most that one of its allocators asks for.
+        let (promised, held) = match pid == own {
+            true => (&mut guarantee, &mut claimed),
+            false => {
+                let (promised, held) = others.entry(pid).or_default();
+                (promised, held)
+            }
         };
-        let mut others: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-        for Entry { pid, share, .. } in entries {
-            let Some(Share { guarantee, limit, claimed }) = share else { continue };
-            quota.limit = quota.limit.min(limit);
-            // A process is guaranteed the most that one of its allocators asks for.
-            let (promised, held) = match pid == own {
-                true => (&mut quota.guarantee, &mut quota.claimed),
-                false => {
-                    let (promised, held) = others.entry(pid).or_default();
-                    (promised, held)
-                }
-            };
-            *promised = guarantee.max(*promised);
-            *held = held.saturating_add(claimed);
-        }
-        for (guarantee, claimed) in others.values() {
-            quota.others = quota.others.saturating_add(*claimed);
-            quota.kept_for_others = quota.kept_for_others.saturating_add(guarantee.saturating_sub(*claimed));
-            quota.processes += 1;
-        }
-        quota
+        *promised = share.guarantee.max(*promised);
+        *held = held.saturating_add(share.claimed);
     }
-
-    /// What this process may take now.
-    #[must_use]
-    pub fn left(&self) -> u64 {
-        let taken = self.claimed.saturating_add(self.others).saturating_add(self.kept_for_others);
-        self.limit.saturating_sub(taken).max(self.guarantee.saturating_sub(self.claimed))
-    }
-
-    /// Why its terms cannot be agreed on, if so.
-    fn problem(&self) -> Option<String> {
-        let Self { guarantee, limit, claimed, others, kept_for_others, .. } = *self;
-        let taken = others.saturating_add(kept_for_others);
-        (taken.saturating_add(guarantee.max(claimed)) > limit).then(|| {
-            format!(
-                "this process is to be guaranteed {} (process_guarantee), other processes hold {} and are guaranteed {} more, and \
-                 all of them may hold {} together (processes_limit); ask for less, or let the others free memory or end first",
-                format_bytes(guarantee),
-                format_bytes(others),
-                format_bytes(kept_for_others),
-                format_bytes(limit)
-            )
-        })
-    }
-}
-
-/// As a limit that refuses is named.
-impl fmt::Display for Quota {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [limit, others, kept] = [self.limit, self.others, self.kept_for_others].map(format_bytes);
-        write!(
-            f,
-            "what other processes leave of the {limit} that {} may hold together (processes_limit): ",
-            self.processes
-        )?;
-        write!(f, "they hold {others} and are guaranteed {kept} more (process_guarantee)")
-    }
+    let member = |(pid, (guarantee, claimed))| Member { pid, guarantee, claimed };
+    let others: Vec<_> = others.into_iter().map(member).collect();
+    let sum = |of: fn(&Member) -> u64| others.iter().map(of).fold(0, u64::saturating_add);
+    let quota = Quota {
+        guarantee,
+        limit,
+        claimed,
+        others: sum(|member| member.claimed),
+        kept_for_others: sum(Member::kept),
+        processes: others.len() as u64 + 1,
+    };
+    Shares { quota, others }
 }
 
 /// An allocator's part in what processes agree on about a device.
@@ -134,7 +79,7 @@ impl Agreement {
         let mut it = Self { folder: folder.to_owned(), uuid, share, lock, seen: 0, members: Vec::new() };
         let held = Held::new(&it.lock).map_err(problem)?;
         it.members = members(folder, uuid, None);
-        if let Some(problem) = it.quota(0).problem() {
+        if let Some(problem) = it.shares(0).problem() {
             return Err(problem);
         }
         let published = Published::new(folder, uuid, Some(share)).map_err(problem)?;
@@ -152,12 +97,12 @@ impl Agreement {
         }
         let count = held.as_ref().map_or(self.seen, Held::counted);
         let wanted = claimed.saturating_sub(before);
-        let known = count == self.seen && wanted <= self.quota(before).left();
+        let known = count == self.seen && wanted <= self.shares(before).quota.left();
         if !known {
             self.members = members(&self.folder, self.uuid, Some(published.path()));
             self.seen = count;
         }
-        let admitted = known || wanted <= self.quota(before).left();
+        let admitted = known || wanted <= self.shares(before).quota.left();
         if admitted {
             published.claim(claimed);
         }
@@ -165,9 +110,9 @@ impl Agreement {
     }
 
     /// What this process may hold, with `claimed` bytes of the allocator that asks.
-    pub(crate) fn quota(&self, claimed: u64) -> Quota {
+    pub(crate) fn shares(&self, claimed: u64) -> Shares {
         let entries = self.members.iter().filter_map(|member| member.read(self.uuid));
-        Quota::new(std::process::id(), Share { claimed, ..self.share }, entries)
+        shares(std::process::id(), Share { claimed, ..self.share }, entries)
     }
 
     /// The same, of those who agree and run now.
@@ -175,7 +120,7 @@ impl Agreement {
         // Nobody takes while it is held: what is read of one after the other adds up to no more than they had at once.
         let _held = Held::new(&self.lock);
         self.members = members(&self.folder, self.uuid, Some(published.path()));
-        self.quota(claimed)
+        self.shares(claimed).quota
     }
 }
 

@@ -8,7 +8,7 @@ const DOCUMENTATION: &str = "https://docs.pytorch.org/docs/stable/notes/cuda.htm
 
 impl OomReport {
     /// The text PyTorch's allocator would give, word for word, in the release that `pytorch_release` names: for programs in which
-    /// PyTorch runs.
+    /// PyTorch runs. A quota that refuses, which PyTorch does not have, is told at its end.
     #[must_use]
     pub fn pytorch_message(&self) -> String {
         let private = self.private_free;
@@ -21,7 +21,7 @@ impl OomReport {
         format!(
             "{} out of memory. Tried to allocate {}. GPU {} has a total capacity of {} of which {} is free. \
              {}{allowed}Of the allocated memory {} is allocated by PyTorch, {graphs}and {} is reserved by PyTorch but \
-             unallocated.{}{}",
+             unallocated.{}{}{}",
             self.label,
             format_bytes(self.tried),
             self.device,
@@ -32,6 +32,7 @@ impl OomReport {
             format_bytes(idle),
             self.hint(),
             self.source_hint(),
+            self.quota(),
         )
     }
 

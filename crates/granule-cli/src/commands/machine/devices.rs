@@ -2,10 +2,14 @@
 
 use super::{Outcome, write_json};
 use crate::compare::table::Table;
+use crate::console;
 use crate::failure::Failure;
 use granule::backends::{self, Name, Report, Standing, Who};
+use granule::config::environment;
 use granule::round::size_text;
+use granule::system::System;
 use serde::Serialize;
+use std::fmt::Write as _;
 use std::io::Write;
 
 /// The arguments of `granule devices`.
@@ -28,6 +32,10 @@ pub(crate) struct Args {
 #[derive(Serialize)]
 struct Answer<'a> {
     chosen: Option<Name>,
+    /// Why none is chosen, and what to do.
+    not_chosen: Option<&'a str>,
+    /// Why no allocator starts with the environment's settings.
+    settings_refused: Option<&'a str>,
     backends: &'a [Report],
     #[serde(skip_serializing_if = "Option::is_none")]
     who: Option<&'a [Who]>,
@@ -37,6 +45,12 @@ struct Answer<'a> {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let backends = backends::survey().map_err(Failure::Choice)?;
     let chosen = backends.iter().find(|b| b.state == Standing::Chosen).map(|b| b.name);
+    let refused = settings_refused(chosen);
+    if let Some(refused) = &refused {
+        console::warning(format_args!("no allocator starts: {refused}"));
+    }
+    let not_chosen = if chosen.is_none() { backends::choose(None).err() } else { None };
+    let not_chosen = not_chosen.map(|error| error.to_string());
     let who = match chosen.filter(|_| args.who) {
         Some(name) => {
             backends::who(&backends::choose(Some(name)).map_err(Failure::Choice)?).map_err(Failure::SetUp)?
@@ -44,56 +58,73 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         None => Vec::new(),
     };
     if args.json {
-        write_json(&Answer { chosen, backends: &backends, who: args.who.then_some(&who[..]) }, out)?;
+        let (not_chosen, settings_refused) = (not_chosen.as_deref(), refused.as_deref());
+        let who = args.who.then_some(&who[..]);
+        write_json(&Answer { chosen, not_chosen, settings_refused, backends: &backends, who }, out)?;
         return Ok(Outcome::Done);
     }
     for backend in &backends {
-        let state = match backend.state {
-            Standing::Chosen => "chosen",
-            Standing::Available => "available",
-            Standing::Skipped => "skipped",
-        };
-        // That it is available needs no reason; that it is not the one that is used does.
-        let between = if backend.state == Standing::Available { ";" } else { ":" };
-        writeln!(out, "{} ({}): {state}{between} {}", backend.name, backend.what, backend.reason)?;
-        if backend.devices.is_empty() {
-            continue;
-        }
-        let mut devices = Table::new(["device", "name", "memory", "free"]);
-        for device in &backend.devices {
-            let (total, free) = (size_text(device.total_bytes), size_text(device.free_bytes));
-            devices.row([&device.index.to_string(), &device.name, &total, &free]);
-        }
-        devices.align_right([2, 3]);
-        writeln!(out, "{devices}")?;
-        let mut dropped = Table::new(["device", "does without", "so", "why"]);
-        for device in &backend.devices {
-            for one in &device.dropped {
-                dropped.row([&device.index.to_string(), one.property, one.consequence, &one.reason]);
-            }
-        }
-        if backend.devices.iter().any(|device| !device.dropped.is_empty()) {
-            writeln!(out, "{dropped}")?;
-        }
-        let mut capabilities = Table::new(["capability", "available", "why not"]);
-        for capability in &backend.capabilities {
-            let available = if capability.available { "yes" } else { "no" };
-            let reason = capability.reason.as_deref().unwrap_or_default();
-            capabilities.row([capability.name, available, reason]);
-        }
-        writeln!(out, "{capabilities}")?;
+        write!(out, "{}", found(backend))?;
     }
-    if args.who {
-        write!(out, "{}", told(&who))?;
+    // What was found is above.
+    let what_to_do = not_chosen.as_deref().and_then(|why| why.lines().last());
+    match what_to_do {
+        Some(why) => writeln!(out, "no backend is chosen: {why}")?,
+        None if args.who => write!(out, "{}", told(&who))?,
+        None => {}
     }
     Ok(Outcome::Done)
 }
 
+/// What the environment's settings are refused for.
+fn settings_refused(chosen: Option<Name>) -> Option<String> {
+    match environment::from_env(super::doctor::flavour(chosen)) {
+        Ok(parsed) => System::at(parsed.settings.system_root).problem(),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// A backend, for people.
+fn found(backend: &Report) -> String {
+    let state = match backend.state {
+        Standing::Chosen => "chosen",
+        Standing::Available => "available",
+        Standing::Skipped => "skipped",
+    };
+    // That it is available needs no reason; that it is not the one that is used does.
+    let between = if backend.state == Standing::Available { ";" } else { ":" };
+    let mut said = format!("{} ({}): {state}{between} {}\n", backend.name, backend.what, backend.reason);
+    if backend.devices.is_empty() {
+        return said;
+    }
+    let mut devices = Table::new(["device", "name", "memory", "free"]);
+    for device in &backend.devices {
+        let (total, free) = (size_text(device.total_bytes), size_text(device.free_bytes));
+        devices.row([&device.index.to_string(), &device.name, &total, &free]);
+    }
+    devices.align_right([2, 3]);
+    let _ = writeln!(said, "{devices}");
+    let mut dropped = Table::new(["device", "does without", "so", "why"]);
+    for device in &backend.devices {
+        for one in &device.dropped {
+            dropped.row([&device.index.to_string(), one.property, one.consequence, &one.reason]);
+        }
+    }
+    if backend.devices.iter().any(|device| !device.dropped.is_empty()) {
+        let _ = writeln!(said, "{dropped}");
+    }
+    let mut capabilities = Table::new(["capability", "available", "why not"]);
+    for capability in &backend.capabilities {
+        let available = if capability.available { "yes" } else { "no" };
+        let reason = capability.reason.as_deref().unwrap_or_default();
+        capabilities.row([capability.name, available, reason]);
+    }
+    let _ = writeln!(said, "{capabilities}");
+    said
+}
+
 /// Whose the memory is, for people.
 fn told(who: &[Who]) -> String {
-    if who.is_empty() {
-        return "whose the memory is: no backend is chosen; name one in GRANULE_BACKEND\n".into();
-    }
     let mut table = Table::new(["device", "whose", "bytes"]);
     for one in who {
         let device = one.device.to_string();
@@ -103,6 +134,12 @@ fn told(who: &[Who]) -> String {
             let granule =
                 other.granule.map_or_else(String::new, |held| format!(", {} by Granule", size_text(held)));
             row(&format!("process {}{granule}", other.pid), other.bytes);
+        }
+        let own = one.process_other + one.ours.live + one.ours.cached + one.ours.pending;
+        for (whose, bytes) in [("this command", own), ("graphs, kept by the driver", one.graphs)] {
+            if bytes > 0 {
+                row(whose, bytes);
+            }
         }
         row("nobody's that is known", one.unaccounted);
         row("free", one.total.saturating_sub(one.used));

@@ -2,18 +2,22 @@
 
 mod conflicts;
 mod limits;
+mod personality;
 mod private;
 mod text;
 
 use super::{Outcome, write_json};
 use crate::backends::{self as named, Named};
 use crate::failure::Failure;
+pub(super) use conflicts::flavour;
 use conflicts::{Conflict, Severity};
 use granule::backend::Backend;
 use granule::backends::{self, Capability, Chosen, Device, Driver, Name, Skipped};
+use granule::config::{Settings, environment};
 use granule::selftest::{self, SelfTest};
 use granule::system::System;
 use limits::{Limits, Machine};
+use personality::Personality;
 use private::Private;
 use serde::Serialize;
 use std::io::Write;
@@ -27,8 +31,8 @@ Examples:
   granule doctor
   granule doctor --backend hip --json | jq .selftest.passed
 
-Exit code 7 where no device can be used, settings are refused, or the
-self-test fails.")]
+Exit code 7 where no device can be used, no allocator starts with the
+environment's settings, or the self-test fails.")]
 pub(crate) struct Args {
     /// The backend: openreg (the simulated accelerator), cuda, hip or
     /// hip-as-cuda [default: as 'granule devices' chooses]
@@ -56,6 +60,8 @@ struct Answer<'a> {
 #[derive(Serialize)]
 struct Found {
     driver: Standing,
+    /// Machines with a character of their own that this one resembles.
+    personality: Vec<Personality>,
     devices: Vec<Device>,
     families: Vec<Capability>,
     dropped: Vec<Dropped>,
@@ -84,14 +90,14 @@ struct Dropped {
 
 /// Looks at the machine, tests it, and prints both.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let (found, backend) = look(args.backend.map(|named| named.0));
+    let (found, settings, backend) = look(args.backend.map(|named| named.0));
     let private = Private::of_environment();
     if !args.json {
         // First: a driver may hang or end the process in the self-test.
         write!(out, "{}", private.hidden(&text::found(&found)))?;
         out.flush()?;
     }
-    let selftest = backend.map(|backend| selftest::run(backend, LIMIT));
+    let selftest = backend.map(|backend| selftest::run(backend, &settings, LIMIT));
     let sound = found.conflicts.iter().all(|conflict| conflict.severity != Severity::Error);
     let healthy = sound && selftest.as_ref().is_some_and(|test| test.passed);
     if args.json {
@@ -104,32 +110,41 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     Ok(if healthy { Outcome::Done } else { Outcome::Unhealthy })
 }
 
-fn look(asked: Option<Name>) -> (Found, Option<Arc<dyn Backend>>) {
+fn look(asked: Option<Name>) -> (Found, Settings, Option<Arc<dyn Backend>>) {
     let chosen = backends::choose(asked);
-    let flavour = conflicts::flavour(chosen.as_ref().ok().map(|chosen| chosen.name));
-    let system = System::at(backends::system_root());
+    let read = environment::from_env(flavour(chosen.as_ref().ok().map(|chosen| chosen.name)));
+    // Those that are refused are a conflict.
+    let settings = read.as_ref().map(|parsed| parsed.settings.clone()).unwrap_or_default();
+    let system = System::at(&settings.system_root);
     let mut found = Found {
         driver: standing(&chosen),
+        personality: Vec::new(),
         devices: Vec::new(),
         families: Vec::new(),
         dropped: Vec::new(),
         machine: Machine::here(&system),
         limits: Limits::here(&system),
-        conflicts: conflicts::found(flavour),
+        conflicts: conflicts::found(read, &system),
     };
-    let Ok(Chosen { backend, .. }) = chosen else { return (found, None) };
-    match backends::examine(&*backend) {
-        Ok((devices, families)) => (found.devices, found.families) = (devices, families),
-        Err(error) => {
-            found.driver.reason = format!("a device does not answer: {error}");
-            return (found, None);
-        }
-    }
+    let backend = match chosen {
+        Ok(Chosen { backend, .. }) => match backends::examine(&*backend) {
+            Ok((devices, families)) => {
+                (found.devices, found.families) = (devices, families);
+                Some(backend)
+            }
+            Err(error) => {
+                found.driver.reason = format!("a device does not answer: {error}");
+                None
+            }
+        },
+        Err(_) => None,
+    };
     for device in &found.devices {
         let of = |what| Dropped { device: device.index, what };
         found.dropped.extend(device.dropped.iter().cloned().map(of));
     }
-    (found, Some(backend))
+    found.personality = personality::found(&found.devices, &found.machine);
+    (found, settings, backend)
 }
 
 fn standing(chosen: &Result<Chosen, backends::ChoiceError>) -> Standing {

@@ -2,7 +2,8 @@
 //! PyTorch's settings only the names are told.
 
 use granule::backends::Name;
-use granule::config::{Flavour, environment};
+use granule::config::{ConfigError, Flavour, Parsed, environment};
+use granule::system::System;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -66,16 +67,18 @@ const PRELOADED: [(&str, &str); 6] = [
 ];
 
 /// Whose names settings may use beside CUDA's.
-pub(super) fn flavour(backend: Option<Name>) -> Flavour {
+pub(in crate::commands::machine) fn flavour(backend: Option<Name>) -> Flavour {
     if backend == Some(Name::Hip) { Flavour::Hip } else { Flavour::Cuda }
 }
 
-/// The conflicts of this process's environment.
-pub(super) fn found(flavour: Flavour) -> Vec<Conflict> {
+/// The conflicts of this process's environment, whose settings read so.
+pub(super) fn found(read: Result<Parsed, ConfigError>, system: &System) -> Vec<Conflict> {
     let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
     let variables: BTreeMap<_, _> =
         std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect();
-    let mut conflicts = settings(environment::from_env(flavour));
+    let mut conflicts = settings(read);
+    let unknown = || system.unknown_memory().map(|text| conflict(Severity::Warning, text));
+    conflicts.extend(system.problem().map(|text| conflict(Severity::Error, text)).or_else(unknown));
     conflicts.extend(among(&variables));
     conflicts
 }
@@ -85,7 +88,7 @@ fn conflict(severity: Severity, text: String) -> Conflict {
 }
 
 /// What is wrong or dubious about the settings.
-fn settings(read: Result<granule::config::Parsed, granule::config::ConfigError>) -> Vec<Conflict> {
+fn settings(read: Result<Parsed, ConfigError>) -> Vec<Conflict> {
     match read {
         Err(error) => vec![conflict(Severity::Error, error.to_string())],
         Ok(parsed) => {

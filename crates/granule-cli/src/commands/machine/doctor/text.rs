@@ -2,6 +2,7 @@
 
 use super::conflicts::Severity;
 use super::limits::Limit;
+use super::personality::Personality;
 use super::{Found, Standing};
 use crate::compare::table::Table;
 use crate::console::wrapped;
@@ -14,6 +15,7 @@ pub(super) fn found(found: &Found) -> String {
     let mut said = String::new();
     line(&mut said, format_args!("granule {}", env!("CARGO_PKG_VERSION")));
     driver(&found.driver, &mut said);
+    personality(&found.personality, &mut said);
     devices(found, &mut said);
     machine(found, &mut said);
     limits(found, &mut said);
@@ -38,6 +40,15 @@ fn driver(driver: &Standing, said: &mut String) {
     }
     for skipped in &driver.skipped {
         line(said, format_args!("  passed over: {skipped}"));
+    }
+}
+
+fn personality(found: &[Personality], said: &mut String) {
+    if found.is_empty() {
+        line(said, format_args!("personality: none of those that are known"));
+    }
+    for one in found {
+        line(said, format_args!("personality: {} ({})", one.name, one.sign));
     }
 }
 
@@ -140,6 +151,12 @@ pub(super) fn tested(test: Option<&SelfTest>, healthy: bool) -> String {
         }
         None => line(&mut said, format_args!("self-test: not run, for there is no device")),
     }
-    line(&mut said, format_args!("{}", if healthy { "healthy" } else { "NOT healthy: see above" }));
+    let is_tested = test.is_some_and(|test| test.steps.iter().any(|step| step.outcome != Outcome::Skipped));
+    let verdict = match (healthy, is_tested) {
+        (true, true) => "healthy",
+        (true, false) => "nothing is wrong, but nothing could be tested: see above",
+        (false, _) => "NOT healthy: see above",
+    };
+    line(&mut said, format_args!("{verdict}"));
     said
 }
