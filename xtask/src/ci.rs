@@ -17,7 +17,7 @@ pub(crate) fn run() -> Result<()> {
     minutes.of("tests", || test(&[]))?;
     minutes.of("personalities", || personalities::run(&personalities::Options::slice()))?;
     minutes.of("emulation", aarch64::slice)?;
-    minutes.of("kept seeds of nights", night::slice)?;
+    minutes.of("nights: kept seeds, and new ones", night::slice)?;
     minutes.of("book, tables and pages", || {
         book::run(&book::Options::SLICE)?;
         tables::run()?;

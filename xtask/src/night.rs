@@ -36,14 +36,29 @@ const KEPT: &str = "tests/night/seeds.txt";
 /// How long one process runs: it can make so many machines, and no more.
 const SLICE: Duration = Duration::from_secs(600);
 
-/// What CI runs: the kept seeds, in the build that tests have. New seeds are for nights.
+/// New seeds that CI runs: about a minute of a processor that nobody else wants, in the build that tests have. A number of seeds,
+/// and not a time, so that a second run of the same commit runs the same.
+const NEW: u64 = 64;
+/// The longest that they may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What CI runs: the kept seeds, and new ones that follow from the commit, in the build that tests have.
 pub(crate) fn slice() -> Result<()> {
     let program = build(&process::root(), &process::target(), true)?;
-    let run = |seed: u64| {
-        let seed = seed.to_string();
-        process::run(process::command(&program).args(["--seeds", "1", "--no-shrink", "--seed", &seed]))
+    let run = |seed: u64, seeds: u64| {
+        let minutes = PATIENCE.as_secs_f64() / 60.0;
+        let numbers = [seed.to_string(), seeds.to_string(), minutes.to_string()];
+        let [seed, seeds, minutes] = &numbers;
+        process::run(
+            process::command(&program)
+                .args(["--no-shrink", "--seed", seed, "--seeds", seeds])
+                .args(["--minutes", minutes]),
+        )
     };
-    kept()?.into_iter().try_for_each(run)
+    kept()?.into_iter().try_for_each(|seed| run(seed, 1))?;
+    let first = of_commit()?;
+    println!("{NEW} new seeds, from {first} on");
+    run(first, NEW)
 }
 
 /// Where something was found, the process ends with 1; where it could not be looked for, with 2.

@@ -64,7 +64,7 @@ use hardened::Hardened;
 use history::History;
 use holdings::Holdings;
 use ladder::{Ladder, compaction::Compaction, reclaim::Reclaim};
-use lifetimes::{Lifetimes, stream_waits::StreamWaits};
+use lifetimes::{Lifetimes, pins::Pins, stream_waits::StreamWaits};
 use pools::PrivatePools;
 use provider::Provider;
 use release::Release;
@@ -82,6 +82,7 @@ struct Base {
     lifetimes: Arc<Lifetimes>,
     waits: Arc<StreamWaits>,
     hardened: Arc<Hardened>,
+    pins: Arc<Pins>,
     crossings: Arc<Crossings>,
     observers: Arc<Observers>,
     uncached: Arc<Uncached>,
@@ -113,6 +114,7 @@ impl Base {
             lifetimes,
             waits,
             hardened,
+            pins: Arc::new(Pins::new(site)),
             observers,
             uncached,
             supply,

@@ -56,6 +56,11 @@ features! {
     Faults "faults",
     Delays "delays",
     ExactPlace "exact place",
+    Compaction "compaction",
+    Compacts "compaction by requests",
+    Quiesce "quiesce hooks",
+    Pins "pinned blocks",
+    Fabric "fabric handles",
 }
 
 /// Those that were in use.

@@ -4,6 +4,7 @@ use crate::op::{Dealer, Op};
 use crate::oracle;
 use crate::verdict::Finding;
 use crate::world::{Process, World};
+use alloc_core::steps;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -43,9 +44,9 @@ pub fn run(seed: u64, ops: impl IntoIterator<Item = (usize, Op)>, trace: bool) -
         }
         let done = caught(|| {
             world.state().begin(n);
-            let calls = Process::calls(&world.processes);
+            let (calls, steps) = (Process::calls(&world.processes), steps::taken());
             world.apply(&op);
-            oracle::always(&world, Process::calls(&world.processes) - calls);
+            oracle::always(&world, Process::calls(&world.processes) - calls, steps::taken() - steps);
             if outcome.ops % QUIET == QUIET - 1 {
                 oracle::quiet(&world);
             }

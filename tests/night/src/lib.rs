@@ -7,9 +7,11 @@
 //! contents.rs  bytes of blocks        oracle.rs    what must hold
 //! verdict.rs   what was found         shrink.rs    the shortest history that finds it
 //! features.rs  what met what       wire.rs      what the engine asks of drivers
+//! fabric.rs    handles that other processes reach memory by
 //! ```
 
 pub mod contents;
+pub mod fabric;
 pub mod features;
 pub mod history;
 pub mod op;

@@ -100,6 +100,12 @@ pub enum Op {
     Snapshot { at: u8, traces: bool },
     /// Peaks or sums begin anew.
     Reset { at: u8, device: u8, peaks: bool },
+    /// The memory between live blocks goes back.
+    Compact { at: u8, device: u8 },
+    /// A block keeps its physical memory.
+    Pin { nth: u16 },
+    /// What hooks answer that are to stop other threads.
+    Quiesce { mood: u8 },
 }
 
 /// Makes a history's operations, one after another.
@@ -114,9 +120,9 @@ pub struct Dealer {
 /// How often each kind of operation is meant to be, beside the others.
 const WEIGHTS: [u16; KINDS] = [
     300, 70, 6, 300, 3, 160, 4, 6, 14, 40, 8, 4, 6, 8, 5, 4, 4, 8, 30, 12, 12, 16, 5, 3, 3, 6, 12, 3, 4, 6,
-    5, 5, 3, 2, 2, 3, 12, 14, 12, 3, 5, 12, 1, 2, 2,
+    5, 5, 3, 2, 4, 3, 12, 14, 12, 3, 5, 12, 1, 2, 2, 8, 6, 2,
 ];
-const KINDS: usize = 45;
+const KINDS: usize = 48;
 
 impl Dealer {
     /// The operations that follow from `seed`.
@@ -200,7 +206,7 @@ fn of_features(kind: u8, r: &mut Rng) -> Op {
     match kind {
         24 => Op::Restore,
         // Contents that are kept are copied, which takes long.
-        25 => Op::Sleep { at, tag: r.u8(0..3), backup: if r.u8(0..8) == 0 { r.u8(1..4) } else { 0 } },
+        25 => Op::Sleep { at, tag: r.u8(0..3), backup: if r.u8(0..4) == 0 { r.u8(1..4) } else { 0 } },
         26 => Op::Wake { at, tag: r.u8(0..3) },
         27 => Op::Peer { at, from: device, to: stream },
         28 => Op::Share { nth, process },
@@ -209,7 +215,7 @@ fn of_features(kind: u8, r: &mut Rng) -> Op {
         31 => Op::Tenant { at, device, what: r.u8(0..5), mib: r.u16(2..300) },
         32 => Op::Limit { at, device, pool: stream, mib: if r.bool() { 0 } else { r.u16(40..400) } },
         33 => Op::Fraction { at, device, percent: if r.bool() { 100 } else { r.u8(20..100) } },
-        34 => Op::Configure { at, what: r.u8(0..6) },
+        34 => Op::Configure { at, what: r.u8(0..9) },
         35 => Op::Caching { at, on: r.u8(0..4) > 0 },
         36 => {
             let most = 1 << r.u32(6..22);
@@ -222,7 +228,10 @@ fn of_features(kind: u8, r: &mut Rng) -> Op {
         41 => Op::NoFaults { process },
         42 => Op::History { at, entries: [0, 10, 1000][r.usize(0..3)], contexts: r.bool() },
         43 => Op::Snapshot { at, traces: r.bool() },
-        _ => Op::Reset { at, device, peaks: r.bool() },
+        44 => Op::Reset { at, device, peaks: r.bool() },
+        45 => Op::Compact { at, device },
+        46 => Op::Pin { nth },
+        _ => Op::Quiesce { mood: r.u8(0..5) },
     }
 }
 

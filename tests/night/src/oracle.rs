@@ -1,20 +1,27 @@
 //! What must hold after every operation, at quiet points, and at the end.
 
 use crate::features::Feature;
-use crate::world::{Parts, Process, World, faults, graphs, host, pools};
+use crate::world::{Parts, Process, Site, World, faults, graphs, host, pools};
 use alloc_core::backend::{Backend, CaptureStatus};
 use alloc_core::types::DeviceIndex;
 use backend_openreg::Held;
 
 /// So many calls of drivers need no explanation.
 const FEW: u64 = 100;
+/// So many steps of loops over blocks, streams, pools, granules or views need none, and so many more for each thing that there
+/// is.
+const STEPS: (u64, u64) = (1000, 20);
 
 /// After every operation: no wrong use of memory was trapped, the capture that is under way is whole, and it `made` no more
-/// calls of drivers than a few for each thing that there is, or was.
-pub fn always(world: &World, made: u64) {
+/// calls of drivers than a few for each thing that there is, or was, and `took` no more steps.
+pub fn always(world: &World, made: u64, took: u64) {
     // Also of what an operation gave back.
     let things: usize = world.processes.iter().map(Process::things).sum();
     world.most.set(world.most.get().max((things + world.state().blocks.len()) as u64));
+    let steps = STEPS.0 + STEPS.1 * world.most.get();
+    world.verdict.expect(took <= steps, "steps", || {
+        format!("one operation took {took} steps, and there were {} things at most", world.most.get())
+    });
     if made > FEW {
         world.verdict.expect(made <= FEW + 20 * world.most.get(), "calls", || {
             format!("one operation made {made} calls of drivers, and there are {things} things to call about")
@@ -41,6 +48,16 @@ pub fn always(world: &World, made: u64) {
 pub fn quiet(world: &World) {
     if world.state().spilled {
         world.met.note(Feature::Spill);
+    }
+    if world.hooks.were_asked() {
+        world.met.note(Feature::Quiesce);
+    }
+    let compactions =
+        |site: &Site, device| site.allocator.stats(device).map_or(0, |stats| stats.granule.compactions);
+    let devices = || (0..world.setup.devices).map(DeviceIndex);
+    let of_site = |site| devices().map(|device| compactions(site, device)).sum::<i64>();
+    if world.sites.iter().map(of_site).sum::<i64>() > world.compacted.get() {
+        world.met.note(Feature::Compacts);
     }
     for process in &world.processes {
         let held = Held::of(&process.machine);
@@ -83,7 +100,13 @@ fn figures(world: &World, site: usize, device: DeviceIndex) {
     });
     let held = stats.reserved_bytes.all.current;
     let used = world.machine(site).used(device) as i64;
-    world.verdict.expect(held <= used || asleep, "stats", || {
+    let process = world.sites[site].process;
+    // What a driver did not take back is nobody's, and what came straight from it is in no figure.
+    let alone = world.sites.iter().filter(|other| other.process == process).count() == 1
+        && !state.failed[process]
+        && !state.blocks.iter().any(|block| block.uncached)
+        && world.imports.borrow().is_empty();
+    world.verdict.expect(held == used || held < used && !alone || asleep, "stats", || {
         format!("{held} bytes are said to be held of device {device}, which has {used} in use")
     });
     for array in [&stats.allocated_bytes, &stats.active, &stats.reserved_bytes, &stats.inactive_split_bytes] {
@@ -112,7 +135,7 @@ pub fn end(world: World) -> World {
             }
         }
     }
-    always(&world, 0);
+    always(&world, 0, 0);
     quiet(&world);
     for (site, of) in world.sites.iter().enumerate() {
         for device in (0..world.setup.devices).map(DeviceIndex) {

@@ -16,6 +16,8 @@ pub struct Setup {
     pub growable: bool,
     /// Whether memory can be mapped twice.
     pub aliases: bool,
+    /// Whether streams get the handles of former ones.
+    pub reuse: bool,
     machine: OpenRegConfig,
     /// The settings of each allocator, by machine. A machine stands for what processes share, if there are several.
     pub settings: Vec<Vec<Settings>>,
@@ -23,6 +25,10 @@ pub struct Setup {
     pub host: bool,
     /// Whether there are limits and tenants. Where there are none, no request is refused that has room.
     pub limits: bool,
+    /// Whether processes reach each other's memory over a fabric.
+    pub fabric: bool,
+    /// Whether the program can stop its other threads.
+    pub quiesces: bool,
 }
 
 impl Setup {
@@ -46,15 +52,20 @@ impl Setup {
         let mut count = || [1, 1, 1, 2][r.usize(0..4)];
         let counts: Vec<_> = (0..count()).map(|_| count()).collect();
         let settings = counts.into_iter().map(|count| (0..count).map(|_| settings(r)).collect()).collect();
+        // Of their own, so that what was found before is found still.
+        let later = &mut Rng::with_seed(seed ^ 0x6661_6272_6963);
         Self {
             devices,
             capacity,
             growable: virtual_memory,
             aliases,
+            reuse,
             machine,
             settings,
             host: r.u8(0..3) > 0,
             limits: r.bool(),
+            fabric: virtual_memory && later.u8(0..3) == 0,
+            quiesces: later.bool(),
         }
     }
 

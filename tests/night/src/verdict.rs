@@ -1,5 +1,6 @@
 //! What is found wrong, by whoever sees it first: operations, work of streams, the program's code that the engine calls.
 
+use alloc_core::steps;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -32,6 +33,12 @@ impl Verdict {
         if !holds {
             self.find(oracle, what());
         }
+    }
+
+    /// An operation on one block took, since `before`, no more steps than a few for each of its users.
+    pub fn few_steps(&self, what: &str, before: u64, users: usize) {
+        let (took, allowed) = (steps::taken() - before, 150 + 8 * users as u64);
+        self.expect(took <= allowed, "steps", || format!("{what} took {took} steps, not {allowed}"));
     }
 
     /// The first finding.

@@ -1,8 +1,12 @@
 //! What the engine asks of drivers, watched call by call: with which locks held, about which streams, and how often.
 
+use crate::fabric::Fabric;
 use crate::verdict::Verdict;
-use alloc_core::backend::{Backend, Capture, CaptureStatus, CopyKind, Readiness, Result};
-use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
+use alloc_core::backend::{
+    Attribute, Backend, Capture, CaptureStatus, CopyKind, HandleType, PhysicalSharing, Readiness, Result,
+    ShareableHandle, VirtualMemory,
+};
+use alloc_core::types::{DeviceIndex, DevicePtr, Event, PhysicalHandle, Stream};
 use granule_conformance::interpose::{Hook, Interposed};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +19,16 @@ pub struct Wire {
     calls: AtomicU64,
     /// Streams that were destroyed, and whose handles no other stream has.
     dead: Mutex<HashSet<Stream>>,
+    /// What processes reach each other's memory by, if not by file descriptors.
+    fabric: Option<Fabric>,
 }
 
 impl Wire {
     /// Of a process that has made none.
     #[must_use]
-    pub fn new(verdict: &Arc<Verdict>) -> Arc<Self> {
+    pub fn new(verdict: &Arc<Verdict>, fabric: Option<Fabric>) -> Arc<Self> {
         let (verdict, calls) = (Arc::clone(verdict), AtomicU64::new(0));
-        Arc::new(Self { verdict, calls, dead: Mutex::default() })
+        Arc::new(Self { verdict, calls, dead: Mutex::default(), fabric })
     }
 
     /// A machine, as the engine gets it: over this wire.
@@ -82,6 +88,48 @@ impl Hook for Listener {
             self.0.set_dead(stream, true);
         }
         destroyed
+    }
+
+    fn attribute(&self, inner: &dyn Backend, device: DeviceIndex, attribute: Attribute) -> Result<i64> {
+        match attribute {
+            Attribute::FabricHandles if self.0.fabric.is_some() => Ok(1),
+            _ => inner.attribute(device, attribute),
+        }
+    }
+
+    fn create_physical(
+        &self,
+        inner: &dyn VirtualMemory,
+        device: DeviceIndex,
+        bytes: u64,
+        handle_type: HandleType,
+    ) -> Result<PhysicalHandle> {
+        let has_fabric = handle_type == HandleType::Fabric && self.0.fabric.is_some();
+        inner.create_physical(device, bytes, if has_fabric { HandleType::PosixFd } else { handle_type })
+    }
+
+    fn export_physical(
+        &self,
+        inner: &dyn PhysicalSharing,
+        handle: PhysicalHandle,
+        handle_type: HandleType,
+    ) -> Result<ShareableHandle> {
+        match &self.0.fabric {
+            Some(fabric) if handle_type == HandleType::Fabric => fabric.export(inner, handle),
+            _ => inner.export_physical(handle, handle_type),
+        }
+    }
+
+    fn import_physical(
+        &self,
+        inner: &dyn PhysicalSharing,
+        device: DeviceIndex,
+        shared: &ShareableHandle,
+    ) -> Result<PhysicalHandle> {
+        match (&self.0.fabric, shared) {
+            (Some(fabric), ShareableHandle::Fabric(name)) => fabric.import(inner, device, name),
+            _ => inner.import_physical(device, shared),
+        }
     }
 
     fn query_stream(&self, inner: &dyn Backend, stream: Stream) -> Result<Readiness> {

@@ -1,6 +1,8 @@
 //! The machines, the allocators on them, and what a program holds of both: the model that everything is compared with.
 
+pub mod compaction;
 pub mod faults;
+pub mod fit;
 pub mod graphs;
 pub mod host;
 pub mod limits;
@@ -12,15 +14,16 @@ pub mod streams;
 pub mod watch;
 
 use crate::contents::Pattern;
+use crate::fabric::Fabric;
 use crate::features::{Feature, Met};
 use crate::op::Op;
 use crate::setup::Setup;
 use crate::verdict::Verdict;
 use crate::wire::Wire;
 use alloc_core::backend::{Backend, ErrorKind};
-use alloc_core::config::{CrossStream, PolicyName};
+use alloc_core::config::{CrossStream, PolicyName, Settings};
 use alloc_core::host::{HostAllocator, HostOptions};
-use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
+use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{Held, OpenReg};
 use std::cell::{Cell, RefCell};
@@ -65,6 +68,36 @@ pub struct Site {
     pub allocator: Arc<CachingAllocator>,
     /// Whether it has the `granule` policy.
     pub granule: bool,
+    /// Its settings now.
+    pub settings: RefCell<Settings>,
+}
+
+impl Site {
+    fn new(process: usize, driver: &Arc<dyn Backend>, settings: &Settings) -> Self {
+        let granule = settings.policy_name() == PolicyName::Granule;
+        let made = CachingAllocator::new(Arc::clone(driver), settings.clone());
+        let allocator = Arc::new(made.expect("the settings are valid"));
+        let settings = RefCell::new(allocator.settings());
+        Self { process, allocator, granule, settings }
+    }
+
+    /// Which features it has in use from the first.
+    fn note(&self, setup: &Setup, met: &Met) {
+        let (granule, settings) = (self.granule, self.settings.borrow());
+        for (on, feature) in [
+            (granule, Feature::Granule),
+            (!granule, Feature::Pytorch),
+            (setup.growable && (granule || settings.expandable_segments), Feature::Growable),
+            (settings.early_reuse, Feature::EarlyReuse),
+            (granule && settings.cross_stream == CrossStream::Wait, Feature::CrossStream),
+            (settings.hardened, Feature::Hardened),
+            (settings.history_max_entries > 0, Feature::History),
+        ] {
+            if on {
+                met.note(feature);
+            }
+        }
+    }
 }
 
 /// A stream.
@@ -115,6 +148,8 @@ pub struct Block {
     pub uncached: bool,
     /// The graph that writes it.
     pub graph: Option<u64>,
+    /// The physical memory that it keeps, where that is known.
+    pub pinned: Option<PhysicalHandle>,
 }
 
 /// What the program holds.
@@ -134,6 +169,10 @@ pub struct State {
     op: (u64, u64),
     /// Processes whose driver may fail.
     pub faulty: Vec<bool>,
+    /// Processes whose driver has failed.
+    pub failed: Vec<bool>,
+    /// Processes whose driver may fail again and again where memory is mapped.
+    pub stuck: Vec<bool>,
     /// A request was served with what a spill hook gave back.
     pub spilled: bool,
     /// Allocators and devices with limits of whatever kind.
@@ -223,6 +262,10 @@ pub struct World {
     pub pinned: RefCell<Vec<host::Pinned>>,
     /// Tenants.
     pub tenants: RefCell<Vec<limits::Tenant>>,
+    /// What the program's hooks answer that are to stop other threads.
+    pub hooks: compaction::Hooks,
+    /// How often the program called for a compaction that gave something.
+    pub compacted: Cell<i64>,
 }
 
 /// What outlives the program.
@@ -248,9 +291,10 @@ impl World {
         let setup = Setup::of(seed);
         let (met, mut state, verdict) = (Met::default(), State::default(), Arc::default());
         let (mut processes, mut sites) = (Vec::new(), Vec::new());
+        let (hooks, fabric) = (compaction::Hooks::default(), setup.fabric.then(Fabric::default));
         for (process, settings) in setup.settings.iter().enumerate() {
             let machine = OpenReg::new(setup.machine()).expect("the machine can be set up");
-            let (before, wire) = (Held::of(&machine), Wire::new(&verdict));
+            let (before, wire) = (Held::of(&machine), Wire::new(&verdict, fabric.clone()));
             let driver = wire.to(machine.clone());
             for device in 0..setup.devices {
                 let stream = machine.default_stream(DeviceIndex(device));
@@ -259,29 +303,21 @@ impl World {
                 state.lanes.push(Lane { process, number, stream, alive: true });
             }
             for settings in settings {
-                let granule = settings.policy_name() == PolicyName::Granule;
-                met.note(if granule { Feature::Granule } else { Feature::Pytorch });
-                for (on, feature) in [
-                    (setup.growable && (granule || settings.expandable_segments), Feature::Growable),
-                    (settings.early_reuse, Feature::EarlyReuse),
-                    (granule && settings.cross_stream == CrossStream::Wait, Feature::CrossStream),
-                    (settings.hardened, Feature::Hardened),
-                    (settings.history_max_entries > 0, Feature::History),
-                ] {
-                    if on {
-                        met.note(feature);
-                    }
+                let site = Site::new(process, &driver, settings);
+                site.note(&setup, &met);
+                if setup.quiesces {
+                    compaction::hook(&site, &hooks);
                 }
-                let made = CachingAllocator::new(driver.clone(), settings.clone());
-                let allocator = Arc::new(made.expect("the settings are valid"));
-                sites.push(Site { process, allocator, granule });
+                memory::listen(&site, &verdict);
+                sites.push(site);
             }
             let options = HostOptions::of(PolicyName::Pytorch);
             let host = setup.host.then(|| HostAllocator::new(driver, &settings[0], options));
             let host = host.transpose().expect("the settings are valid");
             processes.push(Process { machine, wire, host, before });
         }
-        state.faulty = vec![false; processes.len()];
+        let nowhere = vec![false; processes.len()];
+        (state.faulty, state.failed, state.stuck) = (nowhere.clone(), nowhere.clone(), nowhere);
         let shared = Arc::new(Mutex::new(state));
         if setup.limits {
             for (n, site) in sites.iter().enumerate() {
@@ -301,6 +337,8 @@ impl World {
             imports: RefCell::default(),
             pinned: RefCell::default(),
             tenants: RefCell::default(),
+            hooks,
+            compacted: Cell::default(),
         }
     }
 
@@ -419,6 +457,9 @@ impl World {
             Op::History { at, entries, contexts } => watch::record(self, at, entries, contexts),
             Op::Snapshot { at, traces } => watch::snapshot(self, at, traces),
             Op::Reset { at, device, peaks } => watch::reset(self, at, device, peaks),
+            Op::Compact { at, device } => compaction::compact(self, at, device),
+            Op::Pin { nth } => compaction::pin(self, nth),
+            Op::Quiesce { mood } => self.hooks.set(mood),
             _ => unreachable!("the others are done above"),
         }
     }

@@ -1,7 +1,10 @@
 //! Histories as nights print them, and that the rules they are judged by can be broken.
 
-use alloc_core::backend::Backend;
-use night::world::{World, memory};
+use alloc_core::backend::{Backend, HandleType};
+use alloc_core::types::{DeviceIndex, MIB};
+use night::setup::Setup;
+use night::world::fit::Wanted;
+use night::world::{World, compaction, memory};
 
 /// A run of a seed is the same each time, and another seed's is another.
 #[test]
@@ -109,6 +112,40 @@ fn a_stream_is_dead_whoever_destroyed_it() {
     }
 }
 
+/// The driver did not take the page-locked memory of a backup back, once.
+#[test]
+fn seed_20314_end() {
+    use night::op::Op::*;
+    night::history::replay(
+        20314,
+        &[
+            Pool { at: 238, device: 100, kind: 4 },
+            Pool { at: 134, device: 39, kind: 1 },
+            AllocIn { pool: 158, stream: 149, bytes: 616 },
+            Pool { at: 196, device: 209, kind: 7 },
+            Fault { process: 216, call: 142, nth: 4, effect: 1 },
+            AllocIn { pool: 242, stream: 13, bytes: 3187 },
+            EndPool { pool: 76 },
+            AllocIn { pool: 150, stream: 140, bytes: 603_014 },
+            AllocIn { pool: 73, stream: 141, bytes: 2439 },
+            AllocIn { pool: 151, stream: 27, bytes: 493 },
+            Free { nth: 53921 },
+            AllocIn { pool: 1, stream: 63, bytes: 1_851_525 },
+            Sleep { at: 130, tag: 2, backup: 3 },
+        ],
+    );
+}
+
+/// A compaction on a device that maps no memory twice.
+#[test]
+fn seed_54_refused() {
+    use night::op::Op::*;
+    night::history::replay(
+        54,
+        &[Alloc { at: 99, stream: 180, bytes: 2_724_211 }, Compact { at: 19, device: 108 }],
+    );
+}
+
 #[test]
 fn a_byte_that_another_one_wrote_is_found() {
     let world = World::new(3);
@@ -123,6 +160,58 @@ fn a_byte_that_another_one_wrote_is_found() {
     memory::free(&world, 0);
     world.machine(0).synchronize_stream(stream).unwrap();
     assert_eq!(world.verdict.found().map(|found| found.oracle), Some("bytes"));
+}
+
+#[test]
+fn what_is_free_for_a_refused_request_is_found() {
+    let suits = |seed: &u64| {
+        let setup = Setup::of(*seed);
+        let settings = &setup.settings[0][0];
+        !setup.reuse && settings.max_split_size == u64::MAX && !settings.hardened
+    };
+    let world = World::new((1..).find(suits).unwrap());
+    world.state().begin(0);
+    memory::alloc(&world, 0, 0, 3 * MIB);
+    memory::alloc(&world, 0, 0, 3 * MIB);
+    let stream = {
+        let state = world.state();
+        state.lanes[state.blocks[0].home].stream
+    };
+    let wanted = |rounded| Wanted { site: 0, stream, rounded, needed: rounded };
+    assert_eq!(wanted(1 << 40).found(&world), None);
+    memory::free(&world, 0);
+    world.sites[0].allocator.synchronise(stream.device).unwrap();
+    assert!(wanted(3 * MIB).found(&world).is_some(), "the block is free");
+    assert_eq!(wanted(1 << 40).found(&world), None);
+}
+
+#[test]
+fn steps_without_a_reason_are_found() {
+    let world = World::new(3);
+    night::oracle::always(&world, 0, 900);
+    assert_eq!(world.verdict.found(), None);
+    night::oracle::always(&world, 0, 100_000);
+    assert_eq!(world.verdict.found().map(|found| found.oracle), Some("steps"));
+}
+
+#[test]
+fn a_pinned_block_that_moved_is_found() {
+    let grows = |seed: &u64| Setup::of(*seed).growable && World::new(*seed).sites[0].granule;
+    let world = World::new((1..).find(grows).unwrap());
+    world.state().begin(0);
+    memory::alloc(&world, 0, 0, 30 * MIB);
+    compaction::pin(&world, 0);
+    compaction::check(&world, 0);
+    assert_eq!(world.verdict.found(), None);
+    // SAFETY: rule 1: released at once; it stands for memory that is elsewhere.
+    let other = unsafe {
+        let vm = world.machine(0).virtual_memory().unwrap();
+        let other = vm.create_physical(DeviceIndex(0), 2 * MIB, HandleType::None).unwrap();
+        vm.release_physical(other).map(|()| other).unwrap()
+    };
+    world.state().blocks[0].pinned = Some(other);
+    compaction::check(&world, 0);
+    assert_eq!(world.verdict.found().map(|found| found.oracle), Some("pin"));
 }
 
 #[test]

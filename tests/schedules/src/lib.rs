@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 mod captures;
+mod compaction;
 mod explore;
 mod hand_over;
 mod observers;

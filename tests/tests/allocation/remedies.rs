@@ -94,6 +94,31 @@ fn leftovers_are_tried_before_the_rest_is_given_back<P: Policy>() {
     assert_eq!(device.calls().get(Call::ReserveAddress), device.calls().get(Call::ReleaseAddress));
 }
 
+/// Many handles were left over. A request that nothing served tried all of them again, three times each, at each of its attempts
+/// to take memory (found by a night, seed 11032).
+fn leftovers_are_tried_again_a_few_times_for_a_request<P: Policy>() {
+    let [_, growable] = both();
+    let (device, allocator, home) = with_policy::<P>(of(400), growable);
+    let live = allocator.malloc(40 * MIB, home).unwrap();
+    let refusals = |stuck: u64| {
+        let stuck = (0..stuck).map(|_| allocator.malloc(21 * MIB, home).unwrap()).collect::<Vec<_>>();
+        stuck.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
+        let full = FaultPlan::none().fail_all(Call::CreatePhysical, ErrorKind::OutOfMemory);
+        device.set_faults(full.fail_all(Call::ReleasePhysical, ErrorKind::Other));
+        allocator.empty_cache().unwrap();
+        let before = device.calls().get(Call::ReleasePhysical);
+        assert!(allocator.malloc(390 * MIB, home).unwrap_err().is_out_of_memory());
+        let calls = device.calls().get(Call::ReleasePhysical) - before;
+        device.set_faults(FaultPlan::none());
+        allocator.empty_cache().expect("the driver works again");
+        assert_eq!(device.used(DEVICE), allocator.stats(DEVICE).unwrap().reserved_bytes.all.current as u64);
+        calls
+    };
+    let [few, many] = [1, 12].map(refusals);
+    assert!(few > 0 && many <= few, "{many} calls about a dozen, {few} about one");
+    allocator.free(live).unwrap();
+}
+
 /// One segment that could not be given back failed a request that another segment would have served.
 fn one_refusal_of_the_driver_does_not_fail_a_request_that_fits<P: Policy>() {
     let (device, allocator, home) = with_policy::<P>(of(100), Settings::default());
@@ -297,6 +322,7 @@ granule_tests::for_each_policy!(
     what_another_thread_took_since_the_miss_serves,
     memory_in_another_threads_hands_is_waited_for,
     leftovers_are_tried_before_the_rest_is_given_back,
+    leftovers_are_tried_again_a_few_times_for_a_request,
     one_refusal_of_the_driver_does_not_fail_a_request_that_fits,
     memory_that_comes_back_at_the_last_moment_is_found,
     busy_threads_do_not_use_up_the_patience_for_a_slow_one,

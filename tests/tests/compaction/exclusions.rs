@@ -57,6 +57,46 @@ fn a_pinned_block_keeps_its_memory_until_it_is_freed() {
     });
 }
 
+/// Whoever has the address next has pinned nothing.
+fn moves_again(rig: &Rig, program: &Sparse, ptr: DevicePtr, what: &str) {
+    let before = memory_of(rig, ptr);
+    assert!(compact(&program.allocator).unwrap().gained > 0, "{what}");
+    assert_ne!(memory_of(rig, ptr), before, "{what}: the block is moved");
+}
+
+#[test]
+fn a_pin_ends_with_a_block_that_is_freed_asleep() {
+    let rig = Rig::openreg(mapped(1000));
+    let program = Sparse::new(&rig, Settings::default());
+    let (pinned, sleep) = (program.live[2], program.allocator.sleep_mode());
+    program.allocator.pin_physical(pinned).unwrap();
+    sleep.set_tag(DEVICE, PoolId::DEFAULT, Some(SleepTag::new("all"))).unwrap();
+    program.allocator.put_to_sleep(Tags::All, &Backup::HostPinned(Retention::Release)).unwrap();
+    program.allocator.free(pinned).unwrap();
+    sleep.wake(Tags::All).unwrap();
+    sleep.set_tag(DEVICE, PoolId::DEFAULT, None).unwrap();
+    program.allocator.malloc(48 * MIB, program.stream).and_then(|ptr| program.allocator.free(ptr)).unwrap();
+    program.allocator.malloc_at(BLOCK, pinned, program.stream).unwrap();
+    Bytes(&*rig.backend).write(pinned, &pattern(2, BLOCK));
+    moves_again(&rig, &program, pinned, "freed asleep");
+    program.check(&rig, "after the pin is gone");
+    program.end(&rig);
+}
+
+#[test]
+fn a_pin_ends_where_a_checkpoint_is_restored() {
+    let rig = Rig::openreg(mapped(1000));
+    let program = Sparse::new(&rig, Settings::default());
+    let pinned = program.live[2];
+    program.allocator.pin_physical(pinned).unwrap();
+    let saved = program.allocator.pools().checkpoint(DEVICE, PoolId::DEFAULT).unwrap();
+    let restored = program.allocator.pools().restore(&saved, None).unwrap();
+    assert!(restored.freed.contains(&pinned) && restored.allocated.contains(&pinned));
+    moves_again(&rig, &program, pinned, "restored");
+    program.check(&rig, "after the pin is gone");
+    program.end(&rig);
+}
+
 #[test]
 fn what_other_processes_have_keeps_its_memory() {
     let rig = Rig::openreg(mapped(1000));

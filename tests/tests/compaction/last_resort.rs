@@ -110,6 +110,27 @@ fn a_hook_that_panics_stops_nothing() {
     program.end(&rig);
 }
 
+/// The request was served before the hook was told: nobody got the block.
+#[test]
+fn a_hook_that_panics_when_all_may_go_on_loses_no_block() {
+    let rig = Rig::openreg(mapped(244));
+    let program = Sparse::new(&rig, last_resort());
+    let live = |what: &str| {
+        let stats = program.allocator.stats(DEVICE).unwrap();
+        assert_eq!(stats.allocation.all.current, program.live.len() as i64 + 1, "{what}");
+    };
+    // SAFETY: as above.
+    unsafe { program.allocator.hooks().on_quiesce(|what| matches!(what, Quiesce::Stop(_)) || panic!("no")) };
+    live("before");
+    let malloc = std::panic::AssertUnwindSafe(|| program.allocator.malloc(WIDE, program.stream));
+    assert!(std::panic::catch_unwind(malloc).is_err(), "the request panics");
+    live("after the panic");
+    program.check(&rig, "after the panic");
+    let wide = program.allocator.malloc(WIDE, program.stream).expect("room was made, and is there");
+    program.allocator.free(wide).unwrap();
+    program.end(&rig);
+}
+
 /// A random program on little memory, compacted now and then. Each block is full of a byte of its own, and read as a whole when it is freed. Returns how
 /// often memory was compacted.
 fn random(seed: u64, steps: usize) -> i64 {

@@ -1,12 +1,14 @@
 //! What was saved, read without a wake.
 
 use crate::contents::{backups, machine, small_granules};
+use alloc_core::backend::ErrorKind;
 use alloc_core::policy::Policy;
 use alloc_core::sleep::{Backup, Tags};
 use alloc_core::types::MIB;
+use backend_openreg::{Call, Effect, Fault, FaultPlan, Held};
 use granule_tests::bytes::{Bytes, pattern};
 use granule_tests::quiet::Sleeps;
-use granule_tests::rig::on_each;
+use granule_tests::rig::{Rig, on_each};
 use granule_tests::sleepers::{malloc_in, tagged};
 
 fn what_was_saved_can_be_read_while_it_sleeps<P: Policy>() {
@@ -39,4 +41,32 @@ fn what_was_saved_can_be_read_while_it_sleeps<P: Policy>() {
     });
 }
 
-granule_tests::for_each_policy!(what_was_saved_can_be_read_while_it_sleeps);
+/// Page-locked memory that the driver did not take back was lost (found by a night, seed 20314).
+fn what_the_driver_keeps_of_a_backup_is_given_back_later<P: Policy>() {
+    let directory = tempfile::tempdir().unwrap();
+    for backup in backups(directory.path()) {
+        let rig = Rig::openreg(machine());
+        let before = Held::of(&rig.device);
+        let allocator = rig.with_policy::<P>(small_granules());
+        let pool = tagged(&allocator, "weights");
+        let blocks: Vec<_> = (0..3).map(|_| malloc_in(&pool, &allocator, 3 * MIB, rig.stream())).collect();
+        for failing in [1, 3] {
+            let refused =
+                (1..=failing).map(|n| Fault::at(n, Effect::Fail(ErrorKind::Other)).of(Call::HostFree));
+            rig.device.set_faults(refused.fold(FaultPlan::none(), FaultPlan::with));
+            allocator.put_to_sleep(Tags::All, &backup).unwrap();
+            allocator.sleep_mode().wake(Tags::All).unwrap();
+            rig.device.set_faults(FaultPlan::none());
+        }
+        blocks.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
+        drop(pool);
+        rig.nothing_is_left(&allocator);
+        drop(allocator);
+        assert_eq!(Held::of(&rig.device), before, "{backup:?}");
+    }
+}
+
+granule_tests::for_each_policy!(
+    what_the_driver_keeps_of_a_backup_is_given_back_later,
+    what_was_saved_can_be_read_while_it_sleeps,
+);

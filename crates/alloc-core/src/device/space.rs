@@ -8,7 +8,7 @@ use crate::backend::{Access, BackendError, ErrorKind, HandleType, VirtualMemory}
 use crate::base::round::MIN_BLOCK;
 use crate::error::Result;
 use crate::memory::address_map::AddressMap;
-use crate::memory::backup::Saved;
+use crate::memory::backup::{Saved, refused};
 use crate::memory::block::{BlockId, BlockPhase, Tier};
 use crate::memory::region::{Backing, Leftovers, RegionId, Source};
 use crate::memory::segment::{Origin, Segment};
@@ -318,6 +318,7 @@ impl Space {
 
     /// Tries again to undo what the driver, or a pool's source, refused to.
     pub(super) fn retry_leftovers(&self) {
+        refused::retry(&**self.base.site.backend());
         let Ok(vm) = self.base.site.backend().virtual_memory() else { return };
         let calls = self.base.site.calls();
         let (_memory, foreign) = {

@@ -1,10 +1,11 @@
 //! Where contents are while their memory sleeps.
 
 mod lane;
+pub(crate) mod refused;
 
 pub(crate) use lane::{Lane, Ticket};
 
-use crate::backend::{Backend, BackendError, CopyKind, ErrorKind, HostFlags, PinnedHost, Result};
+use crate::backend::{Backend, BackendError, CopyKind, ErrorKind, HostFlags, Result};
 use crate::process::edges;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{BackendId, DeviceIndex, DevicePtr};
@@ -148,13 +149,7 @@ impl Drop for Store {
         if let Memory::Pinned { backend, ptr, .. } = &self.0
             && edges::may_destroy(backend.id())
         {
-            assert_unlocked();
-            // SAFETY: rule 3: from `host_malloc`, given back once; every copy has returned.
-            let free = |pinned: &dyn PinnedHost| unsafe { pinned.host_free(*ptr) };
-            if let Err(error) = backend.pinned_host().map_err(BackendError::from).and_then(free) {
-                backend.clear_error();
-                tracing::warn!(%error, "a backup's host memory could not be given back");
-            }
+            refused::give_back(&**backend, *ptr);
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod away;
 mod export;
+mod leftovers;
 mod partial;
 mod shrink;
 mod sleep;
@@ -23,6 +24,7 @@ use std::collections::BTreeMap;
 
 pub(crate) use away::Place;
 pub(crate) use export::{Piece, ToExport};
+pub(crate) use leftovers::Leftovers;
 pub(crate) use partial::Part;
 pub(crate) use shrink::{Shrinking, Shrunk, give_part_back};
 
@@ -163,79 +165,6 @@ pub(crate) struct Regions {
     away_bytes: u64,
 }
 
-/// What the driver refused to take back.
-#[derive(Debug, Default)]
-pub(crate) struct Leftovers {
-    /// Mappings, by address and bytes, where nothing should be.
-    mappings: Vec<(DevicePtr, u64)>,
-    /// Handles that nothing maps on purpose, and where they came from.
-    handles: Vec<(PhysicalHandle, Source)>,
-    /// Views that are not needed any more: address, bytes reserved, bytes mapped from there on.
-    views: Vec<(DevicePtr, u64, u64)>,
-}
-
-impl Leftovers {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.mappings.is_empty() && self.handles.is_empty() && self.views.is_empty()
-    }
-
-    /// How many handles are not released.
-    pub(crate) fn handle_count(&self) -> usize {
-        self.handles.len()
-    }
-
-    fn append(&mut self, mut other: Self) {
-        self.mappings.append(&mut other.mappings);
-        self.handles.append(&mut other.handles);
-        self.views.append(&mut other.views);
-    }
-
-    /// A mapping where nothing should be, whose memory serves elsewhere.
-    pub(crate) fn keep_mapping(&mut self, at: DevicePtr, bytes: u64) {
-        self.mappings.push((at, bytes));
-    }
-
-    /// A view whose first `mapped` bytes could not be unmapped, or whose addresses could not be given back.
-    pub(crate) fn keep_view(&mut self, base: DevicePtr, bytes: u64, mapped: u64) {
-        self.views.push((base, bytes, mapped));
-    }
-
-    /// Tries again to take everything back that is the driver's; returns what is still refused, and what only foreign
-    /// code can take back. Calls the driver; hold no lock.
-    pub(crate) fn retry(self, vm: &dyn VirtualMemory, calls: &Calls<'_>) -> (Self, Self) {
-        let mut left = Self::default();
-        for (place, bytes) in self.mappings {
-            // SAFETY: rule 3: mapped by `back`, which failed, so it was never handed out.
-            if unsafe { vm.unmap(place, bytes) }.is_err() {
-                left.mappings.push((place, bytes));
-            }
-        }
-        for (base, bytes, mapped) in self.views {
-            // SAFETY: rule 3: a view that nobody uses any more.
-            if mapped > 0 && unsafe { vm.unmap(base, mapped) }.is_err() {
-                left.views.push((base, bytes, mapped));
-            // SAFETY: rule 3: one whole reservation, with nothing mapped in it.
-            } else if unsafe { vm.release_address(base, bytes) }.is_err() {
-                left.views.push((base, bytes, 0));
-            }
-        }
-        let (foreign, own) = self.handles.into_iter().partition(|(_, source)| source.is_some());
-        left.append(Self { handles: own, ..Self::default() }.release(vm, calls));
-        (left, Self { handles: foreign, ..Self::default() })
-    }
-
-    /// Tries again to release the handles; returns what is still refused. Calls the driver, and sources; hold no lock.
-    pub(crate) fn release(self, vm: &dyn VirtualMemory, calls: &Calls<'_>) -> Self {
-        let mut left = Self { mappings: self.mappings, views: self.views, ..Self::default() };
-        for (handle, source) in self.handles {
-            release(vm, vec![handle], &source, &mut left, calls);
-            // Its pool may be gone.
-            calls.end(source);
-        }
-        left
-    }
-}
-
 impl Regions {
     pub(crate) fn add(&mut self, base: DevicePtr, bytes: u64, granule: u64) -> RegionId {
         let (granules, asleep, partial) = (Vec::new(), BTreeMap::new(), partial::Partial::default());
@@ -278,7 +207,7 @@ impl Regions {
 
     /// Whether something is still mapped in a range where nothing should be.
     pub(crate) fn has_leftovers_in(&self, base: u64, bytes: u64) -> bool {
-        self.leftovers.mappings.iter().any(|(at, _)| (base..base + bytes).contains(&at.0))
+        self.leftovers.maps_in(base, bytes)
     }
 
     /// Whether there is memory behind the granule at `addr`, at its home or in a second place.
@@ -512,7 +441,7 @@ pub(crate) unsafe fn undo(
         // SAFETY: by this function's contract.
         if let Err(error) = persist("undoing a mapping", || unsafe { vm.unmap(place, backing.granule) }) {
             tracing::error!(%error, %place, "a granule could not be unmapped; it is tried again later");
-            leftovers.mappings.push((place, backing.granule));
+            leftovers.keep_mapping(place, backing.granule);
         }
     }
     release(vm, handles.to_vec(), &backing.source, leftovers, calls);
@@ -586,7 +515,7 @@ fn release(
             tracing::error!(%error, "physical memory could not be released; it is tried again later");
         }
         if !matches!(released, Some(Ok(()))) {
-            leftovers.handles.push((handle, source.clone()));
+            leftovers.keep_handle(handle, source.clone());
         }
     }
 }

@@ -109,7 +109,10 @@ impl Pattern {
     }
 
     fn fill(self, to: &[Extent]) -> io::Result<()> {
-        let chunk: Vec<u8> = self.bytes.into_iter().cycle().take(CHUNK + 8).collect();
+        let all: u64 = to.iter().map(|extent| extent.bytes).sum();
+        let most = usize::try_from(all).map_or(CHUNK, |all| all.min(CHUNK));
+        // From any phase on.
+        let chunk = self.bytes.repeat(most / 8 + 2);
         each_chunk(to, |extent, skip, length, done| {
             let phase = done as usize % self.length;
             extent.file.write(&chunk[phase..phase + length], extent.offset + skip)

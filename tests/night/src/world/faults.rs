@@ -3,6 +3,7 @@
 use super::World;
 use crate::features::Feature;
 use alloc_core::backend::ErrorKind;
+use alloc_core::config::Compact;
 use backend_openreg::{Call, Effect, Fault, FaultPlan};
 use std::time::Duration;
 
@@ -35,6 +36,9 @@ const CALLS: &[Call] = &[
     Call::LaunchGraph,
 ];
 
+/// Those without which no memory is mapped.
+const MAPS: [Call; 2] = [Call::Map, Call::SetAccess];
+
 /// The `nth` of such calls from now fails, or is late, and perhaps those after it.
 pub fn set(world: &World, process: u8, call: u8, nth: u8, effect: u8) {
     let process = usize::from(process) % world.processes.len();
@@ -45,15 +49,23 @@ pub fn set(world: &World, process: u8, call: u8, nth: u8, effect: u8) {
         3 => (Effect::Hang(Duration::from_millis(3)), false),
         _ => (Effect::Delay(Duration::from_millis(5)), false),
     };
+    let call = CALLS[usize::from(call) % CALLS.len()];
+    // Where a compaction can neither go on nor go back, contents are lost and the device is given up. That has its own tests.
+    let compacts = |site: &super::Site| site.settings.borrow().compaction != Compact::Never;
+    let repeats = repeats
+        && !(MAPS.contains(&call)
+            && world.sites.iter().any(|site| site.process == process && compacts(site)));
     let at = u64::from(nth);
     let fault = if repeats { Fault::from(at, effect) } else { Fault::at(at, effect) };
-    let fault = fault.of(CALLS[usize::from(call) % CALLS.len()]);
+    let fault = fault.of(call);
     world.processes[process].machine.set_faults(FaultPlan::none().with(fault));
     match effect {
         Effect::Delay(_) => world.met.note(Feature::Delays),
         _ => {
             world.met.note(Feature::Faults);
-            world.state().faulty[process] = true;
+            let mut state = world.state();
+            (state.faulty[process], state.failed[process]) = (true, true);
+            state.stuck[process] = repeats && MAPS.contains(&call);
         }
     }
 }
@@ -66,5 +78,6 @@ pub fn clear(world: &World, process: u8) {
 /// [`clear`] by place.
 pub fn clear_of(world: &World, process: usize) {
     world.processes[process].machine.set_faults(FaultPlan::none());
-    world.state().faulty[process] = false;
+    let mut state = world.state();
+    (state.faulty[process], state.stuck[process]) = (false, false);
 }

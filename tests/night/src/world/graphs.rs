@@ -192,10 +192,10 @@ pub fn alloc(world: &World, bytes: u64) {
             capture.blocks.push(block);
         }
         Err(error) => {
-            let (device, out) = (stream.device, error.is_out_of_memory());
+            let out = error.is_out_of_memory();
             drop(graphs);
             if out {
-                memory::refuse(world, site, device, bytes, &error);
+                memory::refuse(world, site, (stream, false), bytes, &error);
             } else {
                 world.refused(site, "malloc in a capture", &error, false);
             }

@@ -1,6 +1,6 @@
 //! What may be held, by whom; settings that change; devices that reach each other.
 
-use super::{Site, State, World};
+use super::{Site, State, World, compaction};
 use crate::features::Feature;
 use alloc_core::AllocError;
 use alloc_core::budget::{Budget, TenantId};
@@ -119,6 +119,8 @@ pub fn configure(world: &World, at: u8, what: u8) {
         }
         2 => settings.expandable_segments = !settings.expandable_segments,
         3 => settings.hardened = !settings.hardened,
+        6 => compaction::change(world, of, &mut settings, false),
+        7 | 8 => compaction::change(world, of, &mut settings, true),
         4 => settings.max_split_size = if settings.max_split_size == u64::MAX { 32 * MIB } else { u64::MAX },
         _ => settings.garbage_collection_threshold = 0.7,
     }
@@ -131,9 +133,12 @@ pub fn configure(world: &World, at: u8, what: u8) {
             world.met.note(feature);
         }
     }
-    if let Err(error) = of.allocator.configure(settings) {
-        let limited = world.state().limited && matches!(error, AllocError::Budget { .. });
-        world.refused(site, "configure", &error, limited);
+    match of.allocator.configure(settings) {
+        Ok(()) => *of.settings.borrow_mut() = of.allocator.settings(),
+        Err(error) => {
+            let limited = world.state().limited && matches!(error, AllocError::Budget { .. });
+            world.refused(site, "configure", &error, limited);
+        }
     }
 }
 

@@ -1,11 +1,14 @@
 //! Memory comes, is used, and goes back.
 
-use super::{Block, World};
+use super::fit::Wanted;
+use super::{Block, Site, World};
 use crate::contents::{Pattern, Span};
 use crate::features::Feature;
-use alloc_core::AllocError;
+use crate::verdict::Verdict;
 use alloc_core::backend::ErrorKind;
-use alloc_core::types::{DeviceIndex, DevicePtr, MIB};
+use alloc_core::types::{DevicePtr, MIB, Stream};
+use alloc_core::{AllocError, steps};
+use std::sync::Arc;
 
 /// The most blocks that are live at a time.
 const MOST: usize = 400;
@@ -13,6 +16,12 @@ const MOST: usize = 400;
 const HARDENED: u64 = 3 << 18;
 /// Addresses of blocks that are gone, as many as are remembered.
 const GONE: usize = 16;
+
+/// Hardened mode says where the program wrote beyond its blocks, which it does not.
+pub fn listen(site: &Site, verdict: &Arc<Verdict>) {
+    let verdict = Arc::clone(verdict);
+    site.allocator.hooks().on_corruption(move |report| verdict.find("corruption", format!("{report:?}")));
+}
 
 /// Memory of an allocator, for a stream.
 pub fn alloc(world: &World, at: u8, stream: u8, bytes: u64) {
@@ -39,23 +48,32 @@ pub fn take(world: &World, site: usize, lane: usize, bytes: u64, pool: Option<u6
     let stream = state.lanes[lane].stream;
     drop(state);
     // Poison is written to every byte.
-    let bytes = if allocator.settings().hardened { bytes % HARDENED + 1 } else { bytes };
-    match allocator.malloc(bytes, stream) {
+    let bytes = if world.sites[site].settings.borrow().hardened { bytes % HARDENED + 1 } else { bytes };
+    let Some(asked) = world.hooks.guard(|| allocator.malloc(bytes, stream)) else { return };
+    match asked {
         Ok(ptr) => {
             let n = hold(world, site, lane, ptr, bytes, pool);
             world.graphs.borrow().come_before(world, site, lane, ptr, bytes);
             write(world, n);
         }
-        Err(error) => refuse(world, site, stream.device, bytes, &error),
+        Err(error) => refuse(world, site, (stream, pool.is_none()), bytes, &error),
     }
 }
 
-/// A request was refused, which is wrong while the device has room for it.
-pub fn refuse(world: &World, site: usize, device: DeviceIndex, bytes: u64, error: &AllocError) {
-    let hindered = world.state().limited || world.sites[site].allocator.settings().hardened;
+/// A request was refused, which is wrong while the device has room for it, or the cache. An ordinary one is of the default
+/// pool.
+pub fn refuse(
+    world: &World,
+    site: usize,
+    (stream, ordinary): (Stream, bool),
+    bytes: u64,
+    error: &AllocError,
+) {
+    let device = stream.device;
+    let settings = world.sites[site].settings.borrow();
+    let hindered = world.state().limited || settings.hardened;
     let machine = world.machine(site);
     let room = machine.capacity(device).saturating_sub(machine.used(device));
-    let settings = world.sites[site].allocator.settings();
     let rounded = if settings.roundup_power2_divisions[0] > 1 { bytes.next_power_of_two() } else { bytes };
     let unit = 2 * MIB;
     let needed = match (world.sites[site].granule, rounded) {
@@ -73,6 +91,16 @@ pub fn refuse(world: &World, site: usize, device: DeviceIndex, bytes: u64, error
     let what = || format!("malloc of {bytes} on device {device} with room for {room}");
     if !allowed {
         world.refused(site, &what(), error, false);
+    }
+    let undisturbed = {
+        let (state, process) = (world.state(), world.sites[site].process);
+        !hindered && !state.faulty[process] && state.captured.is_none()
+    };
+    if ordinary && undisturbed && error.is_out_of_memory() && world.sites[site].allocator.is_enabled() {
+        let wanted = Wanted { site, stream, rounded, needed };
+        if let Some(found) = wanted.found(world) {
+            world.verdict.find("fit", format!("{}: {found}", what()));
+        }
     }
     world.state().saw(2);
 }
@@ -119,6 +147,7 @@ pub fn hold(world: &World, site: usize, lane: usize, ptr: DevicePtr, bytes: u64,
         shared: false,
         uncached,
         graph: None,
+        pinned: None,
     };
     state.blocks.push(block);
     state.blocks.len() - 1
@@ -186,7 +215,10 @@ pub fn use_on(world: &World, nth: u16, stream: u8, told: bool) {
 /// Tells the engine that a stream uses a block.
 fn tell(world: &World, nth: usize, lane: usize, ptr: DevicePtr, site: usize) -> bool {
     let stream = world.state().lanes[lane].stream;
-    match world.sites[site].allocator.record_stream(ptr, stream) {
+    let steps = steps::taken();
+    let told = world.sites[site].allocator.record_stream(ptr, stream);
+    world.verdict.few_steps("a record_stream", steps, world.state().blocks[nth].told.len());
+    match told {
         Ok(()) => {
             world.met.note(Feature::RecordStream);
             world.state().blocks[nth].told.push(lane);
@@ -215,6 +247,7 @@ fn may_go(world: &World, nth: usize) -> bool {
 
 /// Looks at a block once more and gives it back; the block as it was.
 pub fn give(world: &World, nth: usize) -> Block {
+    super::compaction::check(world, nth);
     let last_look = {
         let state = world.state();
         let block = &state.blocks[nth];
@@ -249,11 +282,17 @@ pub fn give(world: &World, nth: usize) -> Block {
     let process = world.sites[block.site].process;
     let wire = &world.processes[process].wire;
     let (free, calls) = (|| allocator.free(block.ptr), wire.calls());
+    let steps = steps::taken();
     let freed = free();
     // An event for each user, and what asks whether it is captured. Blocks that are looked at take more, and device memory
     // that was not cached.
     let allowed = 4 + 8 * (block.told.len() as u64 + 1);
-    let few = block.uncached || allocator.settings().hardened || wire.calls() - calls <= allowed;
+    let few = block.uncached
+        || world.sites[block.site].settings.borrow().hardened
+        || wire.calls() - calls <= allowed;
+    if !block.uncached && !block.asleep && !world.sites[block.site].settings.borrow().hardened {
+        world.verdict.few_steps("a free", steps, block.told.len());
+    }
     world.verdict.expect(few, "calls", || {
         format!("the free of block {} took {} calls, not {allowed}", block.tag, wire.calls() - calls)
     });
@@ -358,7 +397,7 @@ pub fn empty(world: &World, at: u8) {
 }
 
 /// Whether a captured stream could not be waited for, as it has to be.
-fn waits_for_capture(world: &World, error: &AllocError) -> bool {
+pub fn waits_for_capture(world: &World, error: &AllocError) -> bool {
     let kind = matches!(error, AllocError::Backend(error) if error.kind == ErrorKind::CaptureViolation);
     kind && world.state().captured.is_some()
 }

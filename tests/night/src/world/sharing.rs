@@ -76,6 +76,9 @@ pub fn share(world: &World, nth: u16, process: u8) {
     match world.sites[importer].allocator.sharing().open(DEVICE, &shared.handle) {
         Ok(memory) => {
             world.met.note(Feature::Sharing);
+            if world.setup.fabric {
+                world.met.note(Feature::Fabric);
+            }
             let (offset, owner) = (shared.offset, (from, device));
             let import =
                 Import { site: importer, memory, offset, bytes, tag, owner, at: ptr, known: Some(known) };

@@ -301,6 +301,7 @@ impl Checkpoints {
             .map(|id| {
                 let ptr = DevicePtr(arena.layout().blocks()[id].addr);
                 forgotten.extend(arena.uses_of(id).forget());
+                self.base.pins.end(ptr);
                 arena.free(id);
                 ptr
             })

@@ -25,7 +25,6 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, Rank, assert_unlo
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
 use crate::watch::history::RecordContext;
 use crate::watch::snapshot::Action;
-use rustc_hash::FxHashSet;
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::time::Instant;
@@ -38,8 +37,6 @@ pub(crate) struct Compaction {
     /// A thread is at it.
     running: AtomicBool,
     hooks: Mutex<Arc<Vec<QuiesceHook>>>,
-    /// Blocks that keep their memory, by address.
-    pinned: Mutex<FxHashSet<DevicePtr>>,
     /// The most bytes that were in use when memory was taken.
     most_needed: AtomicU64,
     /// What that was at the last compaction in ample memory, and how many requests missed since.
@@ -102,8 +99,7 @@ impl Drop for Running<'_> {
 struct Quiet<'a> {
     compaction: &'a Compaction,
     stopped: Vec<QuiesceHook>,
-    /// The last to go: panics of hooks go on from there.
-    calls: Calls<'a>,
+    calls: &'a Calls<'a>,
 }
 
 impl Drop for Quiet<'_> {
@@ -134,7 +130,6 @@ impl Compaction {
             release: Arc::clone(release),
             running: AtomicBool::new(false),
             hooks: Mutex::new(Rank::Registry, Arc::default()),
-            pinned: Mutex::new(Rank::Registry, FxHashSet::default()),
             most_needed: AtomicU64::new(0),
             needed_then: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -148,11 +143,7 @@ impl Compaction {
 
     /// The block at `ptr`, which lives, keeps its memory until it is freed.
     pub(crate) fn pin(&self, ptr: DevicePtr) {
-        {
-            let mut pinned = self.pinned.lock();
-            pinned.insert(ptr);
-            self.base.site.attention().set(Reason::PINNED, true);
-        }
+        self.base.pins.begin(ptr);
         let me = this_thread();
         if self.running.load(Ordering::Acquire) && !self.base.arenas.transit().concerns(me) {
             // It may have been chosen before it was pinned.
@@ -163,19 +154,12 @@ impl Compaction {
     /// Frees the block at `ptr`, which is not pinned any more then. Whether `free` did.
     pub(in crate::device) fn freeing(&self, ptr: DevicePtr, free: impl FnOnce() -> bool) -> bool {
         // Before the address is anybody's again.
-        let was_pinned = self.base.site.attention().has(Reason::PINNED) && self.unpin(ptr);
+        let was_pinned = self.base.pins.end(ptr);
         let freed = free();
         if was_pinned && !freed {
             self.pin(ptr);
         }
         freed
-    }
-
-    fn unpin(&self, ptr: DevicePtr) -> bool {
-        let mut pinned = self.pinned.lock();
-        let was_pinned = pinned.remove(&ptr);
-        self.base.site.attention().set(Reason::PINNED, !pinned.is_empty());
-        was_pinned
     }
 
     /// See [`CachingAllocator::compact`](crate::CachingAllocator::compact).
@@ -252,7 +236,23 @@ impl Compaction {
         if missing() > self.potential(false) {
             return Ok(None);
         }
-        let Some(_quiet) = self.quiesce() else { return Ok(None) };
+        let calls = self.base.site.calls();
+        let served = {
+            let Some(_quiet) = self.quiesce(&calls) else { return Ok(None) };
+            self.serve(arena, request, missing, call)?
+        };
+        // A hook may have panicked only now: then nobody gets it.
+        served.map(|ptr| self.base.hardened.arrived(Ok(ptr), &calls)).transpose()
+    }
+
+    /// Serves a request that misses so much with what compactions give.
+    fn serve(
+        &self,
+        arena: &Arena,
+        request: &Request,
+        missing: impl Fn() -> u64,
+        call: &Call<'_>,
+    ) -> Result<Option<DevicePtr>> {
         loop {
             if self.try_to_gain(Goal { bytes: missing().max(1), cheaply: false }, call)? == 0 {
                 return Ok(None);
@@ -303,7 +303,8 @@ impl Compaction {
         if self.potential(true) < held / 1000 * WORTH {
             return Ok(false);
         }
-        let Some(_quiet) = self.quiesce() else { return Ok(false) };
+        let calls = self.base.site.calls();
+        let Some(_quiet) = self.quiesce(&calls) else { return Ok(false) };
         Ok(self.try_to_gain(Goal { bytes: excess, cheaply: true }, call)? > 0)
     }
 
@@ -324,8 +325,7 @@ impl Compaction {
     }
 
     /// Sees to it that nobody else gives the device work. `None` where the program has promised nothing, or a hook refuses.
-    fn quiesce(&self) -> Option<Quiet<'_>> {
-        let calls = self.base.site.calls();
+    fn quiesce<'a>(&'a self, calls: &'a Calls<'a>) -> Option<Quiet<'a>> {
         if calls.is_inside(Kind::QuiesceHook) {
             return None;
         }
@@ -336,7 +336,7 @@ impl Compaction {
         let device = self.base.site.device();
         let mut quiet = Quiet { compaction: self, stopped: Vec::new(), calls };
         for hook in hooks.iter() {
-            let stopped = quiet.calls.call(Kind::QuiesceHook, || hook(Quiesce::Stop(device)));
+            let stopped = calls.call(Kind::QuiesceHook, || hook(Quiesce::Stop(device)));
             if stopped != Some(true) {
                 return None;
             }
@@ -407,10 +407,8 @@ impl Compaction {
             if hollows.granule() <= unit || hollows.tier() != Tier::Large {
                 continue;
             }
-            let pinned = self.pinned.lock();
-            let is_fixed = |block: &Block| !pinned.is_empty() && pinned.contains(&DevicePtr(block.addr));
-            let sparse = hollows.sparse(unit, is_fixed);
-            drop(pinned);
+            let sparse =
+                self.base.pins.with(|is_pinned| hollows.sparse(unit, |block: &Block| is_pinned(block.addr)));
             found.extend(sparse.into_iter().filter_map(|sparse| self.candidate(sparse)));
         }
         found.retain(|found| !cheaply || found.gain >= found.beside);

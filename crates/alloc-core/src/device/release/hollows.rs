@@ -10,7 +10,7 @@ use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId};
 use crate::memory::region::{Leftovers, Part, RegionId, give_part_back};
 use crate::process::foreign::Calls;
-use crate::sync::Arc;
+use crate::sync::{Arc, InTransit, ThreadId};
 use crate::types::{PoolId, Stream};
 use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
@@ -22,6 +22,9 @@ struct Unused {
     region: RegionId,
     at: u64,
 }
+
+/// Such granules, whose they are, and that they are in the thread's hands.
+type Taken<'a> = (Vec<Unused>, (PoolId, Stream), InTransit<'a, ThreadId>);
 
 /// What ends granules that are backed in parts.
 pub(super) struct Dissolving {
@@ -44,11 +47,7 @@ impl Dissolving {
         call: &Call<'_>,
     ) -> Result<()> {
         let calls = self.base.site.calls();
-        let (unused, owner) = self.take_unused(arena, slot);
-        if unused.is_empty() {
-            return Ok(());
-        }
-        let _memory = self.base.arenas.in_transit();
+        let Some((unused, owner, _memory)) = self.take_unused(arena, slot) else { return Ok(()) };
         let blocks: Vec<BlockId> = unused.iter().map(|unused| unused.block).collect();
         let mut quiet = self.base.lifetimes.quiesce(arena, &blocks, call);
         for unused in unused {
@@ -65,13 +64,15 @@ impl Dissolving {
         quiet.map(|_| ())
     }
 
-    fn take_unused(&self, arena: &Arena, slot: PoolSlot) -> (Vec<Unused>, (PoolId, Stream)) {
+    /// Takes granules of which nothing is in use out of everyone's reach, and says whose they are. From before the arena is
+    /// anybody else's, they are in transit. `None` where there are none.
+    fn take_unused(&self, arena: &Arena, slot: PoolSlot) -> Option<Taken<'_>> {
         let mut unused = Vec::new();
         let mut state = arena.lock();
-        let owner = (state.tenure().pool().id, state.tenure().stream());
         if state.tenure().slot() != slot {
-            return (unused, owner);
+            return None;
         }
+        let owner = (state.tenure().pool().id, state.tenure().stream());
         for (segment, region) in state.layout().growable() {
             if !self.base.holdings.lock().regions().get(region).is_some_and(|region| region.has_partial()) {
                 continue;
@@ -81,7 +82,7 @@ impl Dissolving {
                 unused.push(Unused { block: hollows.gather(at), segment, region, at });
             }
         }
-        (unused, owner)
+        (!unused.is_empty()).then(|| (unused, owner, self.base.arenas.in_transit()))
     }
 
     /// Gives one granule's parts back, as far as the driver takes them, and commits the outcome.

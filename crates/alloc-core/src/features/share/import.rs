@@ -284,26 +284,30 @@ impl Imports {
         }
     }
 
-    fn keep(&self, left: Left) {
+    /// It is closed later.
+    fn keep(&self, left: Left) -> bool {
         self.table.lock().left.push(left);
         self.has_left.store(true, Ordering::Release);
+        false
     }
 
-    /// Closes what is left to be closed. Calls the driver, and may block.
+    /// Closes what is left to be closed, until the driver refuses one, which comes last the next time. Calls the driver, and may
+    /// block.
     pub(crate) fn retry(&self) {
         if !self.has_left.load(Ordering::Acquire) || self.captures() {
             return;
         }
-        let left = {
+        let mut left = {
             let mut table = self.table.lock();
             self.has_left.store(false, Ordering::Release);
-            std::mem::take(&mut table.left)
+            std::mem::take(&mut table.left).into_iter()
         };
-        for one in left {
-            match one {
-                Left::Block(shown, holding) => self.close(shown, holding),
-                Left::Mapping(mapping, bytes, holding) => self.unmap(mapping, bytes, holding),
-            }
+        let is_closed = |one| match one {
+            Left::Block(shown, holding) => self.close(shown, holding),
+            Left::Mapping(mapping, bytes, holding) => self.unmap(mapping, bytes, holding),
+        };
+        if !left.by_ref().all(is_closed) {
+            self.table.lock().left.splice(0..0, left);
         }
     }
 
@@ -313,8 +317,8 @@ impl Imports {
         is_alive && edges::captures_over(self.backend.id())
     }
 
-    /// Waits for the devices that reach the memory, and closes it.
-    fn close(&self, shown: Arc<Shown>, holding: Holding) {
+    /// Waits for the devices that reach the memory, and closes it. `false` where that is left for later.
+    fn close(&self, shown: Arc<Shown>, holding: Holding) -> bool {
         if self.captures() {
             return self.keep(Left::Block(shown, holding));
         }
@@ -326,26 +330,29 @@ impl Imports {
         }
         // Exactly one of those that let go of it gets it. What others still show is held by them.
         if let Some(Shown { bytes, mapping, .. }) = Arc::into_inner(shown) {
-            self.unmap(mapping, bytes, holding);
+            return self.unmap(mapping, bytes, holding);
         }
+        true
     }
 
-    /// Gives a mapping that nothing uses back to the driver, then the block to its owner.
-    fn unmap(&self, mut mapping: Mapping, bytes: u64, holding: Holding) {
+    /// Gives a mapping that nothing uses back to the driver, then the block to its owner. `false` where that is left for later.
+    fn unmap(&self, mut mapping: Mapping, bytes: u64, holding: Holding) -> bool {
         if let Err(error) = mapping.undo(&*self.backend) {
             self.backend.clear_error();
             tracing::warn!(%error, "another process's memory could not be closed; it is tried again later");
             return self.keep(Left::Mapping(mapping, bytes, holding));
         }
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        true
     }
 }
 
 impl Drop for Imports {
-    /// A last try. What cannot be closed is held until the process ends: work may still use it.
+    /// A last try of each. What cannot be closed is held until the process ends: work may still use it.
     fn drop(&mut self) {
         if self.may_close() {
-            self.retry();
+            let left = self.table.lock().left.len();
+            (0..left).for_each(|_| self.retry());
         }
         self.table.lock().left.drain(..).for_each(std::mem::forget);
     }
