@@ -9,6 +9,16 @@ use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::mapped;
 use granule_tests::views::Numbers;
 
+/// New memory was mapped in two places for a moment (found by a night, seed 54).
+#[test]
+fn memory_is_compacted_where_none_is_mapped_twice() {
+    let rig = Rig::openreg(mapped(1000).without_aliases());
+    let program = Sparse::new(&rig, Settings::default());
+    assert!(compact(&program.allocator).unwrap().gained > 0);
+    program.check(&rig, "on a device without aliases");
+    program.end(&rig);
+}
+
 #[test]
 fn what_is_free_between_live_blocks_goes_back_and_they_stay_as_they_are() {
     on_each(&mapped(1000), |rig| {

@@ -151,6 +151,8 @@ impl<'a> Shrinking<'a> {
 
     /// Puts new memory in the place of the old, or the old back.
     fn put_in_place(&mut self, old: &Part, stage: Stage) -> Shrunk {
+        // Some devices map no memory twice.
+        self.take_down(&stage, stage.bytes);
         // SAFETY: rule 3: mapped there by this engine, and at rest by the contract of `shrink`.
         let mut outcome = unsafe { self.vm.unmap(old.at(), old.bytes) };
         let mut mapped = 0;
@@ -174,7 +176,6 @@ impl<'a> Shrinking<'a> {
                 }
             }
         }
-        self.take_down(&stage, stage.bytes);
         match outcome {
             Ok(()) => {
                 self.release(vec![old.handle]);
