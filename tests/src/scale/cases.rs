@@ -78,6 +78,9 @@ pub const CASES: &[Case] = &[
     case("pieces of free memory", "a view of two", 4_000, plan)
         .aim(50_000.0)
         .grows("a view is planned from all free pieces"),
+    case("free blocks, and a hundredth as many views", "a miss", 100_000, crowded)
+        .aim(20_000.0)
+        .grows("a view is planned from all free blocks at borders of granules"),
     case("views", "a request that one serves", 2_000, search).aim(50_000.0),
     case("views", "a request where it was before", 1_000, followed).aim(20_000.0),
     case("blocks of a view", "a request at an address", 400, within).aim(20_000.0),
@@ -327,6 +330,16 @@ fn in_pieces(many: usize) -> (Machine, Stream) {
 fn plan(many: usize) -> Cost {
     let (machine, stream) = in_pieces(many);
     machine.cost(20, |n| machine.fill((17 + n as u64 % 4) * MIB, [stream]))
+}
+
+/// Blocks of which every second is free, and views whose blocks live: a request that fits nowhere takes new memory.
+fn crowded(many: usize) -> Cost {
+    let views = many / 100 + 1;
+    let (machine, stream) = in_pieces(2 * views + 8);
+    machine.fill(20 * MIB, std::iter::repeat_n(stream, views));
+    let blocks: Vec<_> = (0..2 * many).map(|_| machine.malloc(2 * MIB, stream)).collect();
+    blocks.into_iter().step_by(2).for_each(|ptr| machine.free(ptr));
+    machine.cost(20, |n| machine.fill((130 + n as u64 % 4) * MIB, [stream]))
 }
 
 /// Each view serves a request, which is freed and asked for again.

@@ -1,8 +1,10 @@
 //! Requests that would be refused, and programs that promise that the device is quiet.
 
 use crate::programs::{Sparse, compact, last_resort};
+use alloc_core::AllocError;
 use alloc_core::compaction::Quiesce;
 use alloc_core::config::{Compact, Launches, Settings};
+use alloc_core::oom::Remedy;
 use alloc_core::policy::GranulePolicy;
 use alloc_core::types::{DevicePtr, MIB};
 use granule_tests::bytes::Bytes;
@@ -59,6 +61,49 @@ fn nothing_is_compacted_by_itself_without_a_promise() {
         assert_eq!(program.allocator.stats(DEVICE).unwrap().granule.compactions, 0);
         program.end(&rig);
     }
+}
+
+/// What a refusal says that a compaction would give, and how it names it.
+fn advice(refused: AllocError) -> Option<(u64, String)> {
+    let AllocError::OutOfMemory(report) = refused else { panic!("{refused}") };
+    let of_compaction = |remedy: &Remedy| remedy.what.contains("compact");
+    let found = report.remedies.iter().find(|remedy| of_compaction(remedy))?;
+    assert!(found.enough, "else it is not named");
+    Some((found.bytes, found.what.clone()))
+}
+
+#[test]
+fn a_refusal_names_the_compaction_that_would_have_been_enough() {
+    on_each(&mapped(244), |rig| {
+        let program = Sparse::new(rig, Settings::default());
+        let ask = |bytes| program.allocator.malloc(bytes, program.stream);
+        let (bytes, what) = advice(ask(WIDE).unwrap_err()).expect("it would have been");
+        assert!(what.contains("compaction:last_resort"), "{what}");
+        assert_eq!(
+            advice(ask(240 * MIB).unwrap_err()),
+            None,
+            "{}: that is more than it would give",
+            rig.name
+        );
+        // What it says comes true.
+        assert!(compact(&program.allocator).unwrap().gained >= bytes, "{}", rig.name);
+        let wide = ask(WIDE).expect("it fits now");
+        assert_eq!(advice(ask(WIDE).unwrap_err()), None, "{}: nothing is left between live blocks", rig.name);
+        program.allocator.free(wide).unwrap();
+        program.end(rig);
+    });
+}
+
+#[test]
+fn a_refusal_names_the_promise_that_is_missing_and_no_compaction_that_is_impossible() {
+    let rig = Rig::openreg(mapped(244));
+    let program = Sparse::new(&rig, Settings { launches: Launches::Any, ..last_resort() });
+    let ask = || program.allocator.malloc(WIDE, program.stream).unwrap_err();
+    let (_, what) = advice(ask()).expect("it would have been enough");
+    assert!(what.contains("launches:allocating_thread"), "{what}");
+    program.allocator.hooks().on_segment(|_| {});
+    assert_eq!(advice(ask()), None, "somebody may have registered the memory");
+    program.end(&rig);
 }
 
 #[test]

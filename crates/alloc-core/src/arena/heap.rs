@@ -166,9 +166,9 @@ impl Heap {
 
     /// The free block of a segment that holds the byte at `addr`.
     pub(crate) fn free_at(&self, segment: SegmentId, addr: u64) -> Option<BlockId> {
-        let below = self.hooks().below(self.layout.blocks(), segment, addr);
+        let below = self.hooks().below(segment, addr);
         let start = below.unwrap_or(self.layout.segments()[segment].first);
-        self.layout.free_at(start, addr, usize::MAX)
+        self.layout.free_at(start, addr)
     }
 
     /// A busy block is address space without memory from here on.
@@ -344,21 +344,7 @@ impl Ground<GranuleMemory> for Heap {
     }
 
     fn take_range(&mut self, id: BlockId, low: u64, high: u64) -> BlockId {
-        let (addr, end) = (self.layout.blocks()[id].addr, self.layout.blocks()[id].end());
-        self.take_free(id);
-        let requested = std::mem::take(&mut self.layout.blocks_mut()[id].requested);
-        let mut middle = id;
-        if addr < low {
-            let (size, new) = (low - addr, NewRecord::Lower);
-            middle = of_kind!(self, heap => heap.cut_above(id, size, BlockPhase::Busy, new));
-            self.insert_free(id);
-        }
-        if high < end {
-            self.cut_above(middle, high - low, BlockPhase::Free);
-        }
-        let block = &mut self.layout.blocks_mut()[middle];
-        (block.requested, block.state) = (requested, BlockPhase::Busy);
-        middle
+        of_kind!(self, heap => heap.take_range(id, low, high))
     }
 
     fn return_free(&mut self, id: BlockId) {

@@ -89,8 +89,8 @@ impl Layout {
     }
 
     /// The first of the blocks from `start` upwards that ends above `addr`, if it is free and holds the byte there.
-    pub(crate) fn free_at(&self, start: BlockId, addr: u64, passed: usize) -> Option<BlockId> {
-        let (id, block) = self.blocks.upwards(start).take(passed).find(|(_, block)| block.end() > addr)?;
+    pub(crate) fn free_at(&self, start: BlockId, addr: u64) -> Option<BlockId> {
+        let (id, block) = self.blocks.upwards(start).find(|(_, block)| block.end() > addr)?;
         (block.state == BlockPhase::Free && block.addr <= addr).then_some(id)
     }
 

@@ -80,7 +80,7 @@ pub(crate) trait Hooks: Debug + Send {
     fn set_partial(&mut self, _: SegmentId, _addr: u64, _partial: bool) {}
 
     /// A block of a segment from which upwards the one that holds the byte at `addr` is found soon.
-    fn below(&self, _: &BlockTable, _: SegmentId, _addr: u64) -> Option<BlockId> {
+    fn below(&self, _: SegmentId, _addr: u64) -> Option<BlockId> {
         None
     }
 

@@ -21,6 +21,9 @@ pub(super) struct Options {
     /// Write the figures there, too
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Settings of the `granule` policy, as `GRANULE_CONF` has them
+    #[arg(long, value_name = "CONF", default_value = "")]
+    settings: String,
     /// A `granule` command that is there, instead of one that is built
     #[arg(long, value_name = "FILE")]
     granule: Option<PathBuf>,
@@ -60,7 +63,7 @@ fn judge(folder: &Folder, options: &Options) -> Result<Verdict> {
     if found.is_empty() {
         return Ok(verdict);
     }
-    let granule = Granule::at(options.granule.as_deref())?;
+    let granule = Granule::at(options.granule.as_deref())?.with_settings(&options.settings);
     let traces: Vec<&Path> = found.iter().map(|(_, path)| path.as_path()).collect();
     let figures = side_by_side(&granule, &traces)?;
     verdict.judged =

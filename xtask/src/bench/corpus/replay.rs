@@ -52,6 +52,8 @@ pub(super) struct Larger {
 /// The command that replays.
 pub(super) struct Granule {
     program: PathBuf,
+    /// What `GRANULE_CONF` says under the `granule` policy.
+    settings: String,
 }
 
 impl Granule {
@@ -63,7 +65,12 @@ impl Granule {
             cargo(&["build", "--release", "-p", "granule-cli"])?;
             target().join("release/granule")
         };
-        Ok(Self { program })
+        Ok(Self { program, settings: String::new() })
+    }
+
+    /// The same with settings of the `granule` policy.
+    pub(super) fn with_settings(self, settings: &str) -> Self {
+        Self { settings: settings.to_owned(), ..self }
     }
 
     /// The figures of a trace in the order of [`FIGURES`], each of all allocators.
@@ -107,7 +114,11 @@ impl Granule {
     fn answer(&self, trace: &Path, policy: &str, conf: &str, arguments: &[&str]) -> Result<Value> {
         let mut replay = command(&self.program);
         // The environment's settings would count on top.
-        replay.env_remove("GRANULE_CONF").arg("replay").arg(trace).arg("--json");
+        replay.env_remove("GRANULE_CONF");
+        if policy == "granule" && !self.settings.is_empty() {
+            replay.env("GRANULE_CONF", &self.settings);
+        }
+        replay.arg("replay").arg(trace).arg("--json");
         replay.args(["--policy", policy, "--conf", conf]).args(arguments);
         let text = process::output(&mut replay)?;
         serde_json::from_str(&text).with_context(|| format!("{replay:?} printed no JSON"))

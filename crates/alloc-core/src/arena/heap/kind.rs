@@ -210,6 +210,26 @@ impl<'a, K: Kind> OfKind<'a, K> {
         memory.removed(layout.blocks(), id);
     }
 
+    /// Takes the bytes from `low` to `high` out of a free block, as busy. What is beside them stays free.
+    #[inline(always)]
+    pub(in crate::arena) fn take_range(&mut self, id: BlockId, low: u64, high: u64) -> BlockId {
+        self.take_from_index(id);
+        let block = &mut self.heap.layout.blocks_mut()[id];
+        let (addr, end) = (block.addr, block.end());
+        let requested = std::mem::take(&mut block.requested);
+        let mut middle = id;
+        if addr < low {
+            middle = self.cut_above(id, low - addr, BlockPhase::Busy, NewRecord::Lower);
+            self.insert_free(id);
+        }
+        if high < end {
+            self.cut_above(middle, high - low, BlockPhase::Free, NewRecord::Upper);
+        }
+        let block = &mut self.heap.layout.blocks_mut()[middle];
+        (block.requested, block.state) = (requested, BlockPhase::Busy);
+        middle
+    }
+
     /// Cuts a block, which is in no index, after `size` bytes. The lower part keeps the id and the state; the upper part
     /// gets `upper_state` and goes into the list of that state.
     #[inline(always)]

@@ -3,8 +3,9 @@
 //!
 //! Early reuse is never among the remedies: the ladder has waited for all pending frees by then.
 
-use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
+use crate::arena::{ArenaState, Hollows, Sparse};
+use crate::config::{Compact, Launches};
 use crate::device::Base;
 use crate::device::holdings::DeviceState;
 use crate::device::holdings::accounts::Limit;
@@ -15,8 +16,10 @@ use crate::features::budget::Shortage;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
 use crate::memory::layout::Layout;
+use crate::memory::region::Regions;
 use crate::memory::segment::Origin;
 use crate::policy::{Chosen, Ground, Request};
+use crate::process::attention::Reason;
 use crate::process::foreign::Calls;
 use crate::process::stream_identity::shown;
 use crate::sync::{Arc, Guard};
@@ -125,6 +128,35 @@ impl Remedies {
     }
 }
 
+/// A granule of the default pool that is in use in part, in whole units of virtual memory, in bytes.
+struct Spread {
+    /// What stays: so much new memory is there before the old goes.
+    stays: u64,
+    /// What a compaction gives back.
+    gives: u64,
+}
+
+/// The granules that a compaction could give memory of, but for those of pinned blocks; where least stays first.
+fn spread(arenas: &mut [Guard<'_, ArenaState>], regions: &Regions, unit: u64) -> Vec<Spread> {
+    let mut found = Vec::new();
+    for arena in arenas.iter_mut().filter(|arena| arena.tenure().slot() == PoolSlot::DEFAULT) {
+        for (segment, _) in arena.layout().growable() {
+            let Some(hollows) = Hollows::of(arena.heap_mut(), segment) else { continue };
+            let granule = hollows.granule();
+            if granule <= unit || hollows.tier() != Tier::Large {
+                continue;
+            }
+            let moves = |sparse: &Sparse| !regions.is_elsewhere(sparse.region, sparse.at);
+            found.extend(hollows.sparse(unit, |_| false).into_iter().filter(moves).map(|sparse| {
+                let gives = sparse.free.iter().map(|range| range.end - range.start).sum();
+                Spread { stays: granule.saturating_sub(gives), gives }
+            }));
+        }
+    }
+    found.sort_unstable_by_key(|spread| spread.stays);
+    found
+}
+
 /// The tenant of a pool, and whether its hard limit refuses the request.
 fn tenant_report(tenant: &Tenant, refuses: bool) -> TenantReport {
     TenantReport { name: Arc::clone(tenant.name()), held: tenant.bytes(), marks: tenant.marks(), refuses }
@@ -206,22 +238,50 @@ impl Explainer {
         let processes = self.base.observers.process_memory(calls);
         let policy = self.base.arenas.directory().with_template(|template| template.policy.clone());
         let private = self.base.pools.facts();
+        let unit = site.unit().filter(|_| self.could_compact());
         self.base.arenas.with_all(|_, arenas| {
+            let state = self.base.holdings.lock();
+            let spread = unit.map_or_else(Vec::new, |unit| spread(arenas, state.regions(), unit));
+            let arenas = &*arenas;
             let own = arenas.iter().find(|a| a.tenure().serves(slot, stream)).map(|own| &**own);
             let pool = own.map_or(PoolId::DEFAULT, |own| own.tenure().pool().id);
             let pools = caches(arenas);
-            let state = self.base.holdings.lock();
             let limits = state.limits(pool);
             let missing = own.map(|own| self.provider.missing_for(own, request));
             let wanted = self.wanted(own, missing, request, &state);
             let room = Room { device_free, limits: &limits, wanted };
             let (base, policy, private, pools, state) =
                 (&self.base, &policy, &private[..], &pools[..], &*state);
-            let case =
-                Case { base, policy, request, slot, stream, arenas, own, pool, pools, private, state, room };
+            let case = Case {
+                base,
+                policy,
+                request,
+                slot,
+                stream,
+                arenas,
+                own,
+                pool,
+                pools,
+                private,
+                spread,
+                state,
+                room,
+            };
             let in_one_piece = own.map_or(0, |own| self.provider.most_in_one_piece(own, request.tier));
             case.report(call.capturing, device_total, in_one_piece, missing, processes)
         })
+    }
+
+    /// Whether memory might be compacted that is not pinned, and that no stream waits for.
+    fn could_compact(&self) -> bool {
+        let site = &self.base.site;
+        site.has_virtual_memory()
+            && self.base.supply.counts_what_is_missing()
+            && !site.attention().has(Reason::HARDENED)
+            && !site.is_beside_capture()
+            && self.base.holdings.users().len() <= 1
+            && !self.base.observers.has_segment_observers()
+            && !self.base.history.is_tracked()
     }
 
     /// Bytes that the request would take of what is limited.
@@ -256,6 +316,8 @@ struct Case<'a> {
     /// Free memory by pool, and the private pools.
     pools: &'a [PoolCache],
     private: &'a [Facts],
+    /// What a compaction could give.
+    spread: Vec<Spread>,
     state: &'a DeviceState,
     room: Room<'a>,
 }
@@ -305,7 +367,7 @@ impl Case<'_> {
             largest_anywhere: largest_in_all(self.arenas, request.tier),
             blockers: self.own.map_or_else(Vec::new, |own| blockers(own.layout(), request.tier)),
             pools: self.pools.to_vec(),
-            remedies: self.remedies(capturing),
+            remedies: self.remedies(capturing, in_one_piece),
             policy: self.base.arenas.directory().traits().name,
             pytorch_release: site.pytorch_release(),
             growable: self.policy.grows(),
@@ -354,10 +416,11 @@ impl Case<'_> {
     }
 
     /// What would help, what is enough first.
-    fn remedies(&self, capturing: bool) -> Vec<Remedy> {
+    fn remedies(&self, capturing: bool, in_one_piece: u64) -> Vec<Remedy> {
         let mut remedies = Remedies::of_limits(&self.room);
         self.advise_on_pieces(&mut remedies);
         self.advise_on_pools(&mut remedies);
+        self.advise_to_compact(&mut remedies, in_one_piece);
         if capturing {
             self.advise_after_capture(&mut remedies);
         }
@@ -409,6 +472,34 @@ impl Case<'_> {
             );
             remedies.add(what, bytes, self.room.after(&[(facts.id, bytes)]) >= self.room.wanted);
         }
+    }
+
+    /// What lies free beside live blocks, where that would be enough.
+    fn advise_to_compact(&self, remedies: &mut Remedies, in_one_piece: u64) {
+        let room = |gained| self.room.after(&[(PoolId::DEFAULT, gained)]);
+        let mut gained = 0;
+        for Spread { stays, gives } in &self.spread {
+            if *stays > room(gained) {
+                break;
+            }
+            gained += gives;
+        }
+        // What could serve the request now lies in such granules, too.
+        if room(gained) < self.room.wanted.saturating_add(in_one_piece) {
+            return;
+        }
+        let settings = self.state.settings();
+        let what = match (settings.compaction, settings.launches) {
+            (Compact::Never, _) => {
+                "compaction (compaction:last_resort, or a call of compact at a quiet moment)"
+            }
+            (_, Launches::Any) => {
+                "compaction, once the program promises launches:allocating_thread, has a hook that stops its threads, or \
+                 calls compact at a quiet moment,"
+            }
+            _ => return,
+        };
+        remedies.add(what, gained, true);
     }
 
     /// What the ladder may not do while the stream is captured.

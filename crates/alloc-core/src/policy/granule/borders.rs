@@ -1,13 +1,12 @@
 //! Where free memory touches the borders of granules.
 //!
-//! For each granule of a growable segment: which free block holds its first byte, and which holds its last. This follows
-//! the index of free blocks step by step, with one mark a block, so that whether a granule is free, and how much of it, is
-//! found with a short look.
+//! All free blocks of a growable segment by their addresses: which one holds the bytes at an address, and so how much of a
+//! granule is free, is found with a short look. This follows the index of free blocks step by step, with one mark a block.
 
-use crate::base::round::MIN_BLOCK;
-use crate::base::steps::{Counted, step};
+use crate::base::round::{MIN_BLOCK, SMALL_LIMIT};
+use crate::base::steps::{Counted, step, steps};
 use crate::memory::block::{Block, BlockId, SegmentId};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -86,23 +85,67 @@ pub(crate) struct Place {
     pub(crate) slot: usize,
 }
 
-/// A free block that holds first or last bytes of granules.
-#[derive(Clone, Copy, Debug)]
-struct Holder {
-    block: BlockId,
-    /// Where it ends, in bytes from the segment's first.
-    end: u64,
-}
-
 /// Addresses, sizes and granules are multiples of this.
 const UNIT: u64 = MIN_BLOCK;
-/// The first and the last bytes of granules in a word of bits.
-const WORD: usize = 64;
+/// Free blocks are found by the cell in which they begin: of this many bytes.
+const CELL: u64 = 1 << CELL_BITS;
+/// What blocks of the large tier have at least, so that two free ones, with another between them, seldom begin in one cell.
+const CELL_BITS: u32 = SMALL_LIMIT.ilog2();
+const _: () = assert!(CELL == SMALL_LIMIT, "a power of two");
+/// Cells of a row.
+const ROW: usize = 64;
 
-/// The granules of one growable segment, up to the highest that ever was free.
-///
-/// First and last bytes of granules are numbered upwards: those of granule `n` are `2n` and `2n + 1`. What a free block holds
-/// of them is a range, noted at its lowest.
+/// A free block that begins in a cell.
+#[derive(Clone, Copy, Debug)]
+struct Free {
+    /// Where it ends, in bytes from the segment's first.
+    end: u64,
+    block: BlockId,
+    /// Where it begins, in units from the cell's first.
+    unit: u16,
+    /// Others begin in the same cell.
+    crowded: bool,
+}
+
+/// Cells side by side.
+#[derive(Debug)]
+struct Row {
+    /// Those in which a free block begins.
+    begins: u64,
+    /// Those in which one begins that holds a first or a last byte of any granule; where several begin in one, perhaps others.
+    touches: u64,
+    /// True where `begins` says so.
+    first: [Free; ROW],
+}
+
+impl Row {
+    const EMPTY: Self = Self {
+        begins: 0,
+        touches: 0,
+        first: [Free { end: 0, block: BlockId::NONE, unit: 0, crowded: false }; ROW],
+    };
+}
+
+/// The row of a cell, and its place there.
+#[inline(always)]
+fn place_of(cell: u64) -> (usize, usize) {
+    ((cell / ROW as u64) as usize, (cell % ROW as u64) as usize)
+}
+
+/// The places of the bits that are set, ascending.
+fn bits_of(bits: u64) -> impl Iterator<Item = usize> {
+    let next = |bits: &u64| Some(bits & (bits - 1)).filter(|rest| *rest != 0);
+    std::iter::successors(Some(bits).filter(|bits| *bits != 0), next)
+        .map(|bits| bits.trailing_zeros() as usize)
+}
+
+/// The same in words of bits.
+fn set_bits(words: &[u64]) -> impl Iterator<Item = usize> {
+    let words = words.iter().enumerate().counted();
+    words.flat_map(|(word, bits)| bits_of(*bits).map(move |bit| word * ROW + bit))
+}
+
+/// The free blocks and the granules of one growable segment, up to the highest that ever was free.
 #[derive(Debug)]
 pub(crate) struct Borders {
     base: u64,
@@ -111,9 +154,13 @@ pub(crate) struct Borders {
     inverse: u64,
     /// The end of the highest block that ever was free, in bytes from the segment's first.
     highest: u64,
-    /// By the lowest byte that a block holds; true where `marks` says so.
-    holders: Vec<Holder>,
-    marks: Vec<u64>,
+    /// By the cell in which they begin.
+    rows: Vec<Row>,
+    /// The rows in which any begins, and those that have such at borders of granules.
+    beginning: Vec<u64>,
+    touching: Vec<u64>,
+    /// Free blocks beside the first one of their cell.
+    others: FxHashMap<u64, SmallVec<[Free; 2]>>,
     /// Where views show a granule: it keeps its memory as long.
     shown: Vec<SmallVec<[Place; 1]>>,
     /// Granules that no view may show: a part has no memory, or is about to lose it.
@@ -125,13 +172,28 @@ impl Borders {
     pub(crate) fn new(base: u64, granule: u64) -> Self {
         debug_assert!(granule > UNIT, "a granule is many units");
         let inverse = u64::MAX / (granule / UNIT) + 1;
-        let (holders, marks, shown) = (Vec::new(), Vec::new(), Vec::new());
-        Self { base, granule, inverse, highest: 0, holders, marks, shown, partial: FxHashSet::default() }
+        Self {
+            base,
+            granule,
+            inverse,
+            highest: 0,
+            rows: Vec::new(),
+            beginning: Vec::new(),
+            touching: Vec::new(),
+            others: FxHashMap::default(),
+            shown: Vec::new(),
+            partial: FxHashSet::default(),
+        }
     }
 
     /// Bytes of a granule.
     pub(crate) fn granule(&self) -> u64 {
         self.granule
+    }
+
+    /// First address of the segment.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
     }
 
     /// First address of a granule.
@@ -155,88 +217,190 @@ impl Borders {
         (number < self.len() && self.address(number) == addr).then_some(number)
     }
 
-    /// Notes that the first and last bytes in `block` are `holder`'s; nobody's where that is [`BlockId::NONE`].
-    #[inline(always)]
-    pub(crate) fn set(&mut self, block: &Block, holder: BlockId) {
+    /// Notes a free block. Apart, so that what serves requests stays small enough to be compiled in one.
+    #[inline(never)]
+    pub(crate) fn insert(&mut self, block: &Block, id: BlockId) {
         let low = block.addr - self.base;
+        let end = low + block.size;
+        let touches = self.touches(low, end);
+        self.highest = self.highest.max(end);
+        #[allow(clippy::cast_possible_truncation)] // a cell has few units
+        let free = Free { end, block: id, unit: (low % CELL / UNIT) as u16, crowded: false };
+        let (at, place) = place_of(low / CELL);
+        match self.rows.get_mut(at) {
+            Some(row) if row.begins >> place & 1 == 0 => {
+                if row.begins == 0 {
+                    self.beginning[at / ROW] |= 1 << (at % ROW);
+                }
+                row.begins |= 1 << place;
+                row.first[place] = free;
+                if touches {
+                    row.touches |= 1 << place;
+                    self.touching[at / ROW] |= 1 << (at % ROW);
+                }
+            }
+            _ => self.insert_otherwise(low / CELL, free, touches),
+        }
+    }
+
+    /// Whether what lies from `low` to `end` holds a first or a last byte of any granule.
+    #[inline(always)]
+    fn touches(&self, low: u64, end: u64) -> bool {
         // Exact for segments of less than 2^48 bytes and granules of less than 2^33.
         #[allow(clippy::cast_possible_truncation)] // less than `low`
         let number = ((u128::from(low / UNIT) * u128::from(self.inverse)) >> u64::BITS) as u64;
         debug_assert_eq!(number, low / self.granule, "within those bounds");
         let inside = low - number * self.granule;
-        // Most blocks touch no border of any granule.
-        if (inside == 0) | (inside + block.size >= self.granule) {
-            self.mark(2 * number as usize + usize::from(inside > 0), low + block.size, holder);
+        (inside == 0) | (inside + (end - low) >= self.granule)
+    }
+
+    /// There is no such row yet, or another one begins in the cell.
+    #[cold]
+    #[inline(never)]
+    fn insert_otherwise(&mut self, cell: u64, free: Free, touches: bool) {
+        let (at, place) = place_of(cell);
+        if self.rows.len() <= at {
+            self.rows.resize_with(at + 1, || Row::EMPTY);
+            self.beginning.resize(at / ROW + 1, 0);
+            self.touching.resize(at / ROW + 1, 0);
+        }
+        let row = &mut self.rows[at];
+        row.touches |= u64::from(touches) << place;
+        self.touching[at / ROW] |= u64::from(touches) << (at % ROW);
+        let first = &mut row.first[place];
+        if row.begins >> place & 1 == 0 {
+            row.begins |= 1 << place;
+            *first = free;
+            self.beginning[at / ROW] |= 1 << (at % ROW);
+        } else {
+            first.crowded = true;
+            self.others.entry(cell).or_default().push(free);
         }
     }
 
-    /// The lowest first or last byte of `holder` is `at`; `end` is its end.
+    /// Notes that a block is free no more.
     #[inline(never)]
-    fn mark(&mut self, at: usize, end: u64, holder: BlockId) {
-        self.highest = self.highest.max(end);
-        if self.holders.len() <= at {
-            let words = at / WORD + 1;
-            self.marks.resize(words, 0);
-            self.holders.resize(words * WORD, Holder { block: BlockId::NONE, end: 0 });
+    pub(crate) fn remove(&mut self, block: &Block, id: BlockId) {
+        let cell = (block.addr - self.base) / CELL;
+        let (at, place) = place_of(cell);
+        match self.rows.get_mut(at) {
+            Some(row) if row.first[place].block == id && !row.first[place].crowded => {
+                row.begins &= !(1 << place);
+                if row.begins == 0 {
+                    self.beginning[at / ROW] &= !(1 << (at % ROW));
+                }
+                if row.touches >> place & 1 == 1 {
+                    row.touches ^= 1 << place;
+                    self.touching[at / ROW] &= !(u64::from(row.touches == 0) << (at % ROW));
+                }
+            }
+            _ => self.remove_from_crowd(cell, id),
         }
-        let bit = 1 << (at % WORD);
-        if holder == BlockId::NONE {
-            self.marks[at / WORD] &= !bit;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn remove_from_crowd(&mut self, cell: u64, id: BlockId) {
+        let (at, place) = place_of(cell);
+        let first = &mut self.rows[at].first[place];
+        let Some(others) = self.others.get_mut(&cell) else {
+            unreachable!("a free block is known where it begins")
+        };
+        if first.block == id {
+            others.pop().into_iter().for_each(|other| *first = other);
         } else {
-            self.marks[at / WORD] |= bit;
-            self.holders[at] = Holder { block: holder, end };
+            others.retain(|other| other.block != id);
+        }
+        first.crowded = !others.is_empty();
+        if !first.crowded {
+            self.others.remove(&cell);
         }
     }
 
     /// The free blocks that hold a granule's first and last byte.
     pub(crate) fn holders(&self, number: usize) -> (Option<BlockId>, Option<BlockId>) {
-        (self.first_holder(number), self.last_holder(number))
+        let (low, high) = (self.address(number), self.address(number + 1));
+        (self.holder(low, low + 1), self.holder(high - 1, high))
     }
 
-    /// The free block that holds a granule's first byte.
-    pub(crate) fn first_holder(&self, number: usize) -> Option<BlockId> {
-        self.holder(2 * number, number as u64 * self.granule)
+    /// The free block that holds all bytes from `low` to `high`.
+    pub(crate) fn holder(&self, low: u64, high: u64) -> Option<BlockId> {
+        let found = self.begins_at_or_below(low)?;
+        (high - self.base <= found.end).then_some(found.block)
     }
 
-    /// The free block that holds a granule's last byte.
-    pub(crate) fn last_holder(&self, number: usize) -> Option<BlockId> {
-        self.holder(2 * number + 1, (number as u64 + 1) * self.granule - 1)
+    /// The nearest free block that begins at `addr` or below.
+    pub(crate) fn nearest(&self, addr: u64) -> Option<BlockId> {
+        self.begins_at_or_below(addr).map(|found| found.block)
     }
 
-    /// The nearest free block that begins below the second byte of a granule, and touches a border of any.
-    pub(crate) fn nearest(&self, number: usize) -> Option<BlockId> {
-        self.nearest_mark(2 * number).map(|found| found.block)
+    fn begins_at_or_below(&self, addr: u64) -> Option<&Free> {
+        let low = addr - self.base;
+        let unit = low % CELL / UNIT;
+        let (own, place) = place_of(low / CELL);
+        let mut at = own;
+        let mut bits = self.rows.get(own).map_or(0, |row| row.begins & (u64::MAX >> (ROW - 1 - place)));
+        let mut inside = bits >> place & 1 == 1;
+        loop {
+            step();
+            if bits == 0 {
+                at = self.row_below(at)?;
+                bits = self.rows[at].begins;
+            }
+            let place = bits.ilog2() as usize;
+            let first = &self.rows[at].first[place];
+            let begins = |free: &Free| !inside || u64::from(free.unit) <= unit;
+            if !first.crowded && begins(first) {
+                return Some(first);
+            }
+            // Another one of this cell, or something below it.
+            let found = self.in_cell(at, place).filter(|free| begins(free)).max_by_key(|free| free.unit);
+            if found.is_some() {
+                return found;
+            }
+            (bits, inside) = (bits ^ 1 << place, false);
+        }
     }
 
-    /// The free block that holds the first or last byte `at`, `byte` of the segment: that of the nearest mark, if it goes so far.
-    fn holder(&self, at: usize, byte: u64) -> Option<BlockId> {
-        self.nearest_mark(at).filter(|found| byte < found.end).map(|found| found.block)
-    }
-
-    /// What is marked nearest to `at`, there or below.
-    fn nearest_mark(&self, at: usize) -> Option<&Holder> {
-        let (mut number, mut bits) = (at / WORD, u64::MAX >> (WORD - 1 - at % WORD));
-        if number >= self.marks.len() {
-            (number, bits) = (self.marks.len().checked_sub(1)?, u64::MAX);
+    /// The nearest row below another in which a free block begins.
+    fn row_below(&self, row: usize) -> Option<usize> {
+        let (mut word, mut bits) = (row / ROW, !(u64::MAX << (row % ROW)));
+        if word >= self.beginning.len() {
+            (word, bits) = (self.beginning.len().checked_sub(1)?, u64::MAX);
         }
         loop {
             step();
-            bits &= self.marks[number];
+            bits &= self.beginning[word];
             if bits != 0 {
-                return Some(&self.holders[number * WORD + bits.ilog2() as usize]);
+                return Some(word * ROW + bits.ilog2() as usize);
             }
-            (number, bits) = (number.checked_sub(1)?, u64::MAX);
+            (word, bits) = (word.checked_sub(1)?, u64::MAX);
         }
     }
 
-    /// The free blocks that hold a first or a last byte of any granule, by address.
+    /// The free blocks that begin in a cell, in no order.
+    fn in_cell(&self, row: usize, place: usize) -> impl Iterator<Item = &Free> {
+        let first = &self.rows[row].first[place];
+        let others = if first.crowded { self.others_of(row, place) } else { &[] };
+        std::iter::once(first).chain(others)
+    }
+
+    #[cold]
+    fn others_of(&self, row: usize, place: usize) -> &[Free] {
+        let others = self.others.get(&((row * ROW + place) as u64)).map_or(&[][..], SmallVec::as_slice);
+        steps(others.len());
+        others
+    }
+
+    /// The free blocks that hold a first or a last byte of any granule.
     pub(crate) fn free_blocks(&self) -> impl Iterator<Item = BlockId> {
-        let words = self.marks.iter().enumerate().counted();
-        words.flat_map(move |(word, marks)| {
-            let next = |bits: &u64| Some(bits & (bits - 1)).filter(|rest| *rest != 0);
-            let rests = std::iter::successors(Some(*marks).filter(|bits| *bits != 0), next);
-            rests.map(move |bits| self.holders[word * WORD + bits.trailing_zeros() as usize].block)
-        })
+        let rows = set_bits(&self.touching);
+        let cells = rows.flat_map(|at| bits_of(self.rows[at].touches).map(move |place| (at, place)));
+        let free = cells.flat_map(move |(at, place)| {
+            let low = move |free: &Free| ((at * ROW + place) as u64) * CELL + u64::from(free.unit) * UNIT;
+            self.in_cell(at, place).filter(move |free| self.touches(low(free), free.end))
+        });
+        free.map(|free| free.block)
     }
 
     /// What a free block holds of the granules at whose borders it lies.
@@ -283,5 +447,72 @@ impl Borders {
     /// Where views show it, in no order.
     pub(crate) fn places(&self, number: usize) -> &[Place] {
         self.shown.get(number).map_or(&[], SmallVec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::block::{BlockPhase, NO_USES, Tier};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const BASE: u64 = 1 << 40;
+    const GRANULE: u64 = 24 << 20;
+
+    fn free(low: u64, size: u64) -> Block {
+        Block {
+            addr: BASE + low,
+            size,
+            requested: 0,
+            epoch: 0,
+            born: 0,
+            prev: BlockId::NONE,
+            next: BlockId::NONE,
+            segment: SegmentId(0),
+            uses: NO_USES,
+            order: 0,
+            pending: 0,
+            state: BlockPhase::Free,
+            tier: Tier::Large,
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Against all free blocks in order: which one holds some bytes, and which lie at borders of granules. Many begin in
+        /// one cell, and some rows of cells are empty.
+        #[test]
+        fn free_blocks_are_found_by_address(
+            steps in prop::collection::vec((0u64..3, 0u64..600, 1u64..40, 0u64..4), 1..200)
+        ) {
+            let mut borders = Borders::new(BASE, GRANULE);
+            let mut all: BTreeMap<u64, (u64, BlockId)> = BTreeMap::new();
+            for (number, (far, place, units, large)) in steps.into_iter().enumerate() {
+                let low = far * (200 << 20) + place * 20 * UNIT;
+                let size = units * if large == 0 { CELL } else { UNIT };
+                let id = BlockId::new(u32::try_from(number).unwrap());
+                let overlaps = all.range(..low + size).next_back().is_some_and(|(_, (end, _))| *end > low);
+                if let Some((end, id)) = all.remove(&low) {
+                    borders.remove(&free(low, end - low), id);
+                } else if !overlaps {
+                    borders.insert(&free(low, size), id);
+                    all.insert(low, (low + size, id));
+                }
+                for low in [low, low + size - UNIT, low + size, low.saturating_sub(UNIT)] {
+                    let nearest = all.range(..=low).next_back();
+                    prop_assert_eq!(borders.nearest(BASE + low), nearest.map(|(_, (_, id))| *id));
+                    let holder = nearest.filter(|(_, (end, _))| low + 2 * UNIT <= *end).map(|(_, (_, id))| *id);
+                    prop_assert_eq!(borders.holder(BASE + low, BASE + low + 2 * UNIT), holder);
+                }
+            }
+            let touches = |low: u64, end: u64| low.is_multiple_of(GRANULE) || end / GRANULE > low / GRANULE;
+            let at_borders = all.iter().filter(|(low, (end, _))| touches(**low, *end));
+            let mut expected: Vec<_> = at_borders.map(|(_, (_, id))| *id).collect();
+            let mut found: Vec<_> = borders.free_blocks().collect();
+            expected.sort_unstable();
+            found.sort_unstable();
+            prop_assert_eq!(found, expected);
+        }
     }
 }

@@ -77,7 +77,8 @@ impl Follow {
     }
 
     fn served(&self, number: usize) -> Option<&Served> {
-        let kept = number < self.count && self.count - number <= LOG;
+        // Below the count, and not more than a log behind it.
+        let kept = self.count.wrapping_sub(number).wrapping_sub(1) < LOG;
         kept.then(|| &self.log[number % LOG])
     }
 
@@ -130,10 +131,9 @@ impl Follow {
     pub(super) fn note(&mut self, served: Served) {
         let repeated = self.repeated(served.size);
         self.hash = self.asked.hash;
-        if self.log.len() < LOG {
-            self.log.push(served);
-        } else {
-            self.log[self.count % LOG] = served;
+        match self.log.get_mut(self.count % LOG) {
+            Some(oldest) => *oldest = served,
+            None => self.log.push(served),
         }
         self.count += 1;
         self.next = repeated.map(|number| number + 1);

@@ -207,13 +207,16 @@ impl Hooks for Memory {
     #[inline(always)]
     fn inserted(&mut self, block: &Block, id: BlockId) {
         if let Some(borders) = self.borders.get_mut(block.segment) {
-            borders.set(block, id);
+            borders.insert(block, id);
         }
     }
 
     #[inline(always)]
     fn removed(&mut self, blocks: &BlockTable, id: BlockId) {
-        self.inserted(&blocks[id], BlockId::NONE);
+        let block = &blocks[id];
+        if let Some(borders) = self.borders.get_mut(block.segment) {
+            borders.remove(block, id);
+        }
     }
 
     #[inline(always)]
@@ -281,14 +284,8 @@ impl Hooks for Memory {
         }
     }
 
-    /// One with a granule's first or last byte is found at once; for others the blocks are gone through, from the nearest
-    /// such one below.
-    fn below(&self, blocks: &BlockTable, segment: SegmentId, addr: u64) -> Option<BlockId> {
-        let borders = self.borders.get(segment)?;
-        let number = borders.number(addr);
-        let (first, last) = borders.holders(number);
-        let holds = |id: &BlockId| blocks[*id].addr <= addr && addr < blocks[*id].end();
-        first.filter(holds).or(last.filter(holds)).or_else(|| borders.nearest(number))
+    fn below(&self, segment: SegmentId, addr: u64) -> Option<BlockId> {
+        self.borders.get(segment)?.nearest(addr)
     }
 
     /// Without a place of its own a small request is served from the small tier only because that keeps small blocks out of

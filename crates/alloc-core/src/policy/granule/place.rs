@@ -1,10 +1,8 @@
 //! Free bytes at a given address, at home or in a view.
 
-use super::home::free_range;
 use super::memory::Memory;
 use super::views::take_in_view;
 use crate::memory::block::{BlockId, SegmentId};
-use crate::memory::segment::Segment;
 use crate::policy::ground::{Ground, PolicyArena};
 
 /// Takes the `size` bytes at `addr` out of the free ones of a growable segment or a view; what is beside them stays free.
@@ -19,13 +17,10 @@ pub(crate) fn take_at(
     if !ground.layout().blocks().may_cut() {
         return None;
     }
-    if ground.memory().borders().get(segment).is_none() {
+    let Some(borders) = ground.memory().borders().get(segment) else {
         return take_in_view(arena, segment, addr, size);
-    }
-    let Segment { base, bytes, .. } = ground.layout().segments()[segment];
-    if addr < base || addr + size > base + bytes {
-        return None;
-    }
-    let block = free_range(ground, segment, addr, addr + size)?;
+    };
+    // Another segment may have the number by now.
+    let block = addr.checked_sub(borders.base()).and_then(|_| borders.holder(addr, addr + size))?;
     Some(ground.take_range(block, addr, addr + size))
 }
