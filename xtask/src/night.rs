@@ -8,6 +8,7 @@ use crate::process;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -112,10 +113,17 @@ fn build(tree: &Path, target: &Path, as_tests: bool) -> Result<PathBuf> {
     Ok(target.join(folder).join("night"))
 }
 
-/// The first seed of the checked-out commit.
+/// The first seed of what the checked-out commit has: a commit that is made anew of the same files has the same. In a folder without
+/// git it follows from the list of changes.
 fn of_commit() -> Result<u64> {
-    let commit = process::output(process::command("git").args(["rev-parse", "--short=12", "HEAD"]))?;
-    u64::from_str_radix(commit.trim(), 16).context("the commit's name is no number")
+    let tree = process::command("git").args(["rev-parse", "HEAD^{tree}"]).output();
+    let name = match tree {
+        Ok(said) if said.status.success() => said.stdout,
+        _ => std::fs::read(process::root().join("CHANGELOG.md"))
+            .context("there is neither git nor CHANGELOG.md to take a seed from")?,
+    };
+    let digest = Sha256::digest(name);
+    Ok(digest.iter().take(6).fold(0, |seed, byte| seed << 8 | u64::from(*byte)))
 }
 
 fn kept() -> Result<Vec<u64>> {
