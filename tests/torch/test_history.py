@@ -210,7 +210,7 @@ def test_h10_metadata_as_text_and_as_a_dict_and_notes_on_views():
     return [*seen, snapshot(taken)]
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 11))
 def test_h11_anomaly_mode_records_where_the_forward_ran():
     with recording(), torch.autograd.set_detect_anomaly(True):
         weight = torch.ones(1000, device="cuda", requires_grad=True)

@@ -38,7 +38,8 @@ def test_p01_p02_use_counts_ids_and_the_snapshot_of_a_pool():
     return seen
 
 
-@scene(runs=(DEFAULT,), alone=True, real=True)
+# 2.10 itself faults.
+@scene(runs=(DEFAULT,), alone=True, real=True, since=(2, 11))
 def test_p03_the_pool_keeps_an_allocator_whose_python_object_died():
     allocator, asked, functions = custom()
     pool = torch.cuda.MemPool(allocator)
