@@ -393,7 +393,9 @@ impl World {
         let faulty = self.state().faulty[process];
         let of_driver = match error {
             AllocError::Backend(error) => {
-                error.detail.contains("fault plan") || error.kind == ErrorKind::Timeout
+                // A stream that did not answer in time during a capture: the whole device could not be waited for instead.
+                let late = error.kind == ErrorKind::CaptureViolation && error.detail.contains("(Timeout");
+                error.detail.contains("fault plan") || error.kind == ErrorKind::Timeout || late
             }
             error => error.is_out_of_memory(),
         };
