@@ -182,7 +182,10 @@ fn a_process_takes_what_the_guarantees_of_others_leave_and_a_crash_gives_its_sha
                 message.contains("2 processes together may hold 10.00 GiB (processes_limit)"),
                 "{message}"
             );
-            let other = format!("Process {} holds 0 bytes of 6.00 GiB guaranteed to it", other.child.id());
+            let other = format!(
+                "Of the others, process {} holds 0 bytes of 6.00 GiB guaranteed to it",
+                other.child.id()
+            );
             assert!(message.contains(&other), "{message}");
         }
         let remedy = "remedy: raising processes_limit (now 10.00 GiB in each process, for the least of them counts), lowering \
@@ -221,7 +224,8 @@ fn more_than_there_is_is_guaranteed_to_nobody() {
     let refused = Tenant::new(&text).map(drop).unwrap_err();
     assert!(matches!(refused, AllocError::Quota { device: DEVICE, .. }), "{refused}");
     assert!(refused.to_string().contains("are guaranteed 12.00 GiB more"), "{refused}");
-    let who = format!("Process {} holds 0 bytes of 12.00 GiB guaranteed to it", other.child.id());
+    let who =
+        format!("Of the others, process {} holds 0 bytes of 12.00 GiB guaranteed to it", other.child.id());
     assert!(refused.to_string().contains(&who), "{refused}");
     assert!(refused.to_string().contains("Set process_guarantee to 4.00 GiB or less"), "{refused}");
     let (_late, first) = Other::start(root.path(), "process_guarantee:5GiB");

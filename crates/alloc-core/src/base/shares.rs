@@ -90,8 +90,7 @@ impl Shares {
             let held = members[NAMED..].iter().map(|member| member.claimed).fold(0, u64::saturating_add);
             said.push(format!("{more} more hold {}", format_bytes(held)));
         }
-        let text = said.join(", ");
-        text.strip_prefix('p').map_or_else(String::new, |rest| format!("P{rest}"))
+        format!("Of the others, {}", said.join(", "))
     }
 
     /// What would let this process have more.

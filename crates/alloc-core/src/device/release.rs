@@ -250,8 +250,8 @@ impl Release {
             state.ledger_mut().history_mut().record_about(action, addr, bytes, context.as_ref());
         };
         for (segment, id, addr, bytes) in segments {
-            let stays = !may_leave(&pool, DevicePtr(addr), bytes, &calls);
-            if let (Ok(true), false) = (&outcome, stays) {
+            let leaves = matches!(outcome, Ok(true)) && may_leave(&pool, DevicePtr(addr), bytes, &calls);
+            if leaves {
                 let (change, at) = (SegmentChange::Detaching, DevicePtr(addr));
                 let event = self.base.site.segment_event(change, pool.id, stream, at, bytes, false);
                 let note = |action| note(action, segment, addr, bytes);
@@ -261,7 +261,7 @@ impl Release {
                 outcome = freed.map(|()| true).map_err(AllocError::from);
             }
             let mut state = self.base.arenas.attend(arena, call);
-            if stays || !matches!(outcome, Ok(true)) {
+            if !leaves || outcome.is_err() {
                 state.heap_mut().insert_free(id);
                 continue;
             }

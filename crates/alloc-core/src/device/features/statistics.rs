@@ -34,8 +34,9 @@ pub(crate) struct Statistics {
     measured: Claims<DeviceIndex>,
 }
 
-/// How often figures are read again because memory moved meanwhile.
-const READINGS: usize = 64;
+/// How often a whole ledger is read, and how often two figures, because memory moved meanwhile.
+const LEDGERS: usize = 64;
+const READINGS: usize = 4096;
 
 /// What the growable segments of a stream and a tier hold. PyTorch: `StreamSegmentSize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,22 +204,23 @@ impl Statistics {
             ))
         };
         // Others come and go between the questions: a ledger that has more than is used is asked for once more.
-        let first: DeviceLedger = self.undisturbed(read)?;
-        if first.sum() <= first.used { Ok(first) } else { self.undisturbed(read) }
+        let undisturbed = || self.undisturbed(LEDGERS, read).unwrap_or_else(read);
+        let first: DeviceLedger = undisturbed()?;
+        if first.sum() <= first.used { Ok(first) } else { undisturbed() }
     }
 
-    /// What is read while no other thread moves memory of the device; the last reading where they never rest.
-    fn undisturbed<T>(&self, read: impl Fn() -> T) -> T {
+    /// What is read while no other thread moves memory of the device. `None` where they never rest in so many readings.
+    fn undisturbed<T>(&self, readings: usize, read: impl Fn() -> T) -> Option<T> {
         let transit = self.base.arenas.transit();
-        for _ in 1..READINGS {
+        (0..readings).find_map(|_| {
             let mark = transit.now();
             let found = read();
-            if transit.only_since(mark, this_thread()) {
-                return found;
+            let alone = transit.only_since(mark, this_thread());
+            if !alone {
+                std::thread::yield_now();
             }
-            std::thread::yield_now();
-        }
-        read()
+            alone.then_some(found)
+        })
     }
 
     /// What the driver holds for memory nodes of the process's graphs: 0 where it tells of none, `None` where it fails twice.
@@ -262,16 +264,16 @@ impl Statistics {
     /// own. `None` where the driver does not tell.
     fn used_by_the_driver(&self) -> Option<u64> {
         let site = &self.base.site;
-        self.undisturbed(|| {
-            let memory = site.memory_info().inspect_err(|_| site.backend().clear_error()).ok()?;
-            let (own, held) = {
-                let state = self.base.holdings.lock();
-                (state.published().map(|own| own.path().to_owned()), state.accounts().reserved())
-            };
-            let others: u64 = site.published_by_others(own.as_deref()).iter().map(|entry| entry.held).sum();
-            let known = held.saturating_add(others).saturating_add(self.node_memory()?);
-            Some(memory.total.saturating_sub(memory.free).saturating_sub(known))
-        })
+        let own = self.base.holdings.lock().published().map(|own| own.path().to_owned());
+        let others: u64 = site.published_by_others(own.as_deref()).iter().map(|entry| entry.held).sum();
+        let nodes = self.node_memory()?;
+        // Both at once, and nothing else: other threads may rest for moments only.
+        let (memory, held) = self.undisturbed(READINGS, || {
+            let memory = site.memory_info().inspect_err(|_| site.backend().clear_error()).ok();
+            (memory, self.base.holdings.lock().accounts().reserved())
+        })?;
+        let known = held.saturating_add(others).saturating_add(nodes);
+        memory.map(|memory| memory.total.saturating_sub(memory.free).saturating_sub(known))
     }
 
     /// Bytes of addresses at which memory is seen a second time.

@@ -64,12 +64,31 @@ struct Shrinkable {
 }
 
 /// A granule that could have less memory.
-struct Candidate {
+pub(super) struct Candidate {
     sparse: Sparse,
     /// Bytes that it would give.
-    gain: u64,
+    pub(super) gain: u64,
     /// The most bytes that have to be there beside it meanwhile.
-    beside: u64,
+    pub(super) beside: u64,
+}
+
+impl Candidate {
+    /// `None` where a granule is mapped elsewhere, too, or is not only this allocator's, or is free as far as it has memory.
+    fn of(regions: &Regions, sparse: Sparse) -> Option<Self> {
+        if !is_movable(regions, &sparse) {
+            return None;
+        }
+        let parts = regions.parts(sparse.region, sparse.at);
+        let stays = |part: &Part| bytes_of(&sparse.stays(part));
+        let beside = parts.iter().map(&stays).filter(|bytes| *bytes > 0).max()?;
+        let gain = parts.iter().map(|part| part.bytes - stays(part)).sum();
+        Some(Self { sparse, gain, beside })
+    }
+
+    /// Whether it gives more than has to be copied.
+    fn is_cheap(&self) -> bool {
+        self.gain >= self.beside
+    }
 }
 
 /// What a compaction is to give.
@@ -120,6 +139,53 @@ fn is_movable(regions: &Regions, sparse: &Sparse) -> bool {
 
 fn bytes_of(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
+}
+
+/// Why nothing of a device can be compacted, whoever asks.
+pub(super) fn lasting_obstacle(base: &Base) -> Option<&'static str> {
+    let site = &base.site;
+    if !site.has_virtual_memory() || !base.supply.counts_what_is_missing() {
+        Some("nothing is compacted but growable memory of policy:granule")
+    } else if site.attention().has(Reason::HARDENED) {
+        Some("nothing is compacted in hardened mode, which watches freed memory where it is")
+    } else if site.is_beside_capture() {
+        Some("nothing is compacted during a capture, whose work cannot be waited for; end it first")
+    } else if base.holdings.users().len() > 1 {
+        Some("nothing is compacted that other devices reach: they may write to it at any time")
+    } else if base.observers.has_segment_observers() || base.history.is_tracked() {
+        Some(
+            "nothing is compacted while somebody observes segments or traces: they may have registered the memory",
+        )
+    } else {
+        None
+    }
+}
+
+/// The granules of a device that could have less memory.
+pub(super) fn candidates(base: &Base) -> Vec<Candidate> {
+    let Some(unit) = base.site.unit() else { return Vec::new() };
+    let arenas = base.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter();
+    arenas.flat_map(|arena| candidates_in(base, &mut arena.lock(), unit)).collect()
+}
+
+/// Those of an arena, where most comes free first.
+fn candidates_in(base: &Base, state: &mut ArenaState, unit: u64) -> Vec<Candidate> {
+    let own = base.site.device();
+    if state.tenure().slot() != PoolSlot::DEFAULT || state.uses().devices().any(|device| device != own) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (segment, _) in state.layout().growable() {
+        let Some(hollows) = Hollows::of(state.heap_mut(), segment) else { continue };
+        if hollows.granule() <= unit || hollows.tier() != Tier::Large {
+            continue;
+        }
+        let sparse = base.pins.with(|is_pinned| hollows.sparse(unit, |block: &Block| is_pinned(block.addr)));
+        let device = base.holdings.lock();
+        found.extend(sparse.into_iter().filter_map(|sparse| Candidate::of(device.regions(), sparse)));
+    }
+    found.sort_unstable_by_key(|found| (Reverse(found.gain), found.sparse.at));
+    found
 }
 
 impl Compaction {
@@ -180,29 +246,10 @@ impl Compaction {
     /// Why nothing may be moved now, if that is so.
     fn obstacle(&self) -> Option<&'static str> {
         let is_inside = self.base.arenas.transit().concerns(this_thread());
-        self.lasting_obstacle().or_else(|| {
+        lasting_obstacle(&self.base).or_else(|| {
             is_inside
                 .then_some("nothing is compacted by a callback that runs while memory is taken or given back")
         })
-    }
-
-    fn lasting_obstacle(&self) -> Option<&'static str> {
-        let site = &self.base.site;
-        if !site.has_virtual_memory() || !self.base.supply.counts_what_is_missing() {
-            Some("nothing is compacted but growable memory of policy:granule")
-        } else if site.attention().has(Reason::HARDENED) {
-            Some("nothing is compacted in hardened mode, which watches freed memory where it is")
-        } else if site.is_beside_capture() {
-            Some("nothing is compacted during a capture, whose work cannot be waited for; end it first")
-        } else if self.base.holdings.users().len() > 1 {
-            Some("nothing is compacted that other devices reach: they may write to it at any time")
-        } else if self.base.observers.has_segment_observers() || self.base.history.is_tracked() {
-            Some(
-                "nothing is compacted while somebody observes segments or traces: they may have registered the memory",
-            )
-        } else {
-            None
-        }
     }
 
     /// Waits for all work of the devices that the process uses: a copy between two runs on a stream of either, and notes no use.
@@ -363,12 +410,8 @@ impl Compaction {
 
     /// What a compaction would give at most.
     fn potential(&self, cheaply: bool) -> u64 {
-        let Some(unit) = self.base.site.unit() else { return 0 };
-        let arenas = self.base.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter();
-        let of = |arena: &Arc<Arena>| {
-            self.candidates(&mut arena.lock(), unit, cheaply).iter().map(|c| c.gain).sum::<u64>()
-        };
-        arenas.map(of).sum()
+        let worth = |found: &Candidate| !cheaply || found.is_cheap();
+        candidates(&self.base).into_iter().filter(worth).map(|found| found.gain).sum()
     }
 
     /// Compacts granules of the default pool until the goal is reached, or there are none. Nothing where a thread is at it.
@@ -395,46 +438,12 @@ impl Compaction {
         outcome.map(|()| report)
     }
 
-    /// What of an arena could have less memory.
-    fn candidates(&self, state: &mut ArenaState, unit: u64, cheaply: bool) -> Vec<Candidate> {
-        let own = self.base.site.device();
-        if state.tenure().slot() != PoolSlot::DEFAULT || state.uses().devices().any(|device| device != own) {
-            return Vec::new();
-        }
-        let mut found = Vec::new();
-        for (segment, _) in state.layout().growable() {
-            let Some(hollows) = Hollows::of(state.heap_mut(), segment) else { continue };
-            if hollows.granule() <= unit || hollows.tier() != Tier::Large {
-                continue;
-            }
-            let sparse =
-                self.base.pins.with(|is_pinned| hollows.sparse(unit, |block: &Block| is_pinned(block.addr)));
-            found.extend(sparse.into_iter().filter_map(|sparse| self.candidate(sparse)));
-        }
-        found.retain(|found| !cheaply || found.gain >= found.beside);
-        found.sort_unstable_by_key(|found| (Reverse(found.gain), found.sparse.at));
-        found
-    }
-
-    /// `None` where a granule is mapped elsewhere, too, or is not only this allocator's, or is free as far as it has memory.
-    fn candidate(&self, sparse: Sparse) -> Option<Candidate> {
-        let device = self.base.holdings.lock();
-        let regions = device.regions();
-        if !is_movable(regions, &sparse) {
-            return None;
-        }
-        let parts = regions.parts(sparse.region, sparse.at);
-        let stays = |part: &Part| bytes_of(&sparse.stays(part));
-        let beside = parts.iter().map(&stays).filter(|bytes| *bytes > 0).max()?;
-        let gain = parts.iter().map(|part| part.bytes - stays(part)).sum();
-        Some(Candidate { sparse, gain, beside })
-    }
-
     /// Takes what is free of granules out of everyone's reach, those with the most free bytes first, until the
     /// goal is reached. `room` is what can be had beside them.
     fn choose(&self, arena: &Arena, unit: u64, goal: Goal, mut room: u64) -> Vec<Shrinkable> {
         let mut state = arena.lock();
-        let mut candidates = self.candidates(&mut state, unit, goal.cheaply);
+        let mut candidates = candidates_in(&self.base, &mut state, unit);
+        candidates.retain(|found| !goal.cheaply || found.is_cheap());
         let (mut chosen, mut gained) = (Vec::new(), 0);
         while gained < goal.bytes {
             let Some(place) = candidates.iter().position(|found| found.beside <= room) else { break };
@@ -469,7 +478,7 @@ impl Compaction {
         let calls = self.base.site.calls();
         let _memory = self.base.arenas.in_transit();
         // A hook took its time, or another thread went on: what was in the way of nothing may be by now.
-        if self.lasting_obstacle().is_some() {
+        if lasting_obstacle(&self.base).is_some() {
             return Ok(());
         }
         let room = self.room(PoolId::DEFAULT);

@@ -3,8 +3,9 @@
 //!
 //! Early reuse is never among the remedies: the ladder has waited for all pending frees by then.
 
+use super::compaction::{self, Candidate};
+use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
-use crate::arena::{ArenaState, Hollows, Sparse};
 use crate::config::{Compact, Launches};
 use crate::device::Base;
 use crate::device::holdings::DeviceState;
@@ -16,10 +17,8 @@ use crate::features::budget::Shortage;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
 use crate::memory::layout::Layout;
-use crate::memory::region::Regions;
 use crate::memory::segment::Origin;
 use crate::policy::{Chosen, Ground, Request};
-use crate::process::attention::Reason;
 use crate::process::foreign::Calls;
 use crate::process::stream_identity::shown;
 use crate::sync::{Arc, Guard};
@@ -128,35 +127,6 @@ impl Remedies {
     }
 }
 
-/// A granule of the default pool that is in use in part, in whole units of virtual memory, in bytes.
-struct Spread {
-    /// What stays: so much new memory is there before the old goes.
-    stays: u64,
-    /// What a compaction gives back.
-    gives: u64,
-}
-
-/// The granules that a compaction could give memory of, but for those of pinned blocks; where least stays first.
-fn spread(arenas: &mut [Guard<'_, ArenaState>], regions: &Regions, unit: u64) -> Vec<Spread> {
-    let mut found = Vec::new();
-    for arena in arenas.iter_mut().filter(|arena| arena.tenure().slot() == PoolSlot::DEFAULT) {
-        for (segment, _) in arena.layout().growable() {
-            let Some(hollows) = Hollows::of(arena.heap_mut(), segment) else { continue };
-            let granule = hollows.granule();
-            if granule <= unit || hollows.tier() != Tier::Large {
-                continue;
-            }
-            let moves = |sparse: &Sparse| !regions.is_elsewhere(sparse.region, sparse.at);
-            found.extend(hollows.sparse(unit, |_| false).into_iter().filter(moves).map(|sparse| {
-                let gives = sparse.free.iter().map(|range| range.end - range.start).sum();
-                Spread { stays: granule.saturating_sub(gives), gives }
-            }));
-        }
-    }
-    found.sort_unstable_by_key(|spread| spread.stays);
-    found
-}
-
 /// The tenant of a pool, and whether its hard limit refuses the request.
 fn tenant_report(tenant: &Tenant, refuses: bool) -> TenantReport {
     TenantReport { name: Arc::clone(tenant.name()), held: tenant.bytes(), marks: tenant.marks(), refuses }
@@ -238,14 +208,15 @@ impl Explainer {
         let processes = self.base.observers.process_memory(calls);
         let policy = self.base.arenas.directory().with_template(|template| template.policy.clone());
         let private = self.base.pools.facts();
-        let unit = site.unit().filter(|_| self.could_compact());
+        let sparse = match compaction::lasting_obstacle(&self.base) {
+            None => compaction::candidates(&self.base),
+            Some(_) => Vec::new(),
+        };
         self.base.arenas.with_all(|_, arenas| {
-            let state = self.base.holdings.lock();
-            let spread = unit.map_or_else(Vec::new, |unit| spread(arenas, state.regions(), unit));
-            let arenas = &*arenas;
             let own = arenas.iter().find(|a| a.tenure().serves(slot, stream)).map(|own| &**own);
             let pool = own.map_or(PoolId::DEFAULT, |own| own.tenure().pool().id);
             let pools = caches(arenas);
+            let state = self.base.holdings.lock();
             let limits = state.limits(pool);
             let missing = own.map(|own| self.provider.missing_for(own, request));
             let wanted = self.wanted(own, missing, request, &state);
@@ -263,25 +234,13 @@ impl Explainer {
                 pool,
                 pools,
                 private,
-                spread,
+                sparse,
                 state,
                 room,
             };
             let in_one_piece = own.map_or(0, |own| self.provider.most_in_one_piece(own, request.tier));
             case.report(call.capturing, device_total, in_one_piece, missing, processes)
         })
-    }
-
-    /// Whether memory might be compacted that is not pinned, and that no stream waits for.
-    fn could_compact(&self) -> bool {
-        let site = &self.base.site;
-        site.has_virtual_memory()
-            && self.base.supply.counts_what_is_missing()
-            && !site.attention().has(Reason::HARDENED)
-            && !site.is_beside_capture()
-            && self.base.holdings.users().len() <= 1
-            && !self.base.observers.has_segment_observers()
-            && !self.base.history.is_tracked()
     }
 
     /// Bytes that the request would take of what is limited.
@@ -317,7 +276,7 @@ struct Case<'a> {
     pools: &'a [PoolCache],
     private: &'a [Facts],
     /// What a compaction could give.
-    spread: Vec<Spread>,
+    sparse: Vec<Candidate>,
     state: &'a DeviceState,
     room: Room<'a>,
 }
@@ -478,11 +437,10 @@ impl Case<'_> {
     fn advise_to_compact(&self, remedies: &mut Remedies, in_one_piece: u64) {
         let room = |gained| self.room.after(&[(PoolId::DEFAULT, gained)]);
         let mut gained = 0;
-        for Spread { stays, gives } in &self.spread {
-            if *stays > room(gained) {
-                break;
+        for found in &self.sparse {
+            if found.beside <= room(gained) {
+                gained += found.gain;
             }
-            gained += gives;
         }
         // What could serve the request now lies in such granules, too.
         if room(gained) < self.room.wanted.saturating_add(in_one_piece) {
