@@ -24,6 +24,7 @@ use crate::watch::snapshot::BlockInfo;
 use crate::watch::stats::{DeviceStats, GranuleStats, ScopeBytes, ScopeStats, Stat};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The figures of a device.
 pub(crate) struct Statistics {
@@ -34,9 +35,10 @@ pub(crate) struct Statistics {
     measured: Claims<DeviceIndex>,
 }
 
-/// How often a whole ledger is read, and how often two figures, because memory moved meanwhile.
-const LEDGERS: usize = 64;
-const READINGS: usize = 4096;
+/// How often figures are read again because memory moved meanwhile, and how long is slept before: whoever moves it may need the
+/// processor, and may wait for this thread.
+const READINGS: usize = 256;
+const BETWEEN_READINGS: Duration = Duration::from_micros(50);
 
 /// What the growable segments of a stream and a tier hold. PyTorch: `StreamSegmentSize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,20 +206,20 @@ impl Statistics {
             ))
         };
         // Others come and go between the questions: a ledger that has more than is used is asked for once more.
-        let undisturbed = || self.undisturbed(LEDGERS, read).unwrap_or_else(read);
+        let undisturbed = || self.undisturbed(read).unwrap_or_else(read);
         let first: DeviceLedger = undisturbed()?;
         if first.sum() <= first.used { Ok(first) } else { undisturbed() }
     }
 
-    /// What is read while no other thread moves memory of the device. `None` where they never rest in so many readings.
-    fn undisturbed<T>(&self, readings: usize, read: impl Fn() -> T) -> Option<T> {
+    /// What is read while no other thread moves memory of the device. `None` where they never rest.
+    fn undisturbed<T>(&self, read: impl Fn() -> T) -> Option<T> {
         let transit = self.base.arenas.transit();
-        (0..readings).find_map(|_| {
+        (0..READINGS).find_map(|_| {
             let mark = transit.now();
             let found = read();
             let alone = transit.only_since(mark, this_thread());
             if !alone {
-                std::thread::yield_now();
+                std::thread::sleep(BETWEEN_READINGS);
             }
             alone.then_some(found)
         })
@@ -268,7 +270,7 @@ impl Statistics {
         let others: u64 = site.published_by_others(own.as_deref()).iter().map(|entry| entry.held).sum();
         let nodes = self.node_memory()?;
         // Both at once, and nothing else: other threads may rest for moments only.
-        let (memory, held) = self.undisturbed(READINGS, || {
+        let (memory, held) = self.undisturbed(|| {
             let memory = site.memory_info().inspect_err(|_| site.backend().clear_error()).ok();
             (memory, self.base.holdings.lock().accounts().reserved())
         })?;
