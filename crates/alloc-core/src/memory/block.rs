@@ -152,6 +152,26 @@ const _: () = assert!(std::mem::size_of::<Block>() == 64, "a block record is one
 pub const NO_USES: u32 = u32::MAX;
 
 impl Block {
+    /// A free block of the large tier, for tests of what holds such.
+    #[cfg(test)]
+    pub(crate) fn free(addr: u64, size: u64) -> Self {
+        Self {
+            addr,
+            size,
+            requested: 0,
+            epoch: 0,
+            born: 0,
+            prev: BlockId::NONE,
+            next: BlockId::NONE,
+            segment: SegmentId(0),
+            uses: NO_USES,
+            order: 0,
+            pending: 0,
+            state: BlockPhase::Free,
+            tier: Tier::Large,
+        }
+    }
+
     /// First address after it.
     #[must_use]
     pub fn end(&self) -> u64 {

@@ -216,27 +216,12 @@ impl PlacementIndex for SegregatedIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::block::{BlockPhase, NO_USES, SegmentId, Tier};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
     /// A free block; size and address in units.
     fn block(size: u64, addr: u64) -> Block {
-        Block {
-            addr: addr << 9,
-            size: size << 9,
-            requested: 0,
-            epoch: 0,
-            born: 0,
-            prev: BlockId::NONE,
-            next: BlockId::NONE,
-            segment: SegmentId(0),
-            uses: NO_USES,
-            order: 0,
-            pending: 0,
-            state: BlockPhase::Free,
-            tier: Tier::Large,
-        }
+        Block::free(addr << 9, size << 9)
     }
 
     proptest! {

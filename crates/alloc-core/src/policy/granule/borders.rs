@@ -453,7 +453,6 @@ impl Borders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::block::{BlockPhase, NO_USES, Tier};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -461,21 +460,7 @@ mod tests {
     const GRANULE: u64 = 24 << 20;
 
     fn free(low: u64, size: u64) -> Block {
-        Block {
-            addr: BASE + low,
-            size,
-            requested: 0,
-            epoch: 0,
-            born: 0,
-            prev: BlockId::NONE,
-            next: BlockId::NONE,
-            segment: SegmentId(0),
-            uses: NO_USES,
-            order: 0,
-            pending: 0,
-            state: BlockPhase::Free,
-            tier: Tier::Large,
-        }
+        Block::free(BASE + low, size)
     }
 
     proptest! {
