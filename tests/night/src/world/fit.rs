@@ -35,9 +35,13 @@ impl Wanted {
             return None;
         }
         let snapshot = world.sites[site].allocator.snapshot(false);
+        // PyTorch leaves segments that grow to those who ask for such.
+        let taken = |segment: &SegmentInfo| {
+            world.sites[site].granule || settings.expandable_segments || !segment.is_expandable
+        };
         // Where handles come back, a former stream's memory shows under the same.
         let own = |segment: &&SegmentInfo| {
-            !world.setup.reuse && self.is_of(segment) && segment.stream == stream.raw
+            !world.setup.reuse && self.is_of(segment) && taken(segment) && segment.stream == stream.raw
         };
         let free = snapshot.segments.iter().filter(own).flat_map(|segment| &segment.blocks);
         let fits = free
