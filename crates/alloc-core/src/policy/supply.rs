@@ -89,7 +89,12 @@ impl Supply {
     }
 
     /// The most bytes that lie free in pieces and can serve a request.
-    pub(crate) fn most_in_pieces<E: Engine<Memory>>(&self, engine: &E, state: &E::State, tier: Tier) -> u64 {
+    pub(crate) fn most_in_pieces<E: Engine<Memory>>(
+        &self,
+        engine: &E,
+        state: &mut E::State,
+        tier: Tier,
+    ) -> u64 {
         match self {
             Self::Plain => 0,
             Self::Granule(device) => device.most_in_pieces(engine, state, tier),
@@ -100,7 +105,7 @@ impl Supply {
     pub(crate) fn missing<E: Engine<Memory>>(
         &self,
         engine: &E,
-        state: &E::State,
+        state: &mut E::State,
         request: &Request,
     ) -> Option<u64> {
         match self {

@@ -338,7 +338,7 @@ impl Statistics {
     /// The most bytes that a large request of a stream finds free in one piece, or in pieces that a view shows in one.
     pub(crate) fn largest_in_one_piece(&self, stream: Stream) -> u64 {
         let Some(arena) = self.base.arenas.directory().of_stream(PoolSlot::DEFAULT, stream) else { return 0 };
-        self.provider.most_in_one_piece(&arena.lock(), Tier::Large)
+        self.provider.most_in_one_piece(&mut arena.lock(), Tier::Large)
     }
 
     /// Bytes of growable segments that have memory behind them, by stream and tier.

@@ -277,7 +277,7 @@ impl Compaction {
         }
         let missing = || {
             // The driver is asked with no lock held.
-            let missing = self.provider.missing_for(&arena.lock(), request);
+            let missing = self.provider.missing_for(&mut arena.lock(), request);
             missing.saturating_sub(self.room(pool))
         };
         if missing() > self.potential(false) {
@@ -333,7 +333,7 @@ impl Compaction {
                 tracing::warn!(%error, "what is left of granules could not be given back; it is tried again later");
             }
         }
-        let wanted = self.provider.missing_for(&arena.lock(), request);
+        let wanted = self.provider.missing_for(&mut arena.lock(), request);
         let held = self.base.holdings.lock().accounts().held();
         let needed = self.base.arenas.in_use().saturating_add(request.size);
         let needed = self.most_needed.fetch_max(needed, Ordering::Relaxed).max(needed);

@@ -213,12 +213,15 @@ impl Explainer {
             Some(_) => Vec::new(),
         };
         self.base.arenas.with_all(|_, arenas| {
+            let own = arenas.iter_mut().find(|a| a.tenure().serves(slot, stream)).map(|own| &mut **own);
+            let missing_of = |own: &mut ArenaState| self.provider.missing_for(own, request);
+            let whole_of = |own: &mut ArenaState| self.provider.most_in_one_piece(own, request.tier);
+            let (missing, in_one_piece) = own.map(|own| (missing_of(own), whole_of(own))).unzip();
             let own = arenas.iter().find(|a| a.tenure().serves(slot, stream)).map(|own| &**own);
             let pool = own.map_or(PoolId::DEFAULT, |own| own.tenure().pool().id);
             let pools = caches(arenas);
             let state = self.base.holdings.lock();
             let limits = state.limits(pool);
-            let missing = own.map(|own| self.provider.missing_for(own, request));
             let wanted = self.wanted(own, missing, request, &state);
             let room = Room { device_free, limits: &limits, wanted };
             let (base, policy, private, pools, state) =
@@ -238,8 +241,7 @@ impl Explainer {
                 state,
                 room,
             };
-            let in_one_piece = own.map_or(0, |own| self.provider.most_in_one_piece(own, request.tier));
-            case.report(call.capturing, device_total, in_one_piece, missing, processes)
+            case.report(call.capturing, device_total, in_one_piece.unwrap_or(0), missing, processes)
         })
     }
 

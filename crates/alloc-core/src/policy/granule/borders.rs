@@ -3,59 +3,17 @@
 //! All free blocks of a growable segment by their addresses: which one holds the bytes at an address, and so how much of a
 //! granule is free, is found with a short look. This follows the index of free blocks step by step, with one mark a block.
 
+mod all;
+
+pub(crate) use all::{AllBorders, RowId};
+
+use crate::base::growth;
 use crate::base::round::{MIN_BLOCK, SMALL_LIMIT};
 use crate::base::steps::{Counted, step, steps};
 use crate::memory::block::{Block, BlockId, SegmentId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::ops::Range;
-
-/// The borders of an arena's segments.
-#[derive(Debug, Default)]
-pub(crate) struct AllBorders {
-    of: Vec<Option<Box<Borders>>>,
-}
-
-impl AllBorders {
-    /// A segment's, if they are watched.
-    #[inline(always)]
-    pub(crate) fn get(&self, id: SegmentId) -> Option<&Borders> {
-        self.of.get(id.0 as usize)?.as_deref()
-    }
-
-    #[inline(always)]
-    pub(crate) fn get_mut(&mut self, id: SegmentId) -> Option<&mut Borders> {
-        self.of.get_mut(id.0 as usize)?.as_deref_mut()
-    }
-
-    pub(crate) fn insert(&mut self, id: SegmentId, borders: Borders) {
-        let at = id.0 as usize;
-        if self.of.len() <= at {
-            self.of.resize_with(at + 1, || None);
-        }
-        self.of[at] = Some(Box::new(borders));
-    }
-
-    pub(crate) fn remove(&mut self, id: SegmentId) {
-        if let Some(borders) = self.of.get_mut(id.0 as usize) {
-            *borders = None;
-        }
-    }
-
-    /// Whether none is watched.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.iter().next().is_none()
-    }
-
-    /// All that are watched.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (SegmentId, &Borders)> {
-        (0..)
-            .map(SegmentId)
-            .zip(&self.of)
-            .counted()
-            .filter_map(|(id, borders)| Some((id, borders.as_deref()?)))
-    }
-}
 
 /// What is free of one granule, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +72,8 @@ struct Row {
     begins: u64,
     /// Those in which one begins that holds a first or a last byte of any granule; where several begin in one, perhaps others.
     touches: u64,
+    /// It is among those that changed.
+    changed: bool,
     /// True where `begins` says so.
     first: [Free; ROW],
 }
@@ -122,8 +82,27 @@ impl Row {
     const EMPTY: Self = Self {
         begins: 0,
         touches: 0,
+        changed: false,
         first: [Free { end: 0, block: BlockId::NONE, unit: 0, crowded: false }; ROW],
     };
+}
+
+impl Row {
+    /// What it holds at borders of granules changes.
+    #[inline(always)]
+    fn change(&mut self, id: (SegmentId, usize), changed: &mut Vec<RowId>) {
+        if !self.changed {
+            self.changed = true;
+            note_changed(id, changed);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[allow(clippy::cast_possible_truncation)] // a segment has less than 2^32 rows of 64 MiB
+fn note_changed((segment, row): (SegmentId, usize), changed: &mut Vec<RowId>) {
+    growth::push(changed, (segment, row as u32));
 }
 
 /// The row of a cell, and its place there.
@@ -163,6 +142,8 @@ pub(crate) struct Borders {
     others: FxHashMap<u64, SmallVec<[Free; 2]>>,
     /// Where views show a granule: it keeps its memory as long.
     shown: Vec<SmallVec<[Place; 1]>>,
+    /// Which ones that are.
+    visible: Vec<u64>,
     /// Granules that no view may show: a part has no memory, or is about to lose it.
     partial: FxHashSet<usize>,
 }
@@ -182,6 +163,7 @@ impl Borders {
             touching: Vec::new(),
             others: FxHashMap::default(),
             shown: Vec::new(),
+            visible: Vec::new(),
             partial: FxHashSet::default(),
         }
     }
@@ -199,6 +181,11 @@ impl Borders {
     /// First address of a granule.
     pub(crate) fn address(&self, number: usize) -> u64 {
         self.base + number as u64 * self.granule
+    }
+
+    /// The numbers of the rows of cells.
+    pub(crate) fn rows(&self) -> Range<u32> {
+        0..u32::try_from(self.rows.len()).unwrap_or(u32::MAX)
     }
 
     /// How many granules are known.
@@ -219,7 +206,7 @@ impl Borders {
 
     /// Notes a free block. Apart, so that what serves requests stays small enough to be compiled in one.
     #[inline(never)]
-    pub(crate) fn insert(&mut self, block: &Block, id: BlockId) {
+    pub(crate) fn insert(&mut self, block: &Block, id: BlockId, changed: &mut Vec<RowId>) {
         let low = block.addr - self.base;
         let end = low + block.size;
         let touches = self.touches(low, end);
@@ -235,11 +222,17 @@ impl Borders {
                 row.begins |= 1 << place;
                 row.first[place] = free;
                 if touches {
+                    row.change((block.segment, at), changed);
                     row.touches |= 1 << place;
                     self.touching[at / ROW] |= 1 << (at % ROW);
                 }
             }
-            _ => self.insert_otherwise(low / CELL, free, touches),
+            _ => {
+                self.insert_otherwise(low / CELL, free, touches);
+                if touches {
+                    self.rows[at].change((block.segment, at), changed);
+                }
+            }
         }
     }
 
@@ -280,7 +273,7 @@ impl Borders {
 
     /// Notes that a block is free no more.
     #[inline(never)]
-    pub(crate) fn remove(&mut self, block: &Block, id: BlockId) {
+    pub(crate) fn remove(&mut self, block: &Block, id: BlockId, changed: &mut Vec<RowId>) {
         let cell = (block.addr - self.base) / CELL;
         let (at, place) = place_of(cell);
         match self.rows.get_mut(at) {
@@ -290,11 +283,17 @@ impl Borders {
                     self.beginning[at / ROW] &= !(1 << (at % ROW));
                 }
                 if row.touches >> place & 1 == 1 {
+                    row.change((block.segment, at), changed);
                     row.touches ^= 1 << place;
                     self.touching[at / ROW] &= !(u64::from(row.touches == 0) << (at % ROW));
                 }
             }
-            _ => self.remove_from_crowd(cell, id),
+            _ => {
+                self.remove_from_crowd(cell, id);
+                if self.rows[at].touches >> place & 1 == 1 {
+                    self.rows[at].change((block.segment, at), changed);
+                }
+            }
         }
     }
 
@@ -325,16 +324,18 @@ impl Borders {
 
     /// The free block that holds all bytes from `low` to `high`.
     pub(crate) fn holder(&self, low: u64, high: u64) -> Option<BlockId> {
-        let found = self.begins_at_or_below(low)?;
+        let (_, found) = self.begins_at_or_below(low)?;
         (high - self.base <= found.end).then_some(found.block)
     }
 
     /// The nearest free block that begins at `addr` or below.
     pub(crate) fn nearest(&self, addr: u64) -> Option<BlockId> {
-        self.begins_at_or_below(addr).map(|found| found.block)
+        self.begins_at_or_below(addr).map(|(_, found)| found.block)
     }
 
-    fn begins_at_or_below(&self, addr: u64) -> Option<&Free> {
+    /// That one, and its row.
+    #[inline(always)]
+    fn begins_at_or_below(&self, addr: u64) -> Option<(usize, &Free)> {
         let low = addr - self.base;
         let unit = low % CELL / UNIT;
         let (own, place) = place_of(low / CELL);
@@ -351,12 +352,12 @@ impl Borders {
             let first = &self.rows[at].first[place];
             let begins = |free: &Free| !inside || u64::from(free.unit) <= unit;
             if !first.crowded && begins(first) {
-                return Some(first);
+                return Some((at, first));
             }
             // Another one of this cell, or something below it.
             let found = self.in_cell(at, place).filter(|free| begins(free)).max_by_key(|free| free.unit);
-            if found.is_some() {
-                return found;
+            if let Some(found) = found {
+                return Some((at, found));
             }
             (bits, inside) = (bits ^ 1 << place, false);
         }
@@ -396,16 +397,32 @@ impl Borders {
     pub(crate) fn free_blocks(&self) -> impl Iterator<Item = BlockId> {
         let rows = set_bits(&self.touching);
         let cells = rows.flat_map(|at| bits_of(self.rows[at].touches).map(move |place| (at, place)));
-        let free = cells.flat_map(move |(at, place)| {
-            let low = move |free: &Free| ((at * ROW + place) as u64) * CELL + u64::from(free.unit) * UNIT;
-            self.in_cell(at, place).filter(move |free| self.touches(low(free), free.end))
-        });
-        free.map(|free| free.block)
+        cells.flat_map(move |(at, place)| self.touching_in(at, place)).map(|(_, free)| free.block)
+    }
+
+    /// The free blocks of a row that hold a first or a last byte of any granule: the bytes of each, and what it holds.
+    pub(crate) fn of_row(&self, row: u32) -> impl Iterator<Item = (u64, Parts)> {
+        let at = row as usize;
+        let places = self.rows.get(at).map_or(0, |row| row.touches);
+        bits_of(places).flat_map(move |place| self.touching_in(at, place)).map(|(low, free)| {
+            let bytes = free.end - low;
+            (bytes, self.parts_of(low, free.end))
+        })
+    }
+
+    /// The free blocks of a cell that hold a first or a last byte of any granule, and where they begin.
+    fn touching_in(&self, row: usize, place: usize) -> impl Iterator<Item = (u64, &Free)> {
+        let low = move |free: &Free| ((row * ROW + place) as u64) * CELL + u64::from(free.unit) * UNIT;
+        let all = self.in_cell(row, place).map(move |free| (low(free), free));
+        all.filter(|(low, free)| self.touches(*low, free.end)).counted()
     }
 
     /// What a free block holds of the granules at whose borders it lies.
     pub(crate) fn parts(&self, block: &Block) -> Parts {
-        let (low, high) = (block.addr - self.base, block.end() - self.base);
+        self.parts_of(block.addr - self.base, block.end() - self.base)
+    }
+
+    fn parts_of(&self, low: u64, high: u64) -> Parts {
         let (first, last) = (low.div_ceil(self.granule), high / self.granule);
         let (before, behind) = (first * self.granule - low, high - last * self.granule);
         Parts {
@@ -416,12 +433,19 @@ impl Borders {
     }
 
     /// No view may show the granule from now on, or one may again.
-    pub(crate) fn set_partial(&mut self, number: usize, partial: bool) {
+    fn set_partial(
+        &mut self,
+        (segment, number): (SegmentId, usize),
+        partial: bool,
+        changed: &mut Vec<RowId>,
+    ) {
         if partial {
             self.partial.insert(number);
         } else {
             self.partial.remove(&number);
         }
+        self.change_around(segment, self.address(number), changed);
+        self.change_around(segment, self.address(number + 1) - 1, changed);
     }
 
     /// Whether a view may show the granule.
@@ -430,18 +454,40 @@ impl Borders {
     }
 
     /// A view shows the granule from now on.
-    pub(crate) fn show(&mut self, number: usize, place: Place) {
+    fn show(&mut self, (segment, number): (SegmentId, usize), place: Place, changed: &mut Vec<RowId>) {
         if self.shown.len() <= number {
             self.shown.resize_with(number + 1, SmallVec::new);
+            self.visible.resize(number / ROW + 1, 0);
         }
         self.shown[number].push(place);
+        self.visible[number / ROW] |= 1 << (number % ROW);
+        self.change_around(segment, self.address(number + 1) - 1, changed);
     }
 
     /// A view does not show it any more.
-    pub(crate) fn hide(&mut self, number: usize, place: Place) {
+    fn hide(&mut self, (segment, number): (SegmentId, usize), place: Place, changed: &mut Vec<RowId>) {
         let places = &mut self.shown[number];
         let at = places.iter().counted().position(|shown| *shown == place);
         at.map(|at| places.swap_remove(at));
+        if places.is_empty() {
+            self.visible[number / ROW] &= !(1 << (number % ROW));
+        }
+        self.change_around(segment, self.address(number + 1) - 1, changed);
+    }
+
+    /// Something else is true of the granule whose byte at `addr` is free, if it is.
+    fn change_around(&mut self, segment: SegmentId, addr: u64, changed: &mut Vec<RowId>) {
+        if let Some((row, _)) = self.begins_at_or_below(addr) {
+            self.rows[row].change((segment, row), changed);
+        }
+    }
+
+    /// Those of some granules that views show.
+    pub(crate) fn visible(&self, numbers: Range<usize>) -> impl Iterator<Item = usize> {
+        let first = numbers.start / ROW;
+        let words = self.visible.get(first..self.visible.len().min(numbers.end.div_ceil(ROW)));
+        let visible = set_bits(words.unwrap_or_default()).map(move |number| first * ROW + number);
+        visible.filter(move |number| numbers.contains(number))
     }
 
     /// Where views show it, in no order.
@@ -472,6 +518,7 @@ mod tests {
             steps in prop::collection::vec((0u64..3, 0u64..600, 1u64..40, 0u64..4), 1..200)
         ) {
             let mut borders = Borders::new(BASE, GRANULE);
+            let mut changed = Vec::new();
             let mut all: BTreeMap<u64, (u64, BlockId)> = BTreeMap::new();
             for (number, (far, place, units, large)) in steps.into_iter().enumerate() {
                 let low = far * (200 << 20) + place * 20 * UNIT;
@@ -479,9 +526,9 @@ mod tests {
                 let id = BlockId::new(u32::try_from(number).unwrap());
                 let overlaps = all.range(..low + size).next_back().is_some_and(|(_, (end, _))| *end > low);
                 if let Some((end, id)) = all.remove(&low) {
-                    borders.remove(&free(low, end - low), id);
+                    borders.remove(&free(low, end - low), id, &mut changed);
                 } else if !overlaps {
-                    borders.insert(&free(low, size), id);
+                    borders.insert(&free(low, size), id, &mut changed);
                     all.insert(low, (low + size, id));
                 }
                 for low in [low, low + size - UNIT, low + size, low.saturating_sub(UNIT)] {
@@ -493,11 +540,21 @@ mod tests {
             }
             let touches = |low: u64, end: u64| low.is_multiple_of(GRANULE) || end / GRANULE > low / GRANULE;
             let at_borders = all.iter().filter(|(low, (end, _))| touches(**low, *end));
-            let mut expected: Vec<_> = at_borders.map(|(_, (_, id))| *id).collect();
+            let mut expected: Vec<_> = at_borders.clone().map(|(_, (_, id))| *id).collect();
             let mut found: Vec<_> = borders.free_blocks().collect();
             expected.sort_unstable();
             found.sort_unstable();
             prop_assert_eq!(found, expected);
+            // Row by row the same, and each row with any was named when it changed.
+            for row in borders.rows() {
+                let of_row: Vec<_> = borders.of_row(row).collect();
+                let low_of = |(low, (end, _)): (&u64, &(u64, BlockId))| (end - low, borders.parts(&free(*low, end - low)));
+                let begins = u64::from(row) * 64 * CELL..(u64::from(row) + 1) * 64 * CELL;
+                let expected: Vec<_> = at_borders.clone().filter(|(low, _)| begins.contains(low)).map(low_of).collect();
+                prop_assert!(of_row.is_empty() || changed.iter().any(|(_, changed)| *changed == row));
+                prop_assert_eq!(of_row.len(), expected.len());
+                prop_assert!(expected.iter().all(|part| of_row.contains(part)));
+            }
         }
     }
 }

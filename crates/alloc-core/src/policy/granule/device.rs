@@ -4,7 +4,7 @@ use super::call_home::call_home;
 use super::hand_over::hand_over;
 use super::leaving;
 use super::memory::Memory;
-use super::pieces::{Plan, most_shown, plan_view};
+use super::pieces::Plan;
 use super::shown::{Blocks, Shown};
 use super::views;
 use crate::base::round::SMALL_SEGMENT;
@@ -46,6 +46,11 @@ fn finest(engine: &impl Engine<Memory>) -> Option<u64> {
     engine.unit().map(|unit| SMALL_SEGMENT.next_multiple_of(unit))
 }
 
+/// The most bytes that a view could show in one piece.
+fn most_shown(state: &mut impl PolicyArena<Memory>) -> u64 {
+    state.ground_mut().memory_mut().pieces().most()
+}
+
 /// Whether much of the device is held.
 fn is_tight(engine: &impl Engine<Memory>) -> bool {
     engine.held() > engine.total() / TIGHT
@@ -73,8 +78,13 @@ impl Device {
     }
 
     /// The most bytes that a view could show in one piece.
-    pub(crate) fn most_in_pieces<E: Engine<Memory>>(&self, engine: &E, state: &E::State, tier: Tier) -> u64 {
-        if self.shows_from(engine, state, tier) { most_shown(state.ground()) } else { 0 }
+    pub(crate) fn most_in_pieces<E: Engine<Memory>>(
+        &self,
+        engine: &E,
+        state: &mut E::State,
+        tier: Tier,
+    ) -> u64 {
+        if self.shows_from(engine, state, tier) { most_shown(state) } else { 0 }
     }
 
     /// What has to be taken for a request that views serve with what they can show: what is missing, in the smallest granules
@@ -82,11 +92,11 @@ impl Device {
     pub(crate) fn missing<E: Engine<Memory>>(
         &self,
         engine: &E,
-        state: &E::State,
+        state: &mut E::State,
         request: &Request,
     ) -> Option<u64> {
         let finest = finest(engine).filter(|_| self.shows_from(engine, state, request.tier))?;
-        Some(request.size.saturating_sub(most_shown(state.ground())).next_multiple_of(finest))
+        Some(request.size.saturating_sub(most_shown(state)).next_multiple_of(finest))
     }
 
     /// Where regions are small, a large request has one of its own; and borders of granules are told by their addresses.
@@ -125,7 +135,7 @@ impl Device {
             return None;
         }
         let mut state = engine.attend(arena, call);
-        let run = views::run_for(state.ground(), request.size)?;
+        let run = views::run_for(state.ground_mut(), request.size)?;
         let block = views::take_run(&mut *state, &run, request.size)?;
         Some(engine.hand_out(&mut state, block, request.requested))
     }
@@ -214,7 +224,8 @@ impl Device {
         }
         for _ in 0..TRIES {
             let mut state = engine.lock(arena);
-            let plan = plan_view(state.ground(), request.size, granule, least);
+            let pieces = state.ground_mut().memory_mut().pieces();
+            let plan = pieces.plan_view(request.size, granule, least);
             if plan.missing == 0 {
                 let home = plan.granules.iter().copied();
                 let taken = views::take_home(state.ground_mut(), home, plan.skip, request.size);

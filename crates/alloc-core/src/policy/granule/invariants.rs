@@ -47,6 +47,7 @@ pub(crate) fn check_views(ground: &impl Ground<Memory>) {
     let all = ground.layout().blocks().iter().filter(|(_, block)| is_lent(block)).map(|(id, _)| id);
     assert_eq!(lent, all.collect(), "what is lent serves a block in a view");
     check_borders(ground);
+    ground.memory().known_pieces().check(ground.memory().borders());
 }
 
 /// The home blocks of `block` are the bytes that its view shows there, in order.

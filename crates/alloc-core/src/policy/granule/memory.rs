@@ -8,6 +8,7 @@
 
 use super::borders::{AllBorders, Borders, Place};
 use super::follow::{Follow, Served};
+use super::pieces::Pieces;
 use super::shown::{Blocks, Shown, Slot, SlotState, View};
 use crate::base::round::{SMALL_LIMIT, SMALL_SEGMENT};
 use crate::memory::block::{Block, BlockId, BlockTable, SegmentId, Tier};
@@ -39,6 +40,8 @@ pub struct Memory {
     follow: Follow,
     /// Which granules views may show, and what is free of them.
     borders: AllBorders,
+    /// What is free of granules, in the order in which views take it, as far as it was caught up with.
+    pieces: Pieces,
     /// By number.
     views: Vec<View>,
     /// The number of a segment's view.
@@ -70,6 +73,17 @@ pub(super) fn granule_of(segment: &Segment) -> Option<u64> {
 impl Memory {
     pub(super) fn borders(&self) -> &AllBorders {
         &self.borders
+    }
+
+    /// What views can be made of.
+    pub(super) fn pieces(&mut self) -> &Pieces {
+        self.pieces.catch_up(&mut self.borders);
+        &self.pieces
+    }
+
+    /// The same as it was when it was last asked for.
+    pub(super) fn known_pieces(&self) -> &Pieces {
+        &self.pieces
     }
 
     pub(super) fn views(&self) -> &[View] {
@@ -106,9 +120,7 @@ impl Memory {
         let number = self.made;
         for (slot, shown) in granules.iter().enumerate() {
             self.bytes += shown.bytes;
-            if let Some(borders) = self.borders.get_mut(shown.segment) {
-                borders.show(shown.number, Place { view: number, slot });
-            }
+            self.borders.show(shown, Place { view: number, slot });
         }
         self.made += 1;
         self.served += 1;
@@ -176,9 +188,7 @@ impl Memory {
             slot.state = if unmapped { SlotState::Gone } else { SlotState::Mapped };
             if unmapped {
                 self.bytes -= slot.shown.bytes;
-                if let Some(borders) = self.borders.get_mut(slot.shown.segment) {
-                    borders.hide(slot.shown.number, Place { view: view.number, slot: number });
-                }
+                self.borders.hide(&slot.shown, Place { view: view.number, slot: number });
             }
             places.push(at);
             at += slot.shown.bytes;
@@ -206,17 +216,12 @@ impl Memory {
 impl Hooks for Memory {
     #[inline(always)]
     fn inserted(&mut self, block: &Block, id: BlockId) {
-        if let Some(borders) = self.borders.get_mut(block.segment) {
-            borders.insert(block, id);
-        }
+        self.borders.insert_free(block, id);
     }
 
     #[inline(always)]
     fn removed(&mut self, blocks: &BlockTable, id: BlockId) {
-        let block = &blocks[id];
-        if let Some(borders) = self.borders.get_mut(block.segment) {
-            borders.remove(block, id);
-        }
+        self.borders.remove_free(&blocks[id], id);
     }
 
     #[inline(always)]
@@ -279,9 +284,7 @@ impl Hooks for Memory {
     }
 
     fn set_partial(&mut self, segment: SegmentId, addr: u64, partial: bool) {
-        if let Some(borders) = self.borders.get_mut(segment) {
-            borders.set_partial(borders.number(addr), partial);
-        }
+        self.borders.set_partial(segment, addr, partial);
     }
 
     fn below(&self, segment: SegmentId, addr: u64) -> Option<BlockId> {

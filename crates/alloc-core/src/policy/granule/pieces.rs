@@ -1,12 +1,17 @@
-//! What a view can be made of: the free parts of an arena's granules.
+//! What a view can be made of: the free parts of an arena's granules, in the order in which views take them.
+//!
+//! While requests are served, rows of cells are noted in which free blocks at borders of granules come or go, which costs next
+//! to nothing. Before a view is planned, [`Pieces`] catches up with these rows. So a plan costs what it takes, and what changed
+//! since the last one; not what is free.
 
-use super::borders::{Borders, Parts};
-use super::memory::Memory;
+use super::borders::{AllBorders, Parts, RowId};
 use super::shown::Shown;
-use crate::base::steps::Counted;
+use crate::base::steps::{Counted, step, steps};
 use crate::memory::block::SegmentId;
-use crate::policy::ground::Ground;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// What a new view is to show.
@@ -22,63 +27,132 @@ pub(crate) struct Plan {
 /// A granule, and how much of it is free from one of its ends on.
 type Part = (u64, Shown);
 
-/// The free granules of a free block.
-struct Whole<'a> {
-    /// Bytes of the block.
-    block: u64,
+/// The granules that a free block holds as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Whole {
     segment: SegmentId,
-    borders: &'a Borders,
     granules: Range<usize>,
+    /// Home address of the first.
+    addr: u64,
+    /// Bytes of each.
+    granule: u64,
 }
 
-impl Whole<'_> {
-    fn addr(&self) -> u64 {
-        self.borders.address(self.granules.start)
-    }
-
+impl Whole {
     fn bytes(&self) -> u64 {
-        self.granules.len() as u64 * self.borders.granule()
+        self.granules.len() as u64 * self.granule
     }
 
     fn shown(&self) -> impl Iterator<Item = Shown> {
-        self.granules.clone().counted().map(|number| shown(self.segment, self.borders, number))
+        let Self { segment, addr, granule: bytes, .. } = *self;
+        let addresses = (addr..).step_by(bytes as usize);
+        let granules = self.granules.clone().zip(addresses).counted();
+        granules.map(move |(number, addr)| Shown { segment, number, addr, bytes })
     }
 }
 
-fn shown(segment: SegmentId, borders: &Borders, number: usize) -> Shown {
-    Shown { segment, number, addr: borders.address(number), bytes: borders.granule() }
+/// A free block at borders of granules: its bytes, and what views can show of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct AtBorders {
+    bytes: u64,
+    end: Option<Part>,
+    whole: Option<Whole>,
+    beginning: Option<Part>,
+    /// Those that are free up to their last byte and that views show.
+    visible: SmallVec<[usize; 2]>,
 }
 
 /// The free parts of granules, as views can show them.
-#[derive(Default)]
-struct Pieces<'a> {
-    /// Free granules, those of the smallest free blocks first.
-    whole: Vec<Whole<'a>>,
-    /// The two granules with the largest free ends, the larger first.
-    ends: [Option<Part>; 2],
-    /// Granules with a free beginning, the smallest first.
-    beginnings: Vec<Part>,
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    /// What is ordered below, by the rows in which the blocks begin.
+    known: FxHashMap<RowId, SmallVec<[AtBorders; 2]>>,
+    /// Free granules, those of the smallest free blocks first: by bytes of the block and address of the first.
+    whole: BTreeMap<(u64, u64), Whole>,
+    /// Bytes of them all.
+    whole_bytes: u64,
+    /// Granules with a free end, the smallest first, and of equal ones the highest.
+    ends: BTreeMap<(u64, Reverse<u64>), Shown>,
+    /// Granules with a free beginning, the smallest first, and of equal ones the lowest.
+    beginnings: BTreeMap<(u64, u64), Shown>,
+    /// Granules that are free up to their last byte and that views show.
+    visible: BTreeSet<(SegmentId, usize)>,
 }
 
-impl Pieces<'_> {
-    fn add_end(&mut self, end: Part) {
-        let rank = |part: Option<Part>| part.map(|(bytes, shown)| (bytes, Reverse(shown.addr)));
-        let [first, second] = self.ends;
-        if rank(Some(end)) > rank(first) {
-            self.ends = [Some(end), first];
-        } else if rank(Some(end)) > rank(second) {
-            self.ends[1] = Some(end);
+/// The free blocks of a row at borders of granules, as they are.
+fn of_row(borders: &AllBorders, (segment, row): RowId) -> SmallVec<[AtBorders; 2]> {
+    let Some(borders) = borders.get(segment) else { return SmallVec::new() };
+    let granule = borders.granule();
+    let shown = |number| Shown { segment, number, addr: borders.address(number), bytes: granule };
+    let at_borders = |(bytes, Parts { end, whole, beginning })| {
+        // What is backed in parts has no memory that could be mapped as a whole.
+        let part = |part: Option<(usize, u64)>| {
+            part.filter(|(number, _)| borders.may_show(*number)).map(|(number, bytes)| (bytes, shown(number)))
+        };
+        let addr = borders.address(whole.start);
+        let first = whole.start - usize::from(end.is_some());
+        let visible = borders.visible(first..whole.end).collect();
+        let whole = (!whole.is_empty()).then_some(Whole { segment, granules: whole, addr, granule });
+        AtBorders { bytes, end: part(end), whole, beginning: part(beginning), visible }
+    };
+    borders.of_row(row).map(at_borders).collect()
+}
+
+impl Pieces {
+    /// Follows what changed at borders of granules.
+    pub(super) fn catch_up(&mut self, borders: &mut AllBorders) {
+        for row in borders.take_changed() {
+            for gone in self.known.remove(&row).unwrap_or_default() {
+                self.remove(row, gone);
+            }
+            let now = of_row(borders, row);
+            now.iter().for_each(|come| self.insert(row, come));
+            if !now.is_empty() {
+                self.known.insert(row, now);
+            }
         }
     }
 
-    /// Granules with a free beginning other than that whose end comes first.
-    fn beginnings_beside(&self, head: Option<Part>) -> impl DoubleEndedIterator<Item = &Part> {
-        self.beginnings.iter().filter(move |(_, shown)| head.is_none_or(|(_, first)| first != *shown))
+    fn insert(&mut self, (segment, _): RowId, come: &AtBorders) {
+        if let Some(whole) = &come.whole {
+            self.whole_bytes += whole.bytes();
+            self.whole.insert((come.bytes, whole.addr), whole.clone());
+        }
+        self.ends.extend(come.end.map(|(bytes, shown)| ((bytes, Reverse(shown.addr)), shown)));
+        self.beginnings.extend(come.beginning.map(|(bytes, shown)| ((bytes, shown.addr), shown)));
+        self.visible.extend(come.visible.iter().map(|number| (segment, *number)));
     }
 
-    /// The largest of them in bytes.
+    fn remove(&mut self, (segment, _): RowId, gone: AtBorders) {
+        step();
+        if let Some(whole) = gone.whole {
+            self.whole_bytes -= whole.bytes();
+            self.whole.remove(&(gone.bytes, whole.addr));
+        }
+        gone.end.map(|(bytes, shown)| self.ends.remove(&(bytes, Reverse(shown.addr))));
+        gone.beginning.map(|(bytes, shown)| self.beginnings.remove(&(bytes, shown.addr)));
+        for number in gone.visible {
+            self.visible.remove(&(segment, number));
+        }
+    }
+
+    /// The granules that are free up to their last byte and that views show.
+    pub(super) fn visible(&self) -> impl Iterator<Item = (SegmentId, usize)> {
+        self.visible.iter().counted().copied()
+    }
+
+    /// The two granules with the largest free ends, the larger first, of those that are of at least `least` bytes and do not
+    /// hold `size`.
+    fn ends(&self, size: u64, least: u64) -> [Option<Part>; 2] {
+        let from = |bytes: u64| (bytes, Reverse(u64::MAX));
+        let mut ends = self.ends.range(from(size.min(least))..from(size)).rev();
+        std::array::from_fn(|_| ends.next().map(|((bytes, _), shown)| (*bytes, *shown)))
+    }
+
+    /// The largest free beginning in bytes of a granule other than that whose end comes first.
     fn largest_beginning(&self, head: Option<Part>) -> u64 {
-        self.beginnings_beside(head).next_back().map_or(0, |(bytes, _)| *bytes)
+        let beside = self.beginnings.iter().rev().find(|(_, shown)| is_other(head, shown));
+        beside.map_or(0, |((bytes, _), _)| *bytes)
     }
 
     /// A view that begins with `head`: then whole granules follow, last the smallest beginning that does.
@@ -91,72 +165,65 @@ impl Pieces<'_> {
             left -= end;
         }
         let largest = self.largest_beginning(head);
-        let mut whole = self.whole.iter().flat_map(Whole::shown);
-        while left > largest {
-            let Some(shown) = whole.next() else {
-                // Whole granules are taken, and the largest beginning does for the rest.
-                plan.missing = (left - largest).next_multiple_of(granule);
-                return plan;
-            };
+        if left > largest + self.whole_bytes {
+            // Whole granules are taken, and the largest beginning does for the rest.
+            plan.missing = (left - self.whole_bytes - largest).next_multiple_of(granule);
+            return plan;
+        }
+        for shown in self.whole.values().flat_map(Whole::shown) {
+            if left <= largest {
+                break;
+            }
             plan.granules.push(shown);
             left -= shown.bytes.min(left);
         }
-        let last = self.beginnings_beside(head).find(|(bytes, _)| left > 0 && *bytes >= left);
-        plan.granules.extend(last.map(|(_, shown)| *shown));
+        let mut beginnings = self.beginnings.range((left, 0)..).filter(|(_, shown)| is_other(head, shown));
+        plan.granules.extend(beginnings.next().filter(|_| left > 0).map(|(_, shown)| *shown));
         plan
     }
 
-    /// The most bytes that lie side by side in a view of all that.
-    fn most(&self) -> u64 {
-        let both = |head: Option<Part>| head.map_or(0, |(end, _)| end) + self.largest_beginning(head);
-        let whole: u64 = self.whole.iter().map(Whole::bytes).sum();
-        whole + [None, self.ends[0], self.ends[1]].map(both).into_iter().max().unwrap_or(0)
-    }
-}
-
-/// What is free of the granules, where free ends of `least` bytes are worth a mapping of their own, and such that hold
-/// `size` are not asked for.
-fn pieces<G: Ground<Memory>>(ground: &G, size: u64, least: u64) -> Pieces<'_> {
-    let mut pieces = Pieces::default();
-    for (segment, borders) in ground.memory().borders().iter() {
-        for id in borders.free_blocks().counted() {
-            let block = &ground.layout().blocks()[id];
-            let Parts { end, whole, beginning } = borders.parts(block);
-            if !whole.is_empty() {
-                pieces.whole.push(Whole { block: block.size, segment, borders, granules: whole });
-            }
-            // What is backed in parts has no memory that could be mapped as a whole.
-            let end = end.filter(|(number, _)| borders.may_show(*number));
-            let beginning = beginning.filter(|(number, _)| borders.may_show(*number));
-            if let Some((number, bytes)) = end
-                && (size.min(least)..size).contains(&bytes)
-            {
-                pieces.add_end((bytes, shown(segment, borders, number)));
-            }
-            pieces
-                .beginnings
-                .extend(beginning.map(|(number, bytes)| (bytes, shown(segment, borders, number))));
+    /// What a view for `size` bytes would show: first the granule with the largest free end, if that has `least` bytes, then
+    /// whole free ones, last the smallest free beginning that does. `granule` is the size of granules to come.
+    pub(super) fn plan_view(&self, size: u64, granule: u64, least: u64) -> Plan {
+        let [first, second] = self.ends(size, least);
+        let plan = self.plan(first, size, granule);
+        if plan.missing == 0 {
+            return plan;
         }
+        // The largest end and the largest beginning may be one granule's, which comes once.
+        let other = self.plan(second, size, granule);
+        if other.missing < plan.missing { other } else { plan }
     }
-    pieces.whole.sort_unstable_by_key(|whole| (whole.block, whole.addr()));
-    pieces.beginnings.sort_unstable_by_key(|(bytes, shown)| (*bytes, shown.addr));
-    pieces
+
+    /// The most bytes that a view could show in one piece.
+    pub(super) fn most(&self) -> u64 {
+        let both = |head: Option<Part>| head.map_or(0, |(end, _)| end) + self.largest_beginning(head);
+        let [first, second] = self.ends(u64::MAX, 1);
+        self.whole_bytes + [None, first, second].map(both).into_iter().max().unwrap_or(0)
+    }
+
+    /// Panics where it is not what the borders say, but for rows that changed since.
+    pub(super) fn check(&self, borders: &AllBorders) {
+        let mut all = Self::default();
+        for (row, known) in &self.known {
+            known.iter().for_each(|come| all.insert(*row, come));
+            if !borders.is_changed(*row) {
+                assert_eq!(*known, of_row(borders, *row), "what is free at borders is known row by row");
+            }
+        }
+        assert_eq!(all.whole, self.whole, "free granules are in order");
+        assert_eq!(all.whole_bytes, self.whole_bytes, "and counted");
+        assert_eq!((&all.ends, &all.beginnings), (&self.ends, &self.beginnings), "so are parts of granules");
+        assert_eq!(all.visible, self.visible, "and what views show of them");
+        let rows =
+            borders.iter().flat_map(|(segment, borders)| borders.rows().map(move |row| (segment, row)));
+        for row in rows.filter(|row| !borders.is_changed(*row) && !self.known.contains_key(row)) {
+            assert!(of_row(borders, row).is_empty(), "no row is missed");
+        }
+        steps(self.known.len());
+    }
 }
 
-/// What a view for `size` bytes would show: first the granule with the largest free end, if that has `least` bytes, then
-/// whole free ones, last the smallest free beginning that does. `granule` is the size of granules to come.
-pub(crate) fn plan_view(ground: &impl Ground<Memory>, size: u64, granule: u64, least: u64) -> Plan {
-    let pieces = pieces(ground, size, least);
-    let plan = pieces.plan(pieces.ends[0], size, granule);
-    if plan.missing == 0 {
-        return plan;
-    }
-    // The largest end and the largest beginning may be one granule's, which comes once.
-    let other = pieces.plan(pieces.ends[1], size, granule);
-    if other.missing < plan.missing { other } else { plan }
-}
-
-/// The most bytes that a view could show in one piece.
-pub(crate) fn most_shown(ground: &impl Ground<Memory>) -> u64 {
-    pieces(ground, u64::MAX, 1).most()
+fn is_other(head: Option<Part>, shown: &Shown) -> bool {
+    head.is_none_or(|(_, first)| first != *shown)
 }

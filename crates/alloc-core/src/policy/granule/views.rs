@@ -23,18 +23,16 @@ use smallvec::SmallVec;
 ///
 /// A run is what is free from one granule of a view on to others that follow there. So runs are found from what is free at
 /// home: a free end, or a free granule that continues none, is where one begins.
-pub(crate) fn run_for(ground: &impl Ground<Memory>, size: u64) -> Option<ViewRun> {
+pub(crate) fn run_for(ground: &mut impl Ground<Memory>, size: u64) -> Option<ViewRun> {
     if ground.memory().shown_bytes() == 0 {
         return None;
     }
-    let fit = |place: &Place| run_at(ground, *place, size);
-    let runs = ground.memory().borders().iter().flat_map(|(_, borders)| {
-        let parts = borders.free_blocks().map(|id| borders.parts(&ground.layout().blocks()[id]));
-        let granules =
-            parts.flat_map(|parts| parts.end.map(|(number, _)| number).into_iter().chain(parts.whole));
-        granules.counted().flat_map(|number| borders.places(number)).filter_map(fit)
-    });
-    runs.min_by_key(|run| (run.spare, run.view, run.first))
+    ground.memory_mut().pieces();
+    let ground = &*ground;
+    let places =
+        |(segment, number)| ground.memory().borders().get(segment).map(|borders| borders.places(number));
+    let places = ground.memory().known_pieces().visible().filter_map(places).flatten();
+    places.filter_map(|place| run_at(ground, *place, size)).min_by_key(|run| (run.spare, run.view, run.first))
 }
 
 /// The run that begins in a place of a view, if it has `size` bytes.
