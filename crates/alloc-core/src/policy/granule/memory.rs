@@ -276,6 +276,8 @@ impl Hooks for Memory {
     }
 
     fn segment_removed(&mut self, id: SegmentId) {
+        // Nothing of it is free: nothing is known of it then, also where no view is ever planned.
+        self.pieces.catch_up(&mut self.borders);
         self.borders.remove(id);
     }
 
@@ -314,5 +316,33 @@ impl Hooks for Memory {
         let touched = view.mappings(segments[view.segment].base);
         let touched = touched.filter(|(at, shown)| *at < block.end() && block.addr < *at + shown.bytes);
         touched.map(|(at, shown)| (at, shown.segment, shown.addr..shown.addr + shown.bytes)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::region::RegionId;
+    use crate::types::{DevicePtr, MIB};
+
+    #[test]
+    fn nothing_is_noted_of_segments_that_are_gone() {
+        let (mut memory, id) = (Memory::default(), SegmentId(0));
+        let (base, granule) = (1 << 40, 4 * MIB);
+        let origin = Origin::Growable { region: RegionId(0), granule };
+        let segment = Segment::new(DevicePtr(base), 64 * granule, 0, Tier::Large, origin);
+        let (free, block) = (Block::free(base, granule), BlockId::new(0));
+        for _ in 0..3 {
+            memory.segment_added(id, &segment);
+            memory.inserted(&free, block);
+            assert_eq!(memory.pieces().most(), granule);
+            memory.borders.remove_free(&free, block);
+            memory.segment_removed(id);
+            assert!(
+                memory.borders.take_changed().is_empty(),
+                "no row is kept for a plan that may never come"
+            );
+            assert_eq!(memory.pieces().most(), 0);
+        }
     }
 }

@@ -101,11 +101,17 @@ fn of_row(borders: &AllBorders, (segment, row): RowId) -> SmallVec<[AtBorders; 2
 impl Pieces {
     /// Follows what changed at borders of granules.
     pub(super) fn catch_up(&mut self, borders: &mut AllBorders) {
-        for row in borders.take_changed() {
-            for gone in self.known.remove(&row).unwrap_or_default() {
-                self.remove(row, gone);
+        let now = borders.take_changed().into_iter().map(|row| (row, of_row(borders, row)));
+        // Much of what came is gone again.
+        let known = |row: &RowId| self.known.get(row).map_or(&[][..], SmallVec::as_slice);
+        let changed: Vec<_> = now.filter(|(row, now)| known(row) != now.as_slice()).collect();
+        // First all that went: what came, in another row, may have its place in the order.
+        for (row, _) in &changed {
+            for gone in self.known.remove(row).unwrap_or_default() {
+                self.remove(*row, gone);
             }
-            let now = of_row(borders, row);
+        }
+        for (row, now) in changed {
             now.iter().for_each(|come| self.insert(row, come));
             if !now.is_empty() {
                 self.known.insert(row, now);
@@ -226,4 +232,71 @@ impl Pieces {
 
 fn is_other(head: Option<Part>, shown: &Shown) -> bool {
     head.is_none_or(|(_, first)| first != *shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::borders::Borders;
+    use super::*;
+    use crate::memory::block::{Block, BlockId};
+    use crate::types::MIB;
+    use proptest::prelude::*;
+
+    const BASE: u64 = 1 << 40;
+    const GRANULE: u64 = 8 * MIB;
+
+    /// The most of `pieces` from the free blocks alone: whole granules, with the end and the beginning of two others.
+    fn most(free: &BTreeMap<u64, (u64, BlockId)>) -> u64 {
+        let (mut whole, mut ends, mut beginnings) = (0, Vec::new(), Vec::new());
+        for (low, (high, _)) in free {
+            let (first, last) = (low.next_multiple_of(GRANULE), high / GRANULE * GRANULE);
+            if first > *high {
+                continue;
+            }
+            whole += last - first;
+            ends.push((first - low, first / GRANULE));
+            beginnings.push((high - last, last / GRANULE + 1));
+        }
+        let pairs = ends.iter().flat_map(|end| beginnings.iter().map(move |beginning| (end, beginning)));
+        let of_two = pairs.filter(|(end, beginning)| end.1 != beginning.1);
+        let best = of_two.map(|(end, beginning)| end.0 + beginning.0).max().unwrap_or(0);
+        let alone = ends.iter().chain(&beginnings).map(|(bytes, _)| *bytes).max().unwrap_or(0);
+        whole + best.max(alone)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Blocks come and go anywhere, in rows of cells of their own or in one, and it is caught up with now and then.
+        #[test]
+        fn what_views_can_show_follows_the_free_blocks(
+            steps in prop::collection::vec((0u64..100, 1u64..40, any::<bool>()), 1..200)
+        ) {
+            let (mut all, mut pieces) = (AllBorders::default(), Pieces::default());
+            all.insert(SegmentId(0), Borders::new(BASE, GRANULE));
+            let mut free: BTreeMap<u64, (u64, BlockId)> = BTreeMap::new();
+            for (number, (place, mib, looks)) in steps.into_iter().enumerate() {
+                let (low, high) = (place * 2 * MIB, (place * 2 + mib) * MIB);
+                let overlapping: Vec<u64> =
+                    free.range(..high).filter(|(_, (end, _))| *end > low).map(|(low, _)| *low).collect();
+                if overlapping.is_empty() {
+                    let id = BlockId::new(u32::try_from(number).unwrap());
+                    all.insert_free(&Block::free(BASE + low, high - low), id);
+                    free.insert(low, (high, id));
+                }
+                for low in overlapping {
+                    let (high, id) = free.remove(&low).unwrap();
+                    all.remove_free(&Block::free(BASE + low, high - low), id);
+                }
+                if looks {
+                    pieces.catch_up(&mut all);
+                    pieces.check(&all);
+                    prop_assert_eq!(pieces.most(), most(&free));
+                    let (size, finest) = (mib * 4 * MIB, 2 * MIB);
+                    let plan = pieces.plan_view(size, finest, 1);
+                    let shown: u64 = plan.granules.iter().map(|shown| shown.bytes).sum();
+                    prop_assert!(plan.missing > 0 || shown - plan.skip >= size, "it is enough, or something is missing");
+                }
+            }
+        }
+    }
 }

@@ -54,7 +54,7 @@ impl AllBorders {
         }
     }
 
-    /// The rows that changed since this was called last; some may be named twice, or be of a segment that is gone.
+    /// The rows that changed since this was called last.
     pub(crate) fn take_changed(&mut self) -> Vec<RowId> {
         let changed = std::mem::take(&mut self.changed);
         for (segment, row) in changed.iter().counted() {
