@@ -277,6 +277,7 @@ pub fn give(world: &World, nth: usize) -> Block {
         }
         block
     };
+    world.graphs.borrow_mut().go_after(&block);
     super::sharing::freeze(world, block.tag, block.known);
     let allocator = &world.sites[block.site].allocator;
     let process = world.sites[block.site].process;
