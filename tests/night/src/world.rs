@@ -169,8 +169,9 @@ pub struct State {
     op: (u64, u64),
     /// Processes whose driver may fail.
     pub faulty: Vec<bool>,
-    /// Processes whose driver has failed.
-    pub failed: Vec<bool>,
+    /// Processes whose driver has memory that is in no figure: it failed, or what came straight from it was freed while others
+    /// had it.
+    pub unfigured: Vec<bool>,
     /// Processes whose driver may fail again and again where memory is mapped.
     pub stuck: Vec<bool>,
     /// A request was served with what a spill hook gave back.
@@ -317,7 +318,7 @@ impl World {
             processes.push(Process { machine, wire, host, before });
         }
         let nowhere = vec![false; processes.len()];
-        (state.faulty, state.failed, state.stuck) = (nowhere.clone(), nowhere.clone(), nowhere);
+        (state.faulty, state.unfigured, state.stuck) = (nowhere.clone(), nowhere.clone(), nowhere);
         let shared = Arc::new(Mutex::new(state));
         if setup.limits {
             for (n, site) in sites.iter().enumerate() {

@@ -83,9 +83,8 @@ impl Graphs {
         let captures = self.capture.as_ref();
         let captures =
             captures.is_some_and(|capture| capture.lane == lane || capture.freed.before.contains(&lane));
-        let of = |graph: &Graph| {
-            graph.lane == lane || graph.last == lane || graph.freed.before.contains(&lane)
-        };
+        let of =
+            |graph: &Graph| graph.lane == lane || graph.last == lane || graph.freed.before.contains(&lane);
         captures || self.list.iter().any(of)
     }
 

@@ -269,6 +269,7 @@ pub fn give(world: &World, nth: usize) -> Block {
         let block = state.blocks.swap_remove(nth);
         let process = world.sites[block.site].process;
         state.ranges.remove(&(process, block.ptr.0));
+        state.unfigured[process] |= block.uncached && block.shared;
         let at = (block.tag % GONE as u64) as usize;
         if state.gone.len() < GONE {
             state.gone.push((block.site, block.ptr));
