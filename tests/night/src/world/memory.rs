@@ -359,7 +359,11 @@ pub fn alloc_at(world: &World, nth: u16) {
                 .expect(ptr == block.ptr, "exact place", || format!("{ptr} instead of {}", block.ptr));
             let n = hold(world, block.site, block.home, ptr, block.bytes, pool);
             // It comes from what is cached, whatever is switched off.
-            world.state().blocks[n].uncached = false;
+            let tag_of_pool = pool.and_then(|pool| world.pools.borrow().tag_of(pool));
+            {
+                let mut state = world.state();
+                (state.blocks[n].uncached, state.blocks[n].tag_of_pool) = (false, tag_of_pool);
+            }
             world.graphs.borrow().come_before(world, block.site, block.home, ptr, block.bytes);
             write(world, n);
         }
