@@ -128,8 +128,9 @@ pub fn end(world: World) -> World {
         crate::world::memory::give(&world, 0);
     }
     world.pools.borrow_mut().list.clear();
-    for site in 0..world.sites.len() {
-        for _ in 0..2 {
+    // What one allocator still had open of another's goes first.
+    for _ in 0..2 {
+        for site in 0..world.sites.len() {
             if let Err(error) = world.sites[site].allocator.empty_cache() {
                 world.refused(site, "the last empty_cache", &error, false);
             }
