@@ -129,7 +129,7 @@ pub fn end(world: World) -> World {
     }
     world.pools.borrow_mut().list.clear();
     // What one allocator still had open of another's goes first.
-    for _ in 0..2 {
+    for _ in 0..3 {
         for site in 0..world.sites.len() {
             if let Err(error) = world.sites[site].allocator.empty_cache() {
                 world.refused(site, "the last empty_cache", &error, false);
