@@ -11,6 +11,7 @@ mod handles;
 mod mapped;
 mod memory;
 mod real_programs;
+mod resident;
 mod sharing;
 mod streams;
 mod support;
