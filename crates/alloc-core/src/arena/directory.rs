@@ -2,6 +2,8 @@
 
 #[cfg(all(test, loom))]
 mod models;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 use crate::arena::{ArenaPool, ArenaState, Left, Searches, Tenure};
 use crate::base::steps::Counted;
@@ -21,7 +23,7 @@ pub(crate) use crate::base::ids::PoolSlot;
 const CHUNK: usize = 256;
 const CHUNKS: usize = 256;
 /// Places in the stream table; a power of two.
-const STREAM_TABLE: usize = if cfg!(loom) { 16 } else { 1024 };
+const STREAM_TABLE: usize = if cfg!(any(loom, miri)) { 16 } else { 1024 };
 /// How many neighbouring places are looked at before the locked table is asked.
 const PROBES: usize = 8;
 
