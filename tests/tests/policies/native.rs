@@ -53,6 +53,12 @@ fn every_measured_configuration_and_capacity_is_reproduced() {
     is_reproduced(PytorchRelease::V2_15, include_str!("../../data/native.json"));
 }
 
+/// So did 2.14.1's.
+#[test]
+fn pytorch_2_14_is_reproduced() {
+    is_reproduced(PytorchRelease::V2_14, include_str!("../../data/native.json"));
+}
+
 /// 2.13's own allocator did what 2.15's did, in every case.
 #[test]
 fn pytorch_2_13_is_reproduced() {
