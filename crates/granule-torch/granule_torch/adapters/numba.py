@@ -25,9 +25,12 @@ _cuda: Any = _releases.imported(
 )
 
 if TYPE_CHECKING:
-    _Base = _Mixin = object
+    _Base = object
 else:
-    _Base, _Mixin = _cuda.HostOnlyCUDAMemoryManager, _cuda.GetIpcHandleMixin
+
+    class _Base(_cuda.GetIpcHandleMixin, _cuda.HostOnlyCUDAMemoryManager):
+        """Numba's own part."""
+
 
 # Numba names no stream: its memory is the default stream's, which waits for all of Numba's streams, as they do for it.
 _STREAM = 0
@@ -49,12 +52,15 @@ def enable() -> None:
     _cuda.set_memory_manager(GranuleMemoryManager)
 
 
-class GranuleMemoryManager(_Mixin, _Base):
+class GranuleMemoryManager(_Base):
     """Memory of one context from the process's allocator.
 
     Memory that is freed is used again in the order of Numba's streams; no thread waits. Streams that were made non-blocking
     elsewhere are waited for by whoever uses them.
     """
+
+    # Numba sets it.
+    context: Any
 
     def initialize(self) -> None:
         """Numba calls it when a context is made."""
