@@ -53,7 +53,7 @@ fn every_measured_configuration_and_capacity_is_reproduced() {
     is_reproduced(PytorchRelease::V2_15, include_str!("../../data/native.json"));
 }
 
-/// So did 2.14.1's.
+/// So did those of 2.14.0 and 2.14.1.
 #[test]
 fn pytorch_2_14_is_reproduced() {
     is_reproduced(PytorchRelease::V2_14, include_str!("../../data/native.json"));
