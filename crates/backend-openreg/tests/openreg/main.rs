@@ -11,7 +11,6 @@ mod handles;
 mod mapped;
 mod memory;
 mod real_programs;
-mod resident;
 mod sharing;
 mod streams;
 mod support;
