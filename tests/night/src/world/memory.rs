@@ -245,6 +245,22 @@ fn may_go(world: &World, nth: usize) -> bool {
     state.captured.is_none() || !state.blocks[nth].uncached
 }
 
+/// A block is not the program's any more; the block as it was.
+fn let_go(world: &World, nth: usize) -> Block {
+    let mut state = world.state();
+    let block = state.blocks.swap_remove(nth);
+    let process = world.sites[block.site].process;
+    state.ranges.remove(&(process, block.ptr.0));
+    state.unfigured[process] |= block.uncached && block.shared;
+    let at = (block.tag % GONE as u64) as usize;
+    if state.gone.len() < GONE {
+        state.gone.push((block.site, block.ptr));
+    } else {
+        state.gone[at] = (block.site, block.ptr);
+    }
+    block
+}
+
 /// Looks at a block once more and gives it back; the block as it was.
 pub fn give(world: &World, nth: usize) -> Block {
     super::compaction::check(world, nth);
@@ -264,20 +280,7 @@ pub fn give(world: &World, nth: usize) -> Block {
             look(world, nth);
         }
     }
-    let block = {
-        let mut state = world.state();
-        let block = state.blocks.swap_remove(nth);
-        let process = world.sites[block.site].process;
-        state.ranges.remove(&(process, block.ptr.0));
-        state.unfigured[process] |= block.uncached && block.shared;
-        let at = (block.tag % GONE as u64) as usize;
-        if state.gone.len() < GONE {
-            state.gone.push((block.site, block.ptr));
-        } else {
-            state.gone[at] = (block.site, block.ptr);
-        }
-        block
-    };
+    let block = let_go(world, nth);
     world.graphs.borrow_mut().go_after(&block);
     super::sharing::freeze(world, block.tag, block.known);
     let allocator = &world.sites[block.site].allocator;
