@@ -186,7 +186,24 @@ pub struct State {
     pub hash: u64,
 }
 
+/// Addresses of blocks that are gone, as many as are remembered.
+const GONE: usize = 16;
+
 impl State {
+    /// A block is not the program's any more, which is this process; the block as it was.
+    fn let_go(&mut self, nth: usize, process: usize) -> Block {
+        let block = self.blocks.swap_remove(nth);
+        self.ranges.remove(&(process, block.ptr.0));
+        self.unfigured[process] |= block.uncached && block.shared;
+        let at = (block.tag % GONE as u64) as usize;
+        if self.gone.len() < GONE {
+            self.gone.push((block.site, block.ptr));
+        } else {
+            self.gone[at] = (block.site, block.ptr);
+        }
+        block
+    }
+
     /// The next number.
     pub fn number(&mut self) -> u64 {
         self.op.1 += 1;

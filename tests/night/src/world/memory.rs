@@ -14,8 +14,6 @@ use std::sync::Arc;
 const MOST: usize = 400;
 /// The most bytes of a block in hardened mode.
 const HARDENED: u64 = 3 << 18;
-/// Addresses of blocks that are gone, as many as are remembered.
-const GONE: usize = 16;
 
 /// Hardened mode says where the program wrote beyond its blocks, which it does not.
 pub fn listen(site: &Site, verdict: &Arc<Verdict>) {
@@ -245,22 +243,6 @@ fn may_go(world: &World, nth: usize) -> bool {
     state.captured.is_none() || !state.blocks[nth].uncached
 }
 
-/// A block is not the program's any more; the block as it was.
-fn let_go(world: &World, nth: usize) -> Block {
-    let mut state = world.state();
-    let block = state.blocks.swap_remove(nth);
-    let process = world.sites[block.site].process;
-    state.ranges.remove(&(process, block.ptr.0));
-    state.unfigured[process] |= block.uncached && block.shared;
-    let at = (block.tag % GONE as u64) as usize;
-    if state.gone.len() < GONE {
-        state.gone.push((block.site, block.ptr));
-    } else {
-        state.gone[at] = (block.site, block.ptr);
-    }
-    block
-}
-
 /// Looks at a block once more and gives it back; the block as it was.
 pub fn give(world: &World, nth: usize) -> Block {
     super::compaction::check(world, nth);
@@ -280,7 +262,11 @@ pub fn give(world: &World, nth: usize) -> Block {
             look(world, nth);
         }
     }
-    let block = let_go(world, nth);
+    let block = {
+        let mut state = world.state();
+        let process = world.sites[state.blocks[nth].site].process;
+        state.let_go(nth, process)
+    };
     world.graphs.borrow_mut().go_after(&block);
     super::sharing::freeze(world, block.tag, block.known);
     let allocator = &world.sites[block.site].allocator;
