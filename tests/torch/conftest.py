@@ -10,7 +10,7 @@ from scene import DEFAULT, release  # noqa: E402
 
 
 def pytest_addoption(parser):
-    parser.addoption("--long", action="store_true", help="all workloads and long scenes, not only the slice")
+    parser.addoption("--long", action="store_true", help="all runs at their full length, not only the slice")
     parser.addoption("--native-only", action="store_true", help="leave Granule out: is the rig itself in order?")
 
 
@@ -30,9 +30,8 @@ def pytest_collection_modifyitems(config, items):
         scene = getattr(item.function, "scene", None)
         if scene and config.getoption("--native-only"):
             scene.allocators = tuple(name for name in scene.allocators if name == "native")
-        wanted = not scene or (
-            scene.allocators and (not scene.long or config.getoption("--long")) and (not rig.real or scene.real)
-        )
+        brief = config.getoption("--long") or not scene or item.callspec.params["run"].name not in scene.long
+        wanted = not scene or (scene.allocators and brief and (not rig.real or scene.real))
         (kept if wanted else left_out).append(item)
         absent = scene and scene.since > release()
         if absent:

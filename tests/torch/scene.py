@@ -45,8 +45,8 @@ class Scene:
     alone: bool = False
     # Whether the allocator is put in place before the body; a scene about doing so says no.
     install: bool = True
-    # Only with --long.
-    long: bool = False
+    # Runs, by name, that only --long has.
+    long: tuple[str, ...] = ()
     # Also on a machine with a real GPU, where memory has contents and copies give what is there.
     real: bool = False
     runs: tuple[Run, ...] | None = None

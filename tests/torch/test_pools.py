@@ -306,9 +306,10 @@ def test_the_profiler_follows_a_pool_over_host_memory():
     return sorted(event.self_device_memory_usage for event in profile.key_averages())
 
 
-def test_one_allocator_serves_four_consumers():
-    """PyTorch, a `cuda::mr` resource, cuda.core and the C ABI: the device gives hardly more than what is live at a time."""
-    pytest.importorskip("cuda.core", reason="cuda-core is not here: it is in tests/torch/requirements.txt")
+def test_one_allocator_serves_five_consumers():
+    """PyTorch, a `cuda::mr` resource, cuda.core, Numba and the C ABI: the device gives hardly more than what is live at a time."""
+    for module in ("cuda.core", "numba.cuda"):
+        pytest.importorskip(module, reason=f"{module} is not here: it is in tests/torch/requirements.txt")
     if not any(Path(torch.__file__).parents[1].glob("nvidia/*/include/cccl")):
         pytest.skip("this PyTorch brings no headers of CCCL")
     here = Path(__file__).resolve().parent

@@ -73,7 +73,8 @@ def workload(name, iterations, long):
     return seen
 
 
-@scene(**EVERY)
+# By far the longest.
+@scene(**EVERY, long=("expandable", "tuned"))
 def test_gpt2_train():
     return workload("gpt2_train", 2, long=8)
 

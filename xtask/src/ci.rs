@@ -27,6 +27,7 @@ pub(crate) fn run() -> Result<()> {
     minutes.of("other libraries", || integrations::run(&integrations::Options::default()))?;
     // Last, and with a time budget of its own: it installs PyTorch, which wants as much room as all of the above.
     disk::make_room(&process::target(), e2e_torch::ROOM, &["debug", "doc"])?;
+    minutes.of("the oldest PyTorch", e2e_torch::oldest)?;
     let options = e2e_torch::Options::default();
     let place = minutes.of("installing PyTorch", || e2e_torch::place(&options))?;
     minutes

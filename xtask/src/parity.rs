@@ -2,13 +2,14 @@
 //! PyTorch offers for memory.
 //!
 //! [`checklist`] reads the behaviours, [`finder`] and [`python`] find the tests that are named after their ids,
-//! [`offers`] reads the functions with their tests, [`table`] puts all into one document. [`run`] writes it or, with
+//! [`releases`] says which releases of PyTorch run them, [`offers`] reads the functions with their tests, [`table`] puts all into one document. [`run`] writes it or, with
 //! `--check`, compares it and lists what is missing.
 
 mod checklist;
 mod finder;
 mod offers;
 mod python;
+mod releases;
 mod table;
 
 use crate::process::root;
@@ -37,7 +38,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let letters = checklist.letters();
     let mut tests = finder::find(&root(), &letters)?;
     let python = python::find(&root(), &letters)?;
-    let tables = offers.write(&python);
+    let tables = releases::write(&python) + &offers.write(&python);
     let mut found = offers.problems(&python);
     tests.extend(python.into_iter().filter(|test| !test.ids.is_empty()));
     let fresh = table::write(&checklist, &tests) + &tables;
@@ -92,7 +93,7 @@ fn problems(checklist: &Checklist, tests: &[Test]) -> Vec<String> {
         problems.push(format!("no test (its name would begin with the id, as in {name}_...): {ids}"));
     }
     for test in tests {
-        let Test { file, name, ids, is_test, ignored } = test;
+        let Test { file, name, ids, is_test, ignored, .. } = test;
         for id in ids.iter().filter(|id| !checklist.behaviours().any(|known| known.id == **id)) {
             problems.push(format!("{file}: {name} is named after {id}, which {CHECKLIST} does not have"));
         }
@@ -128,7 +129,14 @@ mod tests {
 
     fn test(name: &str, ids: &[&str]) -> Test {
         let ids = ids.iter().map(|id| (*id).to_owned()).collect();
-        Test { file: "tests/tests/a.rs".into(), name: name.into(), ids, is_test: true, ignored: false }
+        Test {
+            file: "tests/tests/a.rs".into(),
+            name: name.into(),
+            ids,
+            is_test: true,
+            ignored: false,
+            since: None,
+        }
     }
 
     #[test]

@@ -105,6 +105,8 @@ pub enum Attribute {
     StreamMemoryOperations,
     /// 1 for an integrated device that shares host memory.
     Integrated,
+    /// The system's node that a device's own memory is, where the system gives programs that, too; -1 where it is none.
+    MemoryNode,
 }
 
 /// What a device is.

@@ -141,6 +141,9 @@ enum {
     GRANULE_BACKEND_ATTRIBUTE_STREAM_MEMORY_OPERATIONS = 11,
     /* 1 for an integrated device that shares host memory. */
     GRANULE_BACKEND_ATTRIBUTE_INTEGRATED = 12,
+    /* The system's node that a device's own memory is, where the system gives programs that, too; -1 where
+     * it is none. */
+    GRANULE_BACKEND_ATTRIBUTE_MEMORY_NODE = 13,
 };
 
 /* How a physical handle can be given to another process. */

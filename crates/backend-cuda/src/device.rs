@@ -10,6 +10,12 @@ use CUdevice_attribute as Declared;
 
 /// Newer than the declarations (CUDA 12.3).
 const HANDLE_TYPE_FABRIC_SUPPORTED: c_uint = 128;
+/// The same (CUDA 12.2): whether a device's memory is a node of the system's, and which.
+const NUMA_CONFIG: c_uint = 130;
+const NUMA_ID: c_uint = 131;
+/// The configuration in which it is one.
+const IS_NODE: c_int = 1;
+const NO_NODE: c_int = -1;
 
 fn attribute_number(attribute: Attribute) -> Option<c_uint> {
     Some(match attribute {
@@ -31,6 +37,7 @@ fn attribute_number(attribute: Attribute) -> Option<c_uint> {
         Attribute::ManagedMemory => Declared::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY as c_uint,
         Attribute::Multicast => Declared::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED as c_uint,
         Attribute::Integrated => Declared::CU_DEVICE_ATTRIBUTE_INTEGRATED as c_uint,
+        Attribute::MemoryNode => NUMA_ID,
         _ => return None,
     })
 }
@@ -49,6 +56,10 @@ impl DeviceCalls for CudaDriver {
     }
 
     fn ask_attribute(site: Site<'_, Self>, number: c_uint) -> Result<c_int> {
+        // What a node's number is where there is none, nobody promises.
+        if number == NUMA_ID && Self::ask_attribute(site, NUMA_CONFIG)? != IS_NODE {
+            return Ok(NO_NODE);
+        }
         let device = site.driver().device(site.device())?.number;
         let mut value = 0;
         // SAFETY: the function writes one integer; an unknown number is answered with an error.
@@ -127,6 +138,7 @@ mod tests {
             (Attribute::ManagedMemory, 83),
             (Attribute::Multicast, 132),
             (Attribute::Integrated, 18),
+            (Attribute::MemoryNode, 131),
         ];
         for (attribute, number) in numbers {
             assert_eq!(attribute_number(attribute), Some(number), "{attribute:?}");

@@ -110,6 +110,7 @@ pub struct OpenRegConfig {
     pub(crate) aliases: bool,
     pub(crate) addresses: Option<u64>,
     pub(crate) context: u64,
+    pub(crate) resident: u64,
     pub(crate) address_sharing: bool,
     pub(crate) read_back: bool,
     pub(crate) waiting_frees: bool,
@@ -136,6 +137,7 @@ impl Default for OpenRegConfig {
             aliases: true,
             addresses: None,
             context: 0,
+            resident: 0,
             address_sharing: false,
             read_back: false,
             waiting_frees: false,
@@ -302,6 +304,17 @@ impl OpenRegConfig {
     #[must_use]
     pub const fn context(mut self, bytes: u64) -> Self {
         self.context = bytes;
+        self
+    }
+
+    /// Bytes of released physical memory whose pages each device keeps for the next handles of the same size
+    /// ([mapped](MemoryMode::Mapped) memory). The memory of a real device is there all the time: with enough of it kept,
+    /// copies fault no pages after the first, and new memory holds what was last there. What others may have, because it
+    /// was exported, is not kept. Default 0: pages go back to the host at once and new memory reads as zeroes, so that
+    /// contents that were given up are seen to be lost.
+    #[must_use]
+    pub const fn resident(mut self, bytes: u64) -> Self {
+        self.resident = bytes;
         self
     }
 

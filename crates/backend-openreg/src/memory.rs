@@ -3,6 +3,7 @@
 mod backing;
 mod mapping;
 mod pool;
+mod spares;
 
 pub(crate) use backing::Extent;
 pub(crate) use mapping::{Mapping, Physical};
@@ -123,7 +124,7 @@ impl Memory {
         let count = usize::from(config.devices);
         let mut stores = match config.memory {
             MemoryMode::Reserved => Vec::new(),
-            MemoryMode::Mapped => Store::for_devices(count, config.addresses)?,
+            MemoryMode::Mapped => Store::for_devices(count, config.addresses, config.resident)?,
         }
         .into_iter();
         let is_guarded = config.memory == MemoryMode::Reserved && config.read_back;

@@ -1,12 +1,12 @@
 //! What the operating system gives: memory files, address windows, page protection, host pages.
 
-use rustix::fs::{FallocateFlags, MemfdFlags};
+mod file;
+
+pub(crate) use file::SharedFile;
+
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use std::ffi::c_void;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The size of the host's pages: what can be mapped and protected by itself.
@@ -19,51 +19,6 @@ pub(crate) fn page() -> u64 {
 pub(crate) enum Protection {
     None,
     ReadWrite,
-}
-
-/// Bytes that can be mapped several times and sent to other processes.
-#[derive(Debug)]
-pub(crate) struct SharedFile(File);
-
-impl SharedFile {
-    /// A file of zeroes. Pages are taken when they are first written.
-    pub(crate) fn create(name: &str, bytes: u64) -> io::Result<Self> {
-        let file = File::from(rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?);
-        file.set_len(bytes)?;
-        Ok(Self(file))
-    }
-
-    pub(crate) const fn from_file(file: File) -> Self {
-        Self(file)
-    }
-
-    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
-        self.0.as_fd().try_clone_to_owned()
-    }
-
-    pub(crate) const fn file(&self) -> &File {
-        &self.0
-    }
-
-    pub(crate) fn read(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_exact_at(into, offset)
-    }
-
-    pub(crate) fn write(&self, from: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_all_at(from, offset)
-    }
-
-    /// Gives the pages of a range back; it reads as zeroes afterwards.
-    pub(crate) fn discard(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(rustix::fs::fallocate(&self.0, flags, offset, bytes)?)
-    }
-}
-
-impl AsFd for SharedFile {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
 }
 
 /// A stretch of this process's addresses, closed to everyone until something is mapped into it.

@@ -35,6 +35,11 @@ fn attribute(index: DeviceIndex, number: CUdevice_attribute) -> Answer<c_int> {
         CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => Attribute::MultiprocessorCount,
         CU_DEVICE_ATTRIBUTE_WARP_SIZE => Attribute::WarpSize,
         CU_DEVICE_ATTRIBUTE_INTEGRATED => Attribute::Integrated,
+        CU_DEVICE_ATTRIBUTE_NUMA_ID => Attribute::MemoryNode,
+        CU_DEVICE_ATTRIBUTE_NUMA_CONFIG => {
+            let node = personality()?.driver.attribute(Attribute::MemoryNode);
+            return Ok(c_int::from(node.is_some_and(|node| node >= 0)));
+        }
         CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED => Attribute::VirtualMemoryManagement,
         CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED => {
             Attribute::PosixFileDescriptorHandles

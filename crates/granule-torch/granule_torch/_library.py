@@ -230,6 +230,9 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_record_flush": (c_int32, [c_void_p]),
     "granule_record_stop": (c_int32, [c_void_p]),
     "granule_record_json": (c_int32, [c_void_p, POINTER(Bytes)]),
+    "granule_event_create": (c_int32, [c_void_p, c_int32, c_bool, POINTER(c_uint64)]),
+    "granule_event_record": (c_int32, [c_void_p, c_int32, c_uint64, c_uint64]),
+    "granule_stream_wait_event": (c_int32, [c_void_p, c_int32, c_uint64, c_int32, c_uint64]),
     "granule_pluggable_allocator": (c_int32, [POINTER(c_void_p)]),
 }
 

@@ -13,10 +13,10 @@
 
 mod steps;
 
-use alloc_core::backend::{Attribute, Backend};
+use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
 use alloc_core::round::size_text;
-use alloc_core::system::System;
+use alloc_core::system::{Shared, System};
 use alloc_core::types::DeviceIndex;
 use serde::Serialize;
 use std::sync::Arc;
@@ -142,9 +142,8 @@ fn every_step(tested: &Tested, say: &Sender<Said>) {
 fn too_little(tested: &Tested, device: DeviceIndex) -> Option<String> {
     let backend = &*tested.backend;
     let driver = backend.memory_info(device).inspect_err(|_| backend.clear_error()).ok()?;
-    let integrated = backend.attribute(device, Attribute::Integrated) == Ok(1);
-    let system = || System::at(&tested.settings.system_root);
-    let free = if integrated { system().obtainable(driver).free } else { driver.free };
+    let system = System::at(&tested.settings.system_root);
+    let free = system.obtainable_of(Shared::of(backend, device), driver).free;
     (free < steps::NEEDED).then(|| {
         let (needed, free) = (size_text(steps::NEEDED), size_text(free));
         format!("{needed} of the device should be free, and {free} are: let other programs give memory back, and try again")

@@ -10,7 +10,7 @@ use backend_openreg::Held;
 const FEW: u64 = 100;
 /// So many steps of loops over blocks, streams, pools, granules or views need none, and so many more for each thing that there
 /// is.
-const STEPS: (u64, u64) = (1000, 20);
+const STEPS: (u64, u64) = (1000, 30);
 
 /// After every operation: no wrong use of memory was trapped, the capture that is under way is whole, and it `made` no more
 /// calls of drivers than a few for each thing that there is, or was, and `took` no more steps.
@@ -103,7 +103,7 @@ fn figures(world: &World, site: usize, device: DeviceIndex) {
     let process = world.sites[site].process;
     // What a driver did not take back is nobody's, and what came straight from it is in no figure.
     let alone = world.sites.iter().filter(|other| other.process == process).count() == 1
-        && !state.failed[process]
+        && !state.unfigured[process]
         && !state.blocks.iter().any(|block| block.uncached)
         && world.imports.borrow().is_empty();
     world.verdict.expect(held == used || held < used && !alone || asleep, "stats", || {
@@ -128,8 +128,9 @@ pub fn end(world: World) -> World {
         crate::world::memory::give(&world, 0);
     }
     world.pools.borrow_mut().list.clear();
-    for site in 0..world.sites.len() {
-        for _ in 0..2 {
+    // What one allocator still had open of another's goes first.
+    for _ in 0..3 {
+        for site in 0..world.sites.len() {
             if let Err(error) = world.sites[site].allocator.empty_cache() {
                 world.refused(site, "the last empty_cache", &error, false);
             }

@@ -169,8 +169,9 @@ pub struct State {
     op: (u64, u64),
     /// Processes whose driver may fail.
     pub faulty: Vec<bool>,
-    /// Processes whose driver has failed.
-    pub failed: Vec<bool>,
+    /// Processes whose driver has memory that is in no figure: it failed, or what came straight from it was freed while others
+    /// had it.
+    pub unfigured: Vec<bool>,
     /// Processes whose driver may fail again and again where memory is mapped.
     pub stuck: Vec<bool>,
     /// A request was served with what a spill hook gave back.
@@ -185,7 +186,24 @@ pub struct State {
     pub hash: u64,
 }
 
+/// Addresses of blocks that are gone, as many as are remembered.
+const GONE: usize = 16;
+
 impl State {
+    /// A block is not the program's any more, which is this process; the block as it was.
+    fn let_go(&mut self, nth: usize, process: usize) -> Block {
+        let block = self.blocks.swap_remove(nth);
+        self.ranges.remove(&(process, block.ptr.0));
+        self.unfigured[process] |= block.uncached && block.shared;
+        let at = (block.tag % GONE as u64) as usize;
+        if self.gone.len() < GONE {
+            self.gone.push((block.site, block.ptr));
+        } else {
+            self.gone[at] = (block.site, block.ptr);
+        }
+        block
+    }
+
     /// The next number.
     pub fn number(&mut self) -> u64 {
         self.op.1 += 1;
@@ -317,7 +335,7 @@ impl World {
             processes.push(Process { machine, wire, host, before });
         }
         let nowhere = vec![false; processes.len()];
-        (state.faulty, state.failed, state.stuck) = (nowhere.clone(), nowhere.clone(), nowhere);
+        (state.faulty, state.unfigured, state.stuck) = (nowhere.clone(), nowhere.clone(), nowhere);
         let shared = Arc::new(Mutex::new(state));
         if setup.limits {
             for (n, site) in sites.iter().enumerate() {

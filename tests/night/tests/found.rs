@@ -223,3 +223,17 @@ fn what_is_left_is_found() {
     night::oracle::close(world);
     assert_eq!(verdict.found().map(|found| found.oracle), Some("end"), "{leaked} was not given back");
 }
+
+#[test]
+fn seed_179_bytes() {
+    use night::op::Op::*;
+    night::history::replay(
+        179,
+        &[
+            Configure { at: 203, what: 3 },
+            Configure { at: 70, what: 3 },
+            Alloc { at: 15, stream: 27, bytes: 8_728_634 },
+            Use { nth: 24640, stream: 229, told: true },
+        ],
+    );
+}

@@ -7,7 +7,7 @@
 use alloc_core::backend::{Backend, CopyKind};
 use alloc_core::config::Settings;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
-use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
+use alloc_core::sleep::{Backup, Retention, SleepReport, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{Clock, Links, MemoryMode, OpenReg, OpenRegConfig};
@@ -58,25 +58,55 @@ struct Program {
 }
 
 impl Program {
-    /// With real bytes, which streams copy while the program goes on.
+    /// With real bytes, which streams copy while the program goes on. The device's memory is there all the time.
     fn new(bytes: u64) -> Result<Self, AllocError> {
-        let config = OpenRegConfig::default().devices(1).capacity(bytes + 4 * GIB);
+        let config = OpenRegConfig::default().devices(1).capacity(bytes + 4 * GIB).resident(bytes + 4 * GIB);
         let config = config.memory(MemoryMode::Mapped).clock(Clock::Workers);
         let machine = OpenReg::new(config)?;
         let allocator = Arc::new(CachingAllocator::new(machine.clone(), Settings::default())?);
-        let options = PoolOptions { sleep_tag: Some(SleepTag::new("weights")), ..PoolOptions::default() };
-        let pool = MemoryPool::new(&allocator, DEVICE, options)?;
-        let scope = pool.enter(Filter::Always)?;
-        let stream: Stream = machine.default_stream(DEVICE);
-        let blocks = (0..bytes / BLOCK).map(|_| allocator.malloc(BLOCK, stream)).collect::<Result<_, _>>()?;
-        drop(scope);
+        let (pool, blocks) = blocks(&machine, &allocator, "weights", bytes / BLOCK)?;
         Ok(Self { machine, allocator, _pool: pool, blocks })
+    }
+
+    /// Puts the blocks to sleep. Another pool then takes as much memory, writes over it and gives it back: what wakes
+    /// finds nothing of its own there.
+    fn sleep(&self, backup: &Backup) -> Result<SleepReport, AllocError> {
+        let slept = self.allocator.put_to_sleep(Tags::All, backup)?;
+        assert_eq!(self.machine.used(DEVICE), 0, "all of it sleeps");
+        let (pool, guests) = blocks(&self.machine, &self.allocator, "guests", self.blocks.len() as u64)?;
+        let stream: Stream = self.machine.default_stream(DEVICE);
+        for guest in guests {
+            // SAFETY: rule 2: a live block of `BLOCK` bytes, which is freed in the order of the stream.
+            unsafe { self.machine.memset_async(guest, 0xEE, BLOCK, stream) }?;
+            self.allocator.free(guest)?;
+        }
+        self.machine.synchronize_stream(stream)?;
+        drop(pool);
+        self.allocator.empty_cache()?;
+        assert_eq!(self.machine.used(DEVICE), 0, "the guests are gone");
+        Ok(slept)
     }
 
     fn copy(&self, dst: DevicePtr, src: DevicePtr, kind: CopyKind) -> Result<(), AllocError> {
         // SAFETY: rule 2: one side is a live block of `BLOCK` bytes, the other a vector of that length.
         Ok(unsafe { self.machine.copy(dst, src, BLOCK, kind) }?)
     }
+}
+
+/// A pool with a tag, and so many blocks in it.
+fn blocks(
+    machine: &OpenReg,
+    allocator: &Arc<CachingAllocator>,
+    tag: &str,
+    count: u64,
+) -> Result<(MemoryPool, Vec<DevicePtr>), AllocError> {
+    let options = PoolOptions { sleep_tag: Some(SleepTag::new(tag)), ..PoolOptions::default() };
+    let pool = MemoryPool::new(allocator, DEVICE, options)?;
+    let scope = pool.enter(Filter::Always)?;
+    let stream: Stream = machine.default_stream(DEVICE);
+    let blocks = (0..count).map(|_| allocator.malloc(BLOCK, stream)).collect::<Result<_, _>>()?;
+    drop(scope);
+    Ok((pool, blocks))
 }
 
 /// A row for each kind of backup that the model has a speed for.
@@ -174,11 +204,10 @@ fn real(bytes: u64) -> Result<(), AllocError> {
             program.copy(*ptr, DevicePtr(contents.as_ptr() as u64), CopyKind::HostToDevice)?;
         }
         for _ in 1..cycles {
-            program.allocator.put_to_sleep(Tags::All, &backup)?;
+            program.sleep(&backup)?;
             program.allocator.sleep_mode().wake(Tags::All)?;
         }
-        let slept = program.allocator.put_to_sleep(Tags::All, &backup)?;
-        assert_eq!(program.machine.used(DEVICE), 0, "all of it sleeps");
+        let slept = program.sleep(&backup)?;
         let woken = program.allocator.sleep_mode().wake(Tags::All)?;
         let plain = plain_copy(slept.slept);
         let mut read = vec![0u8; BLOCK as usize];

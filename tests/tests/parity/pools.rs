@@ -2,7 +2,7 @@
 
 use alloc_core::AllocError;
 use alloc_core::backend::Backend;
-use alloc_core::config::{MemoryLimit, Settings};
+use alloc_core::config::{MemoryLimit, PytorchRelease, Settings};
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions, SegmentSource};
 use alloc_core::types::{DevicePtr, KIB, MIB, PoolId, Stream};
 use granule_tests::Allocator;
@@ -193,6 +193,36 @@ fn p05_an_opted_in_pool_lends_to_a_request_that_nothing_else_can_serve() {
             assert_eq!(allocator.stats(DEVICE).unwrap().reserved_bytes_by_private_pools.len(), 1);
             allocator.free(after).unwrap();
             allocator.free(fits).unwrap();
+            rig.nothing_is_left(&allocator);
+        }
+    });
+}
+
+/// PyTorch asks these pools first since 2.11. 2.10 gives its cache back before, and counts that as a retry.
+#[test]
+fn p05_pools_lend_before_the_cache_is_given_back_and_in_2_10_afterwards() {
+    on_each(&of(100), |rig| {
+        for (release, retries) in [("2.10", [1, 2]), ("2.11", [0, 0]), ("2.15", [0, 0])] {
+            let release: PytorchRelease = release.parse().unwrap();
+            let (allocator, home) = (
+                rig.allocator(Settings { pytorch_release: Some(release), ..Settings::default() }),
+                rig.stream(),
+            );
+            let pool = pool_of(&allocator, PoolOptions { use_on_oom: true, ..PoolOptions::default() });
+            let lendable = take(&allocator, &pool, 40 * MIB, home);
+            allocator.free(lendable).unwrap();
+            let [cached, live] = [30 * MIB, 20 * MIB].map(|bytes| allocator.malloc(bytes, home).unwrap());
+            allocator.free(cached).unwrap();
+            let counted = || allocator.stats(DEVICE).unwrap().num_alloc_retries;
+            let served = allocator.malloc(40 * MIB, home).unwrap();
+            assert_eq!(served == lendable, retries[0] == 0, "{release}: what is given back is room enough");
+            assert_eq!(counted(), retries[0], "{release}");
+            let more =
+                if served == lendable { None } else { Some(allocator.malloc(35 * MIB, home).unwrap()) };
+            assert!(more.is_none_or(|more| more == lendable), "{release}: there is no more room");
+            assert_eq!(counted(), retries[1], "{release}");
+            more.into_iter().chain([served, live]).for_each(|ptr| allocator.free(ptr).unwrap());
+            drop(pool);
             rig.nothing_is_left(&allocator);
         }
     });

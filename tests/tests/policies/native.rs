@@ -53,6 +53,12 @@ fn every_measured_configuration_and_capacity_is_reproduced() {
     is_reproduced(PytorchRelease::V2_15, include_str!("../../data/native.json"));
 }
 
+/// So did those of 2.14.0 and 2.14.1.
+#[test]
+fn pytorch_2_14_is_reproduced() {
+    is_reproduced(PytorchRelease::V2_14, include_str!("../../data/native.json"));
+}
+
 /// 2.13's own allocator did what 2.15's did, in every case.
 #[test]
 fn pytorch_2_13_is_reproduced() {

@@ -101,6 +101,45 @@ fn what_is_told_of_devices_comes_from_the_system_that_the_environment_names() {
     });
 }
 
+/// What the driver says is all that was told on GH200, whose page cache lies in the device's memory.
+#[test]
+fn the_memory_of_a_device_that_is_a_node_is_what_the_node_has() {
+    over_lookalikes("personality=page64k", || {
+        let root = TempDir::new().unwrap();
+        let node = root.path().join("sys/devices/system/node/node1");
+        std::fs::create_dir_all(&node).unwrap();
+        let has = |free: u64, cache: u64| {
+            let text = format!(
+                "Node 1 MemTotal: 262144 kB\nNode 1 MemFree: {} kB\nNode 1 Inactive(file): {} kB\n",
+                free >> 10,
+                cache >> 10
+            );
+            std::fs::write(node.join("meminfo"), text).unwrap();
+        };
+        has(100 * MIB, 120 * MIB);
+        // SAFETY: no other thread of this process reads or writes the environment now.
+        unsafe { std::env::set_var("GRANULE_CONF", format!("system_root:{}", root.path().display())) };
+        let chosen = granule::backends::choose(Some(granule::backends::Name::Cuda)).unwrap();
+        let driver = chosen.backend.memory_info(DEVICE).unwrap();
+        assert!(driver.free < 235 * MIB, "the page cache counts as taken: {driver:?}");
+        let (devices, _) = granule::backends::examine(&*chosen.backend).unwrap();
+        assert_eq!((devices[0].integrated, devices[0].memory_node), (false, Some(1)));
+        let settings = Settings { system_root: root.path().to_owned(), ..Settings::default() };
+        let allocator = Arc::new(CachingAllocator::new(chosen.backend.clone(), settings).unwrap());
+        let free = || allocator.statistics().memory_info(DEVICE).unwrap().free;
+        assert_eq!(free(), driver.free, "the driver knows of more");
+        has(140 * MIB, 110 * MIB);
+        assert_eq!(free(), 250 * MIB);
+        // Its memory is not the host's: contents can sleep there.
+        let pool = tagged(&allocator, "weights");
+        let block = malloc_in(&pool, &allocator, 20 * MIB, chosen.backend.default_stream(DEVICE));
+        // SAFETY: nothing uses the memory.
+        unsafe { allocator.sleep_mode().sleep(Tags::All, &Backup::HostPinned(Retention::Release)) }.unwrap();
+        allocator.sleep_mode().wake(Tags::All).unwrap();
+        allocator.free(block).unwrap();
+    });
+}
+
 #[test]
 fn a_page_cache_that_swings_takes_nothing_away() {
     let board = Board::new();

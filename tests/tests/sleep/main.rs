@@ -6,3 +6,4 @@ mod contents;
 mod drivers;
 mod links;
 mod model;
+mod resident;

@@ -1,10 +1,10 @@
-"""Four consumers of device memory in one process, whose turns to need much of it come one after another: PyTorch, a `cuda::mr` resource
-in C++, cuda.core, and code that calls Granule's C ABI, as a Rust library of its own would.
+"""Five consumers of device memory in one process, whose turns to need much of it come one after another: PyTorch, a `cuda::mr` resource
+in C++, cuda.core, Numba, and code that calls Granule's C ABI, as a Rust library of its own would.
 
 usage: one_pool.py granule|own
 
 Prints the most that was live at a time, and the most that the device had to give: with one allocator for all, or with each one's own
-pool. Its own pool is PyTorch's allocator, and for each of the others a pool of the driver.
+pool. Its own pool is PyTorch's allocator, Numba's is Numba's way to ask the driver, and for each of the others a pool of the driver.
 """
 import ctypes
 import json
@@ -64,6 +64,16 @@ class Resource:
         self.library.resource_give(self.memory, None, ctypes.c_void_p(ptr), ctypes.c_size_t(nbytes))
 
 
+class Numba:
+    def take(self, nbytes):
+        from numba import cuda
+
+        return cuda.device_array(nbytes, dtype="uint8")
+
+    def give(self, array):
+        del array
+
+
 class Abi:
     def take(self, nbytes):
         from granule_torch.adapters import _process
@@ -82,22 +92,25 @@ def consumers(allocator):
     if allocator == "granule":
         import granule_torch
         from granule_torch.adapters import _process
+        from granule_torch.adapters import numba as granule_numba
         from granule_torch.adapters.cuda_core import GranuleMemoryResource
 
         granule_torch.enable(settings="policy:granule")
+        granule_numba.enable()
         torch.cuda.init()
         Device(0).set_current()
-        return [Torch(), Core(GranuleMemoryResource(), LEGACY_DEFAULT_STREAM), Resource(_process.engine()), Abi()]
+        core = Core(GranuleMemoryResource(), LEGACY_DEFAULT_STREAM)
+        return [Torch(), core, Resource(_process.engine()), Abi(), Numba()]
     torch.cuda.init()
     Device(0).set_current()
-    return [Torch(), *(Core(DeviceMemoryResource(0), LEGACY_DEFAULT_STREAM) for _ in range(3))]
+    return [Torch(), *(Core(DeviceMemoryResource(0), LEGACY_DEFAULT_STREAM) for _ in range(3)), Numba()]
 
 
 def turns(everyone):
     """Each in turn grows and shrinks, and keeps a little meanwhile; gives the most that was live."""
     chance, live, most = random.Random(7), 0, 0
     kept = [[] for _ in everyone]
-    for turn in range(12):
+    for turn in range(3 * len(everyone)):
         mine, blocks = everyone[turn % len(everyone)], kept[turn % len(everyone)]
         for _ in range(chance.randint(20, 40)):
             nbytes = chance.choice((1, 3, 8, 20, 33)) * MIB + chance.randint(0, 1000) * 512

@@ -153,6 +153,7 @@ fn look(
     if expect.starts {
         conforms(bench, &machine, expect, &mut row)?;
         does_without(bench, &machine, expect, &mut row)?;
+        tells_each_once(bench, &machine, expect, &mut row)?;
         references.serves(bench, &machine, expect, &mut row)?;
     } else {
         says_why_not(bench, &machine, &mut row)?;
@@ -191,6 +192,10 @@ fn conforms(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) -> Res
     let count = |name: &str| card[name].as_u64().unwrap_or(0);
     (row.checks_passed, row.checks_failed, row.checks_skipped) =
         (count("passed"), count("failed"), count("skipped"));
+    if row.checks_passed == 0 {
+        let said = String::from_utf8_lossy(&output.stdout);
+        row.failures.push(format!("no check passed ({}): {}", output.status, said.trim_end()));
+    }
     let mut met = Vec::new();
     for check in card["checks"].as_array().into_iter().flatten() {
         let (name, why) = (text(&check["name"]), text(&check["why"]));
@@ -235,6 +240,39 @@ fn does_without(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) ->
             let line = |one: &&Value| format!("{}: {}", text(&one["property"]), text(&one["reason"]));
             row.dropped = dropped.iter().map(line).collect();
         }
+    }
+    Ok(())
+}
+
+/// The doctor finds the machine healthy, and the log tells once for each device what that does without.
+fn tells_each_once(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) -> Result<()> {
+    let mut doctor = bench.command(machine);
+    doctor.args(["doctor", "--json", "--backend", row.backend]).env("GRANULE_LOG", "warn");
+    let output = doctor.output().context("the command could not be started")?;
+    row.failures.extend(aborted(&output));
+    if output.status.code() != Some(0) {
+        row.failures.push(format!("the doctor says that it is not healthy ({})", output.status));
+    }
+    let answer: Value = serde_json::from_slice(&output.stdout).context("`granule doctor --json`")?;
+    let log = String::from_utf8_lossy(&output.stderr);
+    for device in answer["devices"].as_array().into_iter().flatten() {
+        let index = &device["index"];
+        for property in &expect.drops {
+            let tells = |line: &&str| {
+                line.contains(&format!("{property} was refused"))
+                    && line.ends_with(&format!("device={index}"))
+            };
+            let times = log.lines().filter(tells).count();
+            if times != 1 {
+                row.failures
+                    .push(format!("the log tells {times} times that device {index} lacks {property}"));
+            }
+        }
+    }
+    let told = log.lines().filter(|line| line.contains(" was refused, so ")).count();
+    let devices = answer["devices"].as_array().map_or(0, Vec::len);
+    if told != devices * expect.drops.len() {
+        row.failures.push(format!("the log tells of {told} refusals on {devices} devices: {log}"));
     }
     Ok(())
 }

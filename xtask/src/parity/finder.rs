@@ -8,6 +8,9 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+/// A release of PyTorch, such as (2, 15).
+pub(super) type Release = (u32, u32);
+
 /// A function named after behaviours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Test {
@@ -19,6 +22,8 @@ pub(super) struct Test {
     /// It has `#[test]`, or is handed to a macro that makes tests.
     pub(super) is_test: bool,
     pub(super) ignored: bool,
+    /// The release of PyTorch that brought what it is about; none is any.
+    pub(super) since: Option<Release>,
 }
 
 impl Test {
@@ -107,7 +112,7 @@ fn in_source(file: &str, text: &str, letters: &BTreeSet<char>) -> Result<Vec<Tes
             known.is_test |= is_test;
             known.ignored |= ignored;
         } else {
-            tests.push(Test { file: file.to_owned(), name, ids, is_test, ignored });
+            tests.push(Test { file: file.to_owned(), name, ids, is_test, ignored, since: None });
         }
     }
     Ok(tests)

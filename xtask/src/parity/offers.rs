@@ -113,6 +113,7 @@ mod tests {
             ids: Vec::new(),
             is_test: true,
             ignored: false,
+            since: None,
         };
         let found = offers.problems(std::slice::from_ref(&test));
         assert_eq!(

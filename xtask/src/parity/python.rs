@@ -1,6 +1,7 @@
 //! Finds the Python tests of `tests/torch`: functions `test_...` at the margin of `test_*.py`.
 
 use super::finder::{Test, ids};
+use super::releases::since;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -41,6 +42,7 @@ fn in_source(file: &str, text: &str, letters: &BTreeSet<char>) -> Vec<Test> {
                     is_test: true,
                     // A slice leaves long ones out.
                     ignored: decorators.contains("skip") || decorators.contains("long=True"),
+                    since: since(&decorators),
                 });
             }
             decorators.clear();

@@ -47,8 +47,21 @@ const LONG_BUDGET: u64 = 240;
 /// Bytes on disk that the first run wants: the packages as they are downloaded and as they are installed, and builds.
 pub(crate) const ROOM: u64 = 16 << 30;
 
+/// The oldest release that the shim fits, and which tests CI runs there.
+const OLDEST: (&str, &str) = ("2.10.0", "test_allocation or test_stats");
+
 pub(crate) fn run(options: &Options) -> Result<()> {
     test(&place(options)?, options)
+}
+
+/// Some tests on the oldest release, in an environment that goes afterwards: it is as large as the newest's.
+pub(crate) fn oldest() -> Result<()> {
+    let (version, names) = OLDEST;
+    let rest = ["-k", names].map(String::from).into();
+    let options = Options { torch: Some(version.to_owned()), rest, ..Options::default() };
+    let place = place(&options)?;
+    test(&place, &options)?;
+    fs::remove_dir_all(place.venv()).with_context(|| place.venv().display().to_string())
 }
 
 /// Where the tests of these options run.

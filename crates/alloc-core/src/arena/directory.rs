@@ -2,12 +2,14 @@
 
 #[cfg(all(test, loom))]
 mod models;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 use crate::arena::{ArenaPool, ArenaState, Left, Searches, Tenure};
 use crate::base::steps::Counted;
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::AddressMap;
-use crate::policy::{Chosen, Traits};
+use crate::policy::{Chosen, Rung, Traits};
 use crate::sync::{Arc, AtomicU64, Guard, Mutex, OnceLock, Ordering, Rank};
 use crate::types::{DeviceIndex, Stream};
 use crate::watch::history::HistoryTemplate;
@@ -21,7 +23,7 @@ pub(crate) use crate::base::ids::PoolSlot;
 const CHUNK: usize = 256;
 const CHUNKS: usize = 256;
 /// Places in the stream table; a power of two.
-const STREAM_TABLE: usize = if cfg!(loom) { 16 } else { 1024 };
+const STREAM_TABLE: usize = if cfg!(any(loom, miri)) { 16 } else { 1024 };
 /// How many neighbouring places are looked at before the locked table is asked.
 const PROBES: usize = 8;
 
@@ -74,6 +76,7 @@ struct Registry {
 pub(crate) struct Directory {
     device: DeviceIndex,
     traits: Traits,
+    ladder: &'static [Rung],
     map: Arc<AddressMap>,
     /// Most devices have no more arenas than those of the first chunk.
     first: Chunk,
@@ -92,7 +95,7 @@ fn new_chunk() -> Chunk {
 
 impl Directory {
     pub(crate) fn new(device: DeviceIndex, map: Arc<AddressMap>, template: Template) -> Self {
-        let traits = template.policy.traits();
+        let (traits, ladder) = (template.policy.traits(), template.policy.ladder());
         let registry = Registry {
             template,
             count: 0,
@@ -105,6 +108,7 @@ impl Directory {
         Self {
             device,
             traits,
+            ladder,
             map,
             first: new_chunk(),
             further: Box::new(std::array::from_fn(|_| OnceLock::new())),
@@ -117,6 +121,11 @@ impl Directory {
     /// What the policy says once and for all.
     pub(crate) fn traits(&self) -> &Traits {
         &self.traits
+    }
+
+    /// The policy's remedies in order.
+    pub(crate) fn ladder(&self) -> &'static [Rung] {
+        self.ladder
     }
 
     /// The arena with a number, if there is one.

@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 
 /// Tables from this size on ask for huge pages. It is the size of one where small pages have 4 KiB; where they have more,
 /// huge ones are larger, and the system decides for itself what it can do.
+#[cfg(all(target_os = "linux", not(miri)))]
 const HUGE: usize = 2 << 20;
 
 /// Appends to a table, doubling its room when it is full.

@@ -101,15 +101,11 @@ impl Ladder {
 
     fn try_remedies(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
         let mark = self.base.arenas.transit().now();
-        let served = match self.climb_once(
-            self.base.arenas.directory().traits().ladder.iter(),
-            arena,
-            request,
-            call,
-        )? {
-            Some(ptr) => Some(ptr),
-            None => self.last_resort(arena, request, call, mark)?,
-        };
+        let served =
+            match self.climb_once(self.base.arenas.directory().ladder().iter(), arena, request, call)? {
+                Some(ptr) => Some(ptr),
+                None => self.last_resort(arena, request, call, mark)?,
+            };
         served.ok_or_else(|| self.out_of_memory(arena, request, call))
     }
 
@@ -180,8 +176,7 @@ impl Ladder {
             }
             mark = self.base.arenas.transit().now();
             // The program's own code may ask for memory itself, and has run.
-            let rungs =
-                self.base.arenas.directory().traits().ladder.iter().filter(|rung| !rung.runs_foreign_code());
+            let rungs = self.base.arenas.directory().ladder().iter().filter(|rung| !rung.runs_foreign_code());
             if let Some(ptr) = self.climb_once(rungs, arena, request, call)? {
                 return Ok(Some(ptr));
             }

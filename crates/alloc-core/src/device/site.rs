@@ -1,6 +1,6 @@
 //! What never changes about a device, and the small questions to its driver. Every part has its own copy.
 
-use crate::backend::{Attribute, Backend, CaptureStatus, Granularity, MemoryInfo, VirtualMemory};
+use crate::backend::{Backend, CaptureStatus, Granularity, MemoryInfo, VirtualMemory};
 use crate::config::{MemoryLimit, PytorchRelease, Settings};
 use crate::error::{AllocError, Result};
 use crate::features::ledger::agreement::Agreement;
@@ -11,7 +11,7 @@ use crate::process::attention::{Attention, Edge, Reason};
 use crate::process::edges;
 use crate::process::foreign::{Calls, Foreign};
 use crate::process::stream_identity::{named, shown};
-use crate::process::system::System;
+use crate::process::system::{Shared, System};
 use crate::sync::{Arc, OnceLock, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use crate::watch::observers::{SegmentChange, SegmentEvent};
@@ -24,8 +24,8 @@ pub(super) struct Site {
     device: DeviceIndex,
     map: Arc<AddressMap>,
     foreign: Arc<Foreign>,
-    /// What the system is asked of a device that shares its memory; `None` for one with its own.
-    unified: Option<Arc<System>>,
+    /// Which of the system's memory its memory is, and the system that is asked of it; `None` for one with its own.
+    shared: Option<(Shared, Arc<System>)>,
     /// Where the system describes itself, and processes tell one another what they hold.
     system_root: Arc<Path>,
     /// Whose words a refusal has under PyTorch.
@@ -49,20 +49,13 @@ impl Site {
     ) -> Self {
         let attention = edges::lend(backend.id(), Some(device));
         let unit = Arc::default();
-        let integrated = backend.attribute(device, Attribute::Integrated);
-        let unified = match integrated {
-            Ok(1) => Some(Arc::new(System::at(&settings.system_root))),
-            Ok(_) => None,
-            Err(_) => {
-                backend.clear_error();
-                None
-            }
-        };
-        if let Some(problem) = unified.as_ref().and_then(|system| system.unknown_memory()) {
+        let system = |shared| (shared, Arc::new(System::at(&settings.system_root)));
+        let shared = Shared::of(&*backend, device).map(system);
+        if let Some(problem) = shared.as_ref().and_then(|(shared, system)| system.unknown_memory(*shared)) {
             tracing::warn!(%device, "{problem}");
         }
         let driver = MemoryInfo { free: 0, total: driver_total };
-        let total_memory = unified.as_ref().map_or(driver_total, |system| system.obtainable(driver).total);
+        let total_memory = obtainable(shared.as_ref(), driver).total;
         let system_root = settings.system_root.as_path().into();
         let pytorch_release = settings.pytorch_release();
         Self {
@@ -70,7 +63,7 @@ impl Site {
             device,
             map,
             foreign,
-            unified,
+            shared,
             system_root,
             pytorch_release,
             total_memory,
@@ -267,18 +260,23 @@ impl Site {
 
     /// Whether its memory is the host's.
     pub(super) fn is_unified(&self) -> bool {
-        self.unified.is_some()
+        matches!(self.shared, Some((Shared::Host, _)))
     }
 
-    /// What can be had of the device, and how much there is. Calls the driver; asks the system where the device shares the
-    /// host's memory.
+    /// What can be had of the device, and how much there is. Calls the driver; asks the system where the device shares its
+    /// memory.
     pub(super) fn memory_info(&self) -> crate::backend::Result<MemoryInfo> {
         let driver = self.backend.memory_info(self.device)?;
-        Ok(self.unified.as_ref().map_or(driver, |system| system.obtainable(driver)))
+        Ok(obtainable(self.shared.as_ref(), driver))
     }
 
     /// What of the device can be had, if that is known.
     pub(super) fn device_free(&self) -> Option<u64> {
         self.memory_info().ok().map(|memory| memory.free)
     }
+}
+
+/// What can be had of a device, where the driver says `driver` of it.
+fn obtainable(shared: Option<&(Shared, Arc<System>)>, driver: MemoryInfo) -> MemoryInfo {
+    shared.map_or(driver, |(shared, system)| system.obtainable_of(Some(*shared), driver))
 }

@@ -349,4 +349,27 @@ mod tests {
             }
         });
     }
+    #[test]
+    fn threads_that_only_look_see_a_table_whole() {
+        let map = AddressMap::default();
+        // The first is in a line of its page, the last in the table behind them.
+        let all: Vec<_> =
+            (0..80_u32).map(|n| (DevicePtr((1 << 40) + u64::from(n) * 8 * 512), at(n))).collect();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for (ptr, entered) in &all {
+                        let found = loop {
+                            match map.get(*ptr) {
+                                Some(found) => break found,
+                                None => std::thread::yield_now(),
+                            }
+                        };
+                        assert_eq!(found, *entered);
+                    }
+                });
+            }
+            all.iter().for_each(|(ptr, entered)| map.insert(*ptr, *entered));
+        });
+    }
 }

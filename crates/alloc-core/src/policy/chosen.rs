@@ -19,20 +19,20 @@ use std::fmt::Debug;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traits {
     pub(crate) name: &'static str,
-    pub(crate) ladder: &'static [Rung],
     pub(crate) drain: Drain,
     pub(crate) always_grows: bool,
 }
 
 impl Traits {
     pub(crate) const fn of<P: Policy>() -> Self {
-        Self { name: P::NAME, ladder: P::LADDER, drain: P::DRAIN, always_grows: P::ALWAYS_GROWS }
+        Self { name: P::NAME, drain: P::DRAIN, always_grows: P::ALWAYS_GROWS }
     }
 }
 
 /// The decisions of a [`Policy`] off the hot path.
 pub(crate) trait Decisions: Any + Debug + Send + Sync {
     fn traits(&self) -> Traits;
+    fn ladder(&self) -> &'static [Rung];
     fn grows(&self) -> bool;
     fn tie_break(&self) -> TieBreak;
     fn gives_empty_addresses_back(&self) -> bool;
@@ -58,6 +58,9 @@ pub(crate) type Chosen = Arc<dyn Decisions>;
 impl<P: Policy> Decisions for P {
     fn traits(&self) -> Traits {
         const { Traits::of::<P>() }
+    }
+    fn ladder(&self) -> &'static [Rung] {
+        Policy::ladder(self)
     }
     fn grows(&self) -> bool {
         Policy::grows(self)

@@ -9,7 +9,8 @@
 //! println!("{available:?} bytes available, {left:?} left by control groups");
 //! ```
 
-use crate::backend::MemoryInfo;
+use crate::backend::{Attribute, Backend, MemoryInfo};
+use crate::types::DeviceIndex;
 use std::path::{Path, PathBuf};
 
 /// Where the system describes itself. Questions read small files; they do not block.
@@ -25,6 +26,28 @@ pub struct HostMemory {
     pub total: u64,
     /// What programs can have without swapping: free memory, and what the page cache would give up.
     pub available: u64,
+}
+
+/// Which memory of the system's a device's memory is. Others have memory of their own, of which only the driver gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shared {
+    /// The host's, as on integrated devices.
+    Host,
+    /// A node beside the host's, as on GH200: programs and the page cache get memory of it, too.
+    Node(u32),
+}
+
+impl Shared {
+    /// What the driver says of a device; `None` for one that shares no memory. Calls the driver.
+    #[must_use]
+    pub fn of(backend: &dyn Backend, device: DeviceIndex) -> Option<Self> {
+        let asked =
+            |attribute| backend.attribute(device, attribute).inspect_err(|_| backend.clear_error()).ok();
+        if asked(Attribute::Integrated) == Some(1) {
+            return Some(Self::Host);
+        }
+        asked(Attribute::MemoryNode).and_then(|node| u32::try_from(node).ok()).map(Self::Node)
+    }
 }
 
 /// A control group with a limit of memory, in bytes.
@@ -99,14 +122,17 @@ impl System {
         ))
     }
 
-    /// Why the host's memory is not known, where that is so.
+    /// Why the memory that a device shares is not known, where that is so.
     #[must_use]
-    pub fn unknown_memory(&self) -> Option<String> {
-        let file = self.root.join("proc/meminfo");
-        self.memory().is_none().then(|| {
+    pub fn unknown_memory(&self, shared: Shared) -> Option<String> {
+        let (known, file) = match shared {
+            Shared::Host => (self.memory().is_some(), "proc/meminfo".to_owned()),
+            Shared::Node(node) => (self.node(node).is_some(), node_file(node)),
+        };
+        (!known).then(|| {
             format!(
-                "{} does not say what memory the host has: of devices that share it, what can be had is what the driver says",
-                file.display()
+                "{} does not say what memory there is: of devices that share it, what can be had is what the driver says",
+                self.root.join(file).display()
             )
         })
     }
@@ -120,6 +146,20 @@ impl System {
             total: kib("MemTotal:")?.saturating_mul(1024),
             available: kib("MemAvailable:")?.saturating_mul(1024),
         })
+    }
+
+    /// The memory of one of the system's nodes; `None` where the system does not say. What is available is what is free, and
+    /// the page cache.
+    #[must_use]
+    pub fn node(&self, node: u32) -> Option<HostMemory> {
+        let text = self.text(node_file(node))?;
+        // Each line begins with the node.
+        let lines: Vec<&str> =
+            text.lines().map(|line| line.splitn(3, ' ').nth(2).unwrap_or_default()).collect();
+        let text = lines.join("\n");
+        let bytes = |name| Some(field(&text, name)?.saturating_mul(1024));
+        let cache = ["Active(file):", "Inactive(file):"].into_iter().filter_map(bytes).sum();
+        Some(HostMemory { total: bytes("MemTotal:")?, available: bytes("MemFree:")?.saturating_add(cache) })
     }
 
     /// Of the control groups that this process is in, the one that leaves it least; `None` where none has a limit.
@@ -152,6 +192,21 @@ impl System {
         MemoryInfo { free: driver.free.max(available).min(total).min(left), total }
     }
 
+    /// What can be had of a device, where the driver says `driver` of it.
+    ///
+    /// A node's memory is the device's own: control groups do not limit what the driver gives of it.
+    #[must_use]
+    pub fn obtainable_of(&self, shared: Option<Shared>, driver: MemoryInfo) -> MemoryInfo {
+        match shared {
+            None => driver,
+            Some(Shared::Host) => self.obtainable(driver),
+            Some(Shared::Node(node)) => {
+                let available = self.node(node).map_or(0, |memory| memory.available);
+                MemoryInfo { free: driver.free.max(available.min(driver.total)), ..driver }
+            }
+        }
+    }
+
     fn limited(&self, hierarchy: &Hierarchy, group: &Path) -> Option<ControlGroup> {
         let file = |name| self.text(Path::new(hierarchy.mount).join(group).join(name));
         let number = |name| file(name)?.trim().parse::<u64>().ok();
@@ -165,6 +220,10 @@ impl System {
     fn text(&self, file: impl AsRef<Path>) -> Option<String> {
         std::fs::read_to_string(self.root.join(file)).ok()
     }
+}
+
+fn node_file(node: u32) -> String {
+    format!("sys/devices/system/node/node{node}/meminfo")
 }
 
 /// The number behind a name, in lines of a name and a number.
@@ -207,6 +266,30 @@ mod tests {
         let (_root, silent) = imitated(&[]);
         let driver = MemoryInfo { free: GIB, total: 8 * GIB };
         assert_eq!((silent.obtainable(driver), silent.control_group()), (driver, None));
+    }
+
+    #[test]
+    fn a_nodes_page_cache_is_not_taken_and_no_group_limits_it() {
+        let text = "Node 7 MemTotal:        8388608 kB\nNode 7 MemFree:  1048576 kB\nNode 7 Active(file):    2097152 kB\n\
+                    Node 7 Inactive(file):  1048576 kB\nNode 7 Shmem:  5 kB\n";
+        let (_root, system) = imitated(&[
+            MEMORY,
+            ("sys/devices/system/node/node7/meminfo", text),
+            ("proc/self/cgroup", "0::/\n"),
+            ("sys/fs/cgroup/memory.max", "1073741824\n"),
+            ("sys/fs/cgroup/memory.current", "0\n"),
+        ]);
+        assert_eq!(system.node(7), Some(HostMemory { total: 8 * GIB, available: 4 * GIB }));
+        let of = |node, free, total| {
+            let driver = MemoryInfo { free, total };
+            system.obtainable_of(Some(Shared::Node(node)), driver)
+        };
+        assert_eq!(of(7, GIB, 8 * GIB), MemoryInfo { free: 4 * GIB, total: 8 * GIB });
+        assert_eq!(of(7, 5 * GIB, 8 * GIB).free, 5 * GIB, "the driver knows of more");
+        assert_eq!(of(7, GIB, 3 * GIB).free, 3 * GIB, "there is no more");
+        assert_eq!(of(6, GIB, 8 * GIB).free, GIB, "nobody says");
+        assert_eq!(system.unknown_memory(Shared::Node(7)), None);
+        assert!(system.unknown_memory(Shared::Node(6)).is_some_and(|why| why.contains("node/node6/meminfo")));
     }
 
     #[test]

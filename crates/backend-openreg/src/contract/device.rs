@@ -27,6 +27,7 @@ impl OpenReg {
             | Attribute::GpuDirectRdmaWithVirtualMemory
             | Attribute::Multicast
             | Attribute::Integrated => Ok(0),
+            Attribute::MemoryNode => Ok(-1),
             other => Err(Refusal::unsupported(format!("the simulated devices have no answer to {other:?}"))),
         }
     }

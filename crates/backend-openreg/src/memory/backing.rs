@@ -1,5 +1,6 @@
 //! Where the bytes of mapped memory are: one window of addresses and one sparse file per device.
 
+use super::spares::Spares;
 use crate::os::{SharedFile, Window, page};
 use crate::refusal::{Answer, Refusal};
 use crate::space::Space;
@@ -59,15 +60,18 @@ pub(crate) struct Store {
     file: Arc<SharedFile>,
     /// Offsets behind the window's: physical memory that has no address of its own.
     physical: Space,
+    spares: Spares,
 }
 
 impl Store {
-    /// One for every device.
-    pub(crate) fn for_devices(count: usize, asked: Option<u64>) -> io::Result<Vec<Self>> {
+    /// One for every device, each of which keeps the pages of up to `resident` bytes of physical memory that it was given
+    /// back.
+    pub(crate) fn for_devices(count: usize, asked: Option<u64>, resident: u64) -> io::Result<Vec<Self>> {
         let each = asked.unwrap_or(MAPPED_WINDOW);
         let made = windows(count, each)?.into_iter().map(|(base, window)| {
-            let file = Arc::new(SharedFile::create("openreg-device", 2 * each)?);
-            Ok(Self { window, base, length: each, file, physical: Space::new(each, each) })
+            let spares = Spares::new(resident);
+            let file = Arc::new(spares.file("openreg-device", 2 * each)?);
+            Ok(Self { window, base, length: each, file, physical: Space::new(each, each), spares })
         });
         made.collect()
     }
@@ -81,7 +85,27 @@ impl Store {
         Extent { file: Arc::clone(&self.file), offset: at - self.base, bytes }
     }
 
-    pub(crate) fn take_physical(&mut self, bytes: u64) -> Answer<Extent> {
+    /// Physical memory, which holds what was last there. What may leave the process must be `alone` in a file.
+    pub(crate) fn take_physical(&mut self, bytes: u64, alone: bool) -> Answer<Extent> {
+        if let Some(extent) = self.spares.take((alone, bytes)) {
+            return Ok(extent);
+        }
+        let made = self.make_physical(bytes, alone);
+        if made.is_ok() || self.spares.is_empty() {
+            return made;
+        }
+        // What is kept holds descriptors and places in the file.
+        while let Some(extent) = self.spares.take_any() {
+            self.end_physical(&extent)?;
+        }
+        self.make_physical(bytes, alone)
+    }
+
+    fn make_physical(&mut self, bytes: u64, alone: bool) -> Answer<Extent> {
+        if alone {
+            let file = self.spares.file("openreg-physical", bytes)?;
+            return Ok(Extent { file: Arc::new(file), offset: 0, bytes });
+        }
         let offset = self
             .physical
             .take(bytes, page())
@@ -89,8 +113,23 @@ impl Store {
         Ok(Extent { file: Arc::clone(&self.file), offset, bytes })
     }
 
-    /// Takes physical memory back; memory in a file of its own goes with the file.
-    pub(crate) fn give_physical(&mut self, extent: &Extent) -> Answer<()> {
+    /// Takes physical memory back; what others may have goes with its file.
+    pub(crate) fn give_physical(&mut self, extent: Extent) -> Answer<()> {
+        if extent.file.is_shared() {
+            return Ok(());
+        }
+        let key = (!Arc::ptr_eq(&self.file, &extent.file), extent.bytes);
+        while !self.spares.has_room(extent.bytes) {
+            // Sizes that nobody asks for any more make room.
+            let Some(other) = self.spares.take_other_than(key) else { return self.end_physical(&extent) };
+            self.end_physical(&other)?;
+        }
+        self.spares.keep(key, extent);
+        Ok(())
+    }
+
+    /// Gives pages back to the host; those in a file of their own go with the file.
+    fn end_physical(&mut self, extent: &Extent) -> Answer<()> {
         if Arc::ptr_eq(&self.file, &extent.file) {
             self.file.discard(extent.offset, extent.bytes)?;
             self.physical.give(extent.offset, extent.bytes);

@@ -1,12 +1,10 @@
 //! Virtual memory: reservations, physical memory, and mappings of one onto the other.
 
 use super::{Extent, Memory, RangeKind};
-use crate::os::SharedFile;
 use crate::refusal::{Answer, Refusal};
 use crate::space::Span;
 use backend_api::types::DeviceIndex;
 use backend_api::{Access, HandleType};
-use std::sync::Arc;
 
 /// Memory without an address.
 #[derive(Debug)]
@@ -93,11 +91,7 @@ impl Memory {
         memory.take_capacity(bytes)?;
         let extent = match &mut memory.store {
             None => Ok(None),
-            // What leaves the process must be a file of its own.
-            Some(_) if handle_type == HandleType::PosixFd => SharedFile::create("openreg-physical", bytes)
-                .map(|file| Some(Extent { file: Arc::new(file), offset: 0, bytes }))
-                .map_err(Refusal::from),
-            Some(store) => store.take_physical(bytes).map(Some),
+            Some(store) => store.take_physical(bytes, handle_type == HandleType::PosixFd).map(Some),
         };
         match extent {
             Ok(extent) => Ok(self.physical.insert(Physical {
@@ -162,7 +156,7 @@ impl Memory {
         if unused && let Some(physical) = self.physical.remove(key) {
             let memory = &mut self.devices[physical.device];
             memory.used -= physical.accounted;
-            if let (Some(store), Some(extent)) = (&mut memory.store, &physical.extent) {
+            if let (Some(store), Some(extent)) = (&mut memory.store, physical.extent) {
                 store.give_physical(extent)?;
             }
         }

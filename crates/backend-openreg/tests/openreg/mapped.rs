@@ -1,5 +1,7 @@
 //! Mapped memory: real bytes, page protection, aliases, and two processes.
 
+mod resident;
+
 use crate::support::{D0, D1, GRANULE as UNIT};
 use backend_api::types::{DevicePtr, MIB, Stream};
 use backend_api::*;

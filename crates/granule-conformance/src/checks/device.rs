@@ -353,6 +353,8 @@ fn flags_are_bits(cx: &Context) -> Verdict {
             let value = answer(cx, device, flag)?;
             ensure!(value.is_none_or(|v| v == 0 || v == 1), "{flag:?} of device {device} is {value:?}");
         }
+        let node = answer(cx, device, Attribute::MemoryNode)?;
+        ensure!(node.is_none_or(|node| node >= -1), "the memory of device {device} is node {node:?}");
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ pub use super::words::Vendor;
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/personalities");
 
 /// Attributes that a file may set.
-const ATTRIBUTES: [Attribute; 9] = [
+const ATTRIBUTES: [Attribute; 10] = [
     Attribute::VirtualMemoryManagement,
     Attribute::PosixFileDescriptorHandles,
     Attribute::FabricHandles,
@@ -28,6 +28,7 @@ const ATTRIBUTES: [Attribute; 9] = [
     Attribute::Multicast,
     Attribute::StreamMemoryOperations,
     Attribute::Integrated,
+    Attribute::MemoryNode,
 ];
 
 /// A file.

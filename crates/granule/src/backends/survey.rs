@@ -6,7 +6,7 @@ use alloc_core::backend::{
 };
 use alloc_core::config::{Flavour, environment};
 use alloc_core::round::size_text;
-use alloc_core::system::System;
+use alloc_core::system::{Shared, System};
 use alloc_core::types::{DeviceIndex, DevicePtr};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -65,6 +65,9 @@ pub struct Device {
     pub free_bytes: u64,
     /// Whether it shares the host's memory.
     pub integrated: bool,
+    /// The system's node that its memory is, where it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_node: Option<u32>,
     /// What it refused when it was tried, and does without.
     pub dropped: Vec<Dropped>,
 }
@@ -181,14 +184,18 @@ fn devices(backend: &dyn Backend) -> backend::Result<Vec<Device>> {
         .map(|index| {
             let properties = backend.properties(DeviceIndex(index))?;
             let driver = backend.memory_info(DeviceIndex(index))?;
-            let integrated = backend.attribute(DeviceIndex(index), Attribute::Integrated) == Ok(1);
-            let memory = if integrated { system.obtainable(driver) } else { driver };
+            let shared = Shared::of(backend, DeviceIndex(index));
+            let memory = system.obtainable_of(shared, driver);
             Ok(Device {
                 index,
                 name: properties.name,
                 total_bytes: memory.total,
                 free_bytes: memory.free,
-                integrated,
+                integrated: shared == Some(Shared::Host),
+                memory_node: match shared {
+                    Some(Shared::Node(node)) => Some(node),
+                    _ => None,
+                },
                 dropped: Vec::new(),
             })
         })

@@ -64,7 +64,7 @@ pub fn set(world: &World, process: u8, call: u8, nth: u8, effect: u8) {
         _ => {
             world.met.note(Feature::Faults);
             let mut state = world.state();
-            (state.faulty[process], state.failed[process]) = (true, true);
+            (state.faulty[process], state.unfigured[process]) = (true, true);
             state.stuck[process] = repeats && MAPS.contains(&call);
         }
     }

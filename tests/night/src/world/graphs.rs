@@ -7,6 +7,7 @@ use alloc_core::AllocError;
 use alloc_core::backend::CaptureMode;
 use alloc_core::graph::{CapturedGraph, GraphCapture};
 use alloc_core::types::{DevicePtr, Stream};
+use std::collections::BTreeSet;
 
 /// The most graphs that there are at a time.
 const MOST: usize = 5;
@@ -40,11 +41,15 @@ struct Capturing {
 
 /// What a capture freed within it. Every launch writes there again, whoever has it since: PyTorch's graphs do the same.
 #[derive(Debug, Default)]
-struct Freed(Vec<(u64, u64)>);
+struct Freed {
+    ranges: Vec<(u64, u64)>,
+    /// The streams that last worked on blocks which were there and are gone since the last launch: it comes after them.
+    before: BTreeSet<usize>,
+}
 
 impl Freed {
     fn overlaps(&self, ptr: DevicePtr, bytes: u64) -> bool {
-        self.0.iter().any(|(from, end)| *from < ptr.0 + bytes && ptr.0 < *end)
+        self.ranges.iter().any(|(from, end)| *from < ptr.0 + bytes && ptr.0 < *end)
     }
 }
 
@@ -75,13 +80,17 @@ impl Graphs {
     /// Whether a capture or a graph names the stream.
     #[must_use]
     pub fn needs(&self, lane: usize) -> bool {
-        let captures = self.capture.as_ref().is_some_and(|capture| capture.lane == lane);
-        captures || self.list.iter().any(|graph| graph.lane == lane || graph.last == lane)
+        let captures = self.capture.as_ref();
+        let captures =
+            captures.is_some_and(|capture| capture.lane == lane || capture.freed.before.contains(&lane));
+        let of =
+            |graph: &Graph| graph.lane == lane || graph.last == lane || graph.freed.before.contains(&lane);
+        captures || self.list.iter().any(of)
     }
 
     /// Whether a launch on the stream may be under way that writes what others may have.
     fn writes_on(&self, lane: usize) -> bool {
-        self.list.iter().any(|graph| graph.last == lane && !graph.freed.0.is_empty())
+        self.list.iter().any(|graph| graph.last == lane && !graph.freed.ranges.is_empty())
     }
 
     /// A stream got memory. Launches that write there and may be under way come first.
@@ -93,11 +102,23 @@ impl Graphs {
         }
     }
 
-    /// The streams whose work is on blocks that a launch writes; `None` where that work cannot be waited for.
+    /// A block is gone. Launches that write where it was come after the work on it.
+    pub fn go_after(&mut self, block: &Block) {
+        let of_capture = self.capture.iter_mut().map(|capture| (capture.site, &mut capture.freed));
+        let of_graphs = self.list.iter_mut().map(|graph| (graph.site, &mut graph.freed));
+        for (_, freed) in of_capture.chain(of_graphs).filter(|(site, _)| *site == block.site) {
+            if freed.overlaps(block.ptr, block.size) {
+                freed.before.insert(block.last);
+            }
+        }
+    }
+
+    /// The streams whose work is, or was, on blocks that a launch writes; `None` where that work cannot be waited for.
     fn under(&self, n: usize, state: &State) -> Option<Vec<Stream>> {
         let graph = &self.list[n];
         let of = |block: &&Block| block.site == graph.site && graph.freed.overlaps(block.ptr, block.size);
         let lanes = state.blocks.iter().filter(of).map(|block| block.last);
+        let lanes = lanes.chain(graph.freed.before.iter().copied());
         lanes.map(|lane| (!state.captures(lane)).then(|| state.lanes[lane].stream)).collect()
     }
 
@@ -216,7 +237,7 @@ pub fn free(world: &World, nth: u8) {
         bytes: block.bytes,
     };
     span.work(&world.verdict, block.tag, Some(block.pattern()), None);
-    capture.freed.0.push((block.ptr.0, block.ptr.0 + block.bytes));
+    capture.freed.ranges.push((block.ptr.0, block.ptr.0 + block.bytes));
     give(world, capture.site, block);
 }
 
@@ -289,6 +310,7 @@ pub fn launch(world: &World, graph: u8, stream: u8) {
             graph.ran = true;
             world.met.note(Feature::Replays);
             graphs.overwrite(n, world);
+            graphs.list[n].freed.before.clear();
             under.iter().for_each(|stream| order(to, *stream));
         }
         Err(error) => {

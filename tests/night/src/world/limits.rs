@@ -45,7 +45,9 @@ pub fn tenant(world: &World, at: u8, device: u8, what: u8, mib: u16) {
                 tenants.push(Tenant { site, id });
             }
             Err(error) => {
-                world.refused(site, "create_tenant", &error, matches!(error, AllocError::Budget { .. }));
+                let captured = super::memory::waits_for_capture(world, &error);
+                let allowed = captured || matches!(error, AllocError::Budget { .. });
+                world.refused(site, "create_tenant", &error, allowed);
             }
         }
         return;

@@ -14,8 +14,6 @@ use std::sync::Arc;
 const MOST: usize = 400;
 /// The most bytes of a block in hardened mode.
 const HARDENED: u64 = 3 << 18;
-/// Addresses of blocks that are gone, as many as are remembered.
-const GONE: usize = 16;
 
 /// Hardened mode says where the program wrote beyond its blocks, which it does not.
 pub fn listen(site: &Site, verdict: &Arc<Verdict>) {
@@ -266,17 +264,10 @@ pub fn give(world: &World, nth: usize) -> Block {
     }
     let block = {
         let mut state = world.state();
-        let block = state.blocks.swap_remove(nth);
-        let process = world.sites[block.site].process;
-        state.ranges.remove(&(process, block.ptr.0));
-        let at = (block.tag % GONE as u64) as usize;
-        if state.gone.len() < GONE {
-            state.gone.push((block.site, block.ptr));
-        } else {
-            state.gone[at] = (block.site, block.ptr);
-        }
-        block
+        let process = world.sites[state.blocks[nth].site].process;
+        state.let_go(nth, process)
     };
+    world.graphs.borrow_mut().go_after(&block);
     super::sharing::freeze(world, block.tag, block.known);
     let allocator = &world.sites[block.site].allocator;
     let process = world.sites[block.site].process;
@@ -357,7 +348,11 @@ pub fn alloc_at(world: &World, nth: u16) {
                 .expect(ptr == block.ptr, "exact place", || format!("{ptr} instead of {}", block.ptr));
             let n = hold(world, block.site, block.home, ptr, block.bytes, pool);
             // It comes from what is cached, whatever is switched off.
-            world.state().blocks[n].uncached = false;
+            let tag_of_pool = pool.and_then(|pool| world.pools.borrow().tag_of(pool));
+            {
+                let mut state = world.state();
+                (state.blocks[n].uncached, state.blocks[n].tag_of_pool) = (false, tag_of_pool);
+            }
             world.graphs.borrow().come_before(world, block.site, block.home, ptr, block.bytes);
             write(world, n);
         }

@@ -23,8 +23,8 @@ pub struct Import {
     bytes: u64,
     /// The block's number.
     tag: u64,
-    /// Whose it is: the owner's process, and the block's device there.
-    owner: (usize, DeviceIndex),
+    /// Whose it is: the owner's process.
+    owner: usize,
     /// Where it is there.
     at: DevicePtr,
     /// What was in it when it was last looked at, or given back.
@@ -34,7 +34,7 @@ pub struct Import {
 impl Import {
     /// Memory of a process was written, perhaps this.
     pub fn overwrite(&mut self, process: usize, written: impl Fn(DevicePtr, u64) -> bool) {
-        if self.owner.0 == process && written(self.at, self.bytes) {
+        if self.owner == process && written(self.at, self.bytes) {
             self.known = None;
         }
     }
@@ -49,7 +49,7 @@ pub fn freeze(world: &World, tag: u64, known: Option<Pattern>) {
 
 /// A block is opened by another process.
 pub fn share(world: &World, nth: u16, process: u8) {
-    let (site, ptr, tag, bytes, uncached, device) = {
+    let (site, ptr, tag, bytes, uncached) = {
         let mut state = world.state();
         let Some(n) = state.block(nth) else { return };
         if state.blocks[n].asleep || world.processes.len() < 2 || state.captured.is_some() {
@@ -57,7 +57,7 @@ pub fn share(world: &World, nth: u16, process: u8) {
         }
         state.blocks[n].shared = true;
         let block = &state.blocks[n];
-        (block.site, block.ptr, block.tag, block.bytes, block.uncached, block.device)
+        (block.site, block.ptr, block.tag, block.bytes, block.uncached)
     };
     let from = world.sites[site].process;
     let to = (from + 1 + usize::from(process) % (world.processes.len() - 1)) % world.processes.len();
@@ -79,7 +79,7 @@ pub fn share(world: &World, nth: u16, process: u8) {
             if world.setup.fabric {
                 world.met.note(Feature::Fabric);
             }
-            let (offset, owner) = (shared.offset, (from, device));
+            let (offset, owner) = (shared.offset, from);
             let import =
                 Import { site: importer, memory, offset, bytes, tag, owner, at: ptr, known: Some(known) };
             inspect(world, &import);
@@ -133,8 +133,10 @@ pub fn look(world: &World, nth: u8) {
         (true, Some(known)) => import.known = Some(known),
         (true, None) => return,
         (false, _) => {
-            let (process, device) = import.owner;
-            if world.processes[process].machine.synchronize_device(device).is_err() {
+            // Streams of other devices may have used it last.
+            let machine = &world.processes[import.owner].machine;
+            let done = |device| machine.synchronize_device(device).is_ok();
+            if !(0..world.setup.devices).map(DeviceIndex).all(done) {
                 return;
             }
         }

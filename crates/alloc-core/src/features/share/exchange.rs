@@ -3,12 +3,13 @@
 use super::handle::{Exporter, Handle, Memory};
 use super::import::Imports;
 use super::ledger::Ledger;
+use super::mapping::Mapping;
 use super::{ImportedMemory, Share, SharedBlock, bytes};
 use crate::backend::{
     Attribute, Backend, ErrorKind, Granularity, HandleType, IpcMemoryHandle, ShareableHandle,
 };
 use crate::error::{AllocError, Problem, Result};
-use crate::memory::region::{Piece, ToExport, persist};
+use crate::memory::region::{Piece, ToExport};
 use crate::process::attention::Attention;
 use crate::sync::{Arc, Mutex, OnceLock, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr};
@@ -249,9 +250,7 @@ impl Exchange {
             let bytes = vm.granularity(self.device, Granularity::Minimum)?;
             let handle = vm.create_physical(self.device, bytes, HandleType::Fabric)?;
             let exported = vm.export_physical(handle, HandleType::Fabric);
-            // SAFETY: rule 1: made just now, mapped nowhere.
-            let release = || unsafe { vm.release_physical(handle) };
-            persist("giving the trial's memory back", release)?;
+            let _returned = self.imports.undo_trial(Mapping::of(handle));
             exported.map(drop)
         };
         let works: crate::backend::Result<()> = cycle().or_else(|_| {

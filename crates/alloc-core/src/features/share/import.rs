@@ -99,6 +99,8 @@ enum Left {
     Block(Arc<Shown>, Holding),
     /// A mapping that nothing uses; its block is held until it is gone.
     Mapping(Mapping, u64, Holding),
+    /// What a trial made, which is no block's.
+    Trial(Mapping),
 }
 
 /// A device's imports. They outlive its allocator where the program does not drop them first.
@@ -305,6 +307,7 @@ impl Imports {
         let is_closed = |one| match one {
             Left::Block(shown, holding) => self.close(shown, holding),
             Left::Mapping(mapping, bytes, holding) => self.unmap(mapping, bytes, holding),
+            Left::Trial(mapping) => self.undo_trial(mapping),
         };
         if !left.by_ref().all(is_closed) {
             self.table.lock().left.splice(0..0, left);
@@ -331,6 +334,16 @@ impl Imports {
         // Exactly one of those that let go of it gets it. What others still show is held by them.
         if let Some(Shown { bytes, mapping, .. }) = Arc::into_inner(shown) {
             return self.unmap(mapping, bytes, holding);
+        }
+        true
+    }
+
+    /// Gives what a trial made back to the driver. `false` where that is left for later.
+    pub(super) fn undo_trial(&self, mut mapping: Mapping) -> bool {
+        if let Err(error) = mapping.undo(&*self.backend) {
+            self.backend.clear_error();
+            tracing::warn!(%error, "a trial's memory could not be given back; it is tried again later");
+            return self.keep(Left::Trial(mapping));
         }
         true
     }

@@ -16,6 +16,11 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
+    /// Physical memory that is mapped nowhere.
+    pub(super) fn of(handle: PhysicalHandle) -> Self {
+        Self { handles: vec![handle], ..Self::default() }
+    }
+
     /// Shows a whole fixed segment.
     pub(super) fn open(
         &mut self,
@@ -130,7 +135,7 @@ impl Mapping {
             self.reserved = None;
         }
         while let Some(handle) = self.handles.last() {
-            // SAFETY: rule 1: imported by `map` or made by `create`, released once.
+            // SAFETY: rule 1: imported by `map`, made by `create` or given to `of`, released once.
             unsafe { vm.release_physical(*handle) }?;
             self.handles.pop();
         }

@@ -26,15 +26,15 @@ pub(crate) struct Stamps {
     start_us: i64,
 }
 
-/// The processor's counter; 0 where there is none that a program can read in one instruction.
-#[cfg(target_arch = "x86_64")]
+/// The processor's counter; 0 where there is none that a program can read in one instruction. Miri has none.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 fn counter() -> u64 {
     // SAFETY: every x86-64 processor has it.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(always)]
 fn counter() -> u64 {
     0
@@ -42,7 +42,7 @@ fn counter() -> u64 {
 
 impl Stamps {
     pub(crate) fn new(deterministic: bool) -> Self {
-        let clock = (!deterministic).then(quanta::Clock::new);
+        let clock = (!deterministic && !cfg!(miri)).then(quanta::Clock::new);
         let (before, start_ticks, after) =
             (counter(), clock.as_ref().map_or(0, quanta::Clock::raw), counter());
         let source = match clock {

@@ -71,7 +71,10 @@ impl OomReport {
         if self.policy != PolicyName::Pytorch.name() {
             return String::new();
         }
-        // Releases before advise the setting that is on already.
+        // Releases before 2.14 advise the setting that is on already, and 2.14 nothing then.
+        if self.growable && self.pytorch_release == PytorchRelease::V2_14 {
+            return String::new();
+        }
         if self.growable && self.says_what_2_15_says() {
             return " expandable_segments is enabled. If instead the process is running out of virtual address space \
                     (VSZ), expandable segments may be over-reserving VA (each segment reserves ~9/8 of device memory, \

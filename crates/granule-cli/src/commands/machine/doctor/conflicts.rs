@@ -3,7 +3,7 @@
 
 use granule::backends::Name;
 use granule::config::{ConfigError, Flavour, Parsed, environment};
-use granule::system::System;
+use granule::system::{Shared, System};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -77,7 +77,7 @@ pub(super) fn found(read: Result<Parsed, ConfigError>, system: &System) -> Vec<C
     let variables: BTreeMap<_, _> =
         std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect();
     let mut conflicts = settings(read);
-    let unknown = || system.unknown_memory().map(|text| conflict(Severity::Warning, text));
+    let unknown = || system.unknown_memory(Shared::Host).map(|text| conflict(Severity::Warning, text));
     conflicts.extend(system.problem().map(|text| conflict(Severity::Error, text)).or_else(unknown));
     conflicts.extend(among(&variables));
     conflicts

@@ -47,7 +47,10 @@ fn of(
     if !is_tegra && let Some(device) = devices.iter().find(|device| device.integrated) {
         add("uma", format!("device {} shares the host's memory", device.index));
     }
-    if machine.page_bytes >= 64 << 10 {
+    let with_node = devices.iter().find_map(|device| Some((device.index, device.memory_node?)));
+    if let Some((device, node)) = with_node {
+        add("page64k", format!("the memory of device {device} is node {node} of the system, as on GH200"));
+    } else if machine.page_bytes >= 64 << 10 {
         add("page64k", "pages of the host have 64 KiB".to_owned());
     }
     if let Some(device) =

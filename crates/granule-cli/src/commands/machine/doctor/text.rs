@@ -59,8 +59,11 @@ fn devices(found: &Found, said: &mut String) {
     let mut table = Table::new(["device", "name", "memory", "free", "shares the host's"]);
     for device in &found.devices {
         let (total, free) = (size_text(device.total_bytes), size_text(device.free_bytes));
-        let integrated = if device.integrated { "yes" } else { "no" };
-        table.row([&device.index.to_string(), &device.name, &total, &free, integrated]);
+        let shares = match device.memory_node {
+            Some(node) => format!("node {node}"),
+            None => if device.integrated { "yes" } else { "no" }.to_owned(),
+        };
+        table.row([&device.index.to_string(), &device.name, &total, &free, &shares]);
     }
     table.align_right([2, 3]);
     let _ = writeln!(said, "{table}");
