@@ -74,7 +74,7 @@ def workload(name, iterations, long):
 
 
 # By far the longest.
-@scene(**EVERY, long=("expandable", "tuned"))
+@scene(**EVERY, long=("tuned",))
 def test_gpt2_train():
     return workload("gpt2_train", 2, long=8)
 
