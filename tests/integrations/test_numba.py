@@ -122,3 +122,21 @@ def test_numbas_own_tests_pass(module):
     tests = f"numba.cuda.tests.cudadrv.{module}"
     done = python("-W", "ignore", "-m", "unittest", tests, NUMBA_CUDA_MEMORY_MANAGER="granule_torch.adapters.numba")
     assert done.returncode == 0 and done.stderr.endswith("OK\n"), done.stdout + done.stderr
+
+
+def test_what_the_driver_does_not_let_be_given_back_comes_back_with_the_next():
+    run("""
+        granule_numba.enable()
+        first, second = cuda.device_array(100), cuda.device_array(100)
+        held, order = live(), granule_numba._order
+        def refuse(device):
+            raise RuntimeError("the driver is busy")
+        granule_numba._order = refuse
+        import sys
+        sys.unraisablehook = lambda _: None
+        del first
+        assert live() == held, live()
+        granule_numba._order = order
+        del second
+        assert live() == 0, live()
+        """)

@@ -36,6 +36,8 @@ else:
 _STREAM = 0
 # Python may collect garbage, and so give memory back, while memory is given back.
 _turn = threading.RLock()
+# What the driver did not let be given back. It is tried again with what comes next.
+_refused: list[tuple[int, int]] = []
 
 
 def enable() -> None:
@@ -94,13 +96,25 @@ def _give(address: int, device: int) -> None:
     """Takes memory back for work that any of Numba's streams is given from now on: it comes after all that they have been given."""
     if not address:
         return
-    library, engine = _library.load(), _process.engine()
-    # The default stream waits for the others before it waits for an event, and they wait for it.
     with _turn:
-        event = _fence(device)
-        _library.check(library.granule_event_record(engine, device, event, _STREAM))
-        _library.check(library.granule_stream_wait_event(engine, device, _STREAM, device, event))
-    _process.give(address, device, _STREAM)
+        waiting = [*_refused, (address, device)]
+        _refused.clear()
+        try:
+            while waiting:
+                address, device = waiting[-1]
+                _order(device)
+                waiting.pop()
+                _process.give(address, device, _STREAM)
+        finally:
+            _refused.extend(waiting)
+
+
+def _order(device: int) -> None:
+    """The default stream waits for the others before it waits for an event, and they wait for it."""
+    library, engine = _library.load(), _process.engine()
+    event = _fence(device)
+    _library.check(library.granule_event_record(engine, device, event, _STREAM))
+    _library.check(library.granule_stream_wait_event(engine, device, _STREAM, device, event))
 
 
 @functools.cache
