@@ -143,7 +143,7 @@ fn too_little(tested: &Tested, device: DeviceIndex) -> Option<String> {
     let backend = &*tested.backend;
     let driver = backend.memory_info(device).inspect_err(|_| backend.clear_error()).ok()?;
     let system = System::at(&tested.settings.system_root);
-    let free = system.obtainable_of(Shared::of(backend, device), driver).free;
+    let free = system.obtainable(Shared::of(backend, device), driver).free;
     (free < steps::NEEDED).then(|| {
         let (needed, free) = (size_text(steps::NEEDED), size_text(free));
         format!("{needed} of the device should be free, and {free} are: let other programs give memory back, and try again")

@@ -40,8 +40,7 @@ fn in_source(file: &str, text: &str, letters: &BTreeSet<char>) -> Vec<Test> {
                     name: name.to_owned(),
                     ids: ids(plain, letters),
                     is_test: true,
-                    // A slice leaves long ones out.
-                    ignored: decorators.contains("skip") || decorators.contains("long=True"),
+                    ignored: decorators.contains("skip"),
                     since: since(&decorators),
                 });
             }
@@ -71,9 +70,10 @@ def helper(): pass
 class Other:
     def test_s92_of_a_class(self): pass
 @scene(
-    alone=True, long=True
+    alone=True,
+    reason=skip
 )
-def test_s02_long(): pass
+def test_s02_lines(): pass
 @pytest.mark.skip
 def test_s03_skipped(): pass
 def test_plain(rig): pass
@@ -85,7 +85,7 @@ def test_plain(rig): pass
             seen,
             [
                 ("test_s01_a04_two", "S01 A04".to_owned(), false),
-                ("test_s02_long", "S02".to_owned(), true),
+                ("test_s02_lines", "S02".to_owned(), true),
                 ("test_s03_skipped", "S03".to_owned(), true),
                 ("test_plain", String::new(), false),
             ]

@@ -278,5 +278,5 @@ impl Site {
 
 /// What can be had of a device, where the driver says `driver` of it.
 fn obtainable(shared: Option<&(Shared, Arc<System>)>, driver: MemoryInfo) -> MemoryInfo {
-    shared.map_or(driver, |(shared, system)| system.obtainable_of(Some(*shared), driver))
+    shared.map_or(driver, |(shared, system)| system.obtainable(Some(*shared), driver))
 }

@@ -183,8 +183,7 @@ impl System {
 
     /// What can be had of a device that shares the host's memory, and how much there is at most. Such a driver counts the page
     /// cache as taken, which the system gives up for whoever asks; and it knows no control groups.
-    #[must_use]
-    pub fn obtainable(&self, driver: MemoryInfo) -> MemoryInfo {
+    fn of_host(&self, driver: MemoryInfo) -> MemoryInfo {
         let available = self.memory().map_or(0, |memory| memory.available);
         let (limit, left) =
             self.control_group().map_or((u64::MAX, u64::MAX), |group| (group.limit, group.left()));
@@ -196,10 +195,10 @@ impl System {
     ///
     /// A node's memory is the device's own: control groups do not limit what the driver gives of it.
     #[must_use]
-    pub fn obtainable_of(&self, shared: Option<Shared>, driver: MemoryInfo) -> MemoryInfo {
+    pub fn obtainable(&self, shared: Option<Shared>, driver: MemoryInfo) -> MemoryInfo {
         match shared {
             None => driver,
-            Some(Shared::Host) => self.obtainable(driver),
+            Some(Shared::Host) => self.of_host(driver),
             Some(Shared::Node(node)) => {
                 let available = self.node(node).map_or(0, |memory| memory.available);
                 MemoryInfo { free: driver.free.max(available.min(driver.total)), ..driver }
@@ -259,13 +258,13 @@ mod tests {
     #[test]
     fn what_the_system_gives_up_can_be_had_up_to_what_there_is() {
         let (_root, system) = imitated(&[MEMORY]);
-        let free = |free, total| system.obtainable(MemoryInfo { free, total }).free;
+        let free = |free, total| system.of_host(MemoryInfo { free, total }).free;
         assert_eq!(free(GIB, 8 * GIB), 4 * GIB, "the page cache is not taken");
         assert_eq!(free(5 * GIB, 8 * GIB), 5 * GIB, "the driver knows of more");
         assert_eq!(free(GIB, 3 * GIB), 3 * GIB, "there is no more");
         let (_root, silent) = imitated(&[]);
         let driver = MemoryInfo { free: GIB, total: 8 * GIB };
-        assert_eq!((silent.obtainable(driver), silent.control_group()), (driver, None));
+        assert_eq!((silent.of_host(driver), silent.control_group()), (driver, None));
     }
 
     #[test]
@@ -282,7 +281,7 @@ mod tests {
         assert_eq!(system.node(7), Some(HostMemory { total: 8 * GIB, available: 4 * GIB }));
         let of = |node, free, total| {
             let driver = MemoryInfo { free, total };
-            system.obtainable_of(Some(Shared::Node(node)), driver)
+            system.obtainable(Some(Shared::Node(node)), driver)
         };
         assert_eq!(of(7, GIB, 8 * GIB), MemoryInfo { free: 4 * GIB, total: 8 * GIB });
         assert_eq!(of(7, 5 * GIB, 8 * GIB).free, 5 * GIB, "the driver knows of more");
@@ -309,7 +308,7 @@ mod tests {
         let group = system.control_group().expect("there is a limit");
         assert_eq!(group, ControlGroup { limit: 3 * GIB, used: 2 * GIB, cache: GIB });
         assert_eq!(group.left(), 2 * GIB);
-        let had = system.obtainable(MemoryInfo { free: GIB, total: 8 * GIB });
+        let had = system.of_host(MemoryInfo { free: GIB, total: 8 * GIB });
         assert_eq!(had, MemoryInfo { free: 2 * GIB, total: 3 * GIB });
     }
 

@@ -119,13 +119,8 @@ impl Store {
             return Ok(());
         }
         let key = (!Arc::ptr_eq(&self.file, &extent.file), extent.bytes);
-        while !self.spares.has_room(extent.bytes) {
-            // Sizes that nobody asks for any more make room.
-            let Some(other) = self.spares.take_other_than(key) else { return self.end_physical(&extent) };
-            self.end_physical(&other)?;
-        }
-        self.spares.keep(key, extent);
-        Ok(())
+        let gone = self.spares.keep(key, extent);
+        gone.iter().map(|gone| self.end_physical(gone)).fold(Ok(()), Result::and)
     }
 
     /// Gives pages back to the host; those in a file of their own go with the file.

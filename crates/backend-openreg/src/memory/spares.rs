@@ -29,18 +29,23 @@ impl Spares {
         if self.most == 0 { SharedFile::create(name, bytes) } else { SharedFile::create_in_view(name, bytes) }
     }
 
-    pub(super) const fn has_room(&self, bytes: u64) -> bool {
-        bytes <= self.most - self.kept
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.extents.is_empty()
     }
 
-    /// The caller has asked whether there is room.
-    pub(super) fn keep(&mut self, key: Key, extent: Extent) {
+    /// Keeps it. What is returned goes: sizes that nobody asks for any more, or this one where they would not make room.
+    pub(super) fn keep(&mut self, key: Key, extent: Extent) -> Vec<Extent> {
+        let of_kind = self.extents.get(&key).map_or(0, |kept| kept.len() as u64 * extent.bytes);
+        if of_kind + extent.bytes > self.most {
+            return vec![extent];
+        }
+        let mut gone = Vec::new();
+        while self.kept + extent.bytes > self.most {
+            gone.extend(self.take_other_than(key));
+        }
         self.kept += extent.bytes;
         self.extents.entry(key).or_default().push(extent);
+        gone
     }
 
     /// What was last kept of this kind.
@@ -60,7 +65,7 @@ impl Spares {
     }
 
     /// Something that is not of this kind.
-    pub(super) fn take_other_than(&mut self, key: Key) -> Option<Extent> {
+    fn take_other_than(&mut self, key: Key) -> Option<Extent> {
         let other = self.extents.keys().copied().find(|&other| other != key)?;
         self.take(other)
     }

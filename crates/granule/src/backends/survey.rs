@@ -185,7 +185,7 @@ fn devices(backend: &dyn Backend) -> backend::Result<Vec<Device>> {
             let properties = backend.properties(DeviceIndex(index))?;
             let driver = backend.memory_info(DeviceIndex(index))?;
             let shared = Shared::of(backend, DeviceIndex(index));
-            let memory = system.obtainable_of(shared, driver);
+            let memory = system.obtainable(shared, driver);
             Ok(Device {
                 index,
                 name: properties.name,

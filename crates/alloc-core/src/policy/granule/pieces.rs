@@ -293,8 +293,18 @@ mod tests {
                     prop_assert_eq!(pieces.most(), most(&free));
                     let (size, finest) = (mib * 4 * MIB, 2 * MIB);
                     let plan = pieces.plan_view(size, finest, 1);
-                    let shown: u64 = plan.granules.iter().map(|shown| shown.bytes).sum();
-                    prop_assert!(plan.missing > 0 || shown - plan.skip >= size, "it is enough, or something is missing");
+                    // What is free from a place on, at most to the granule's end.
+                    let run = |at: u64| {
+                        let below = free.range(..=at).next_back();
+                        below.map_or(0, |(_, (high, _))| high.saturating_sub(at)).min(GRANULE - at % GRANULE)
+                    };
+                    let begins = plan.granules.iter().map(|shown| shown.addr - BASE);
+                    let skips = std::iter::once(plan.skip).chain(std::iter::repeat(0));
+                    let runs: Vec<u64> = begins.zip(skips).map(|(begin, skip)| run(begin + skip)).collect();
+                    let enough = runs.iter().sum::<u64>() >= size;
+                    prop_assert!(plan.missing > 0 || enough, "it is enough, or something is missing");
+                    let inner = runs.iter().skip(1).rev().skip(1);
+                    prop_assert!(inner.copied().all(|run| run == GRANULE), "and in one piece");
                 }
             }
         }

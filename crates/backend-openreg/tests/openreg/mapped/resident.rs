@@ -90,6 +90,10 @@ fn sizes_that_nobody_asks_for_any_more_make_room() {
         let (large, small) =
             (Shown::new(&machine, 2 * UNIT, handle_type), Shown::new(&machine, UNIT, handle_type));
         assert_eq!((large.ends(), small.ends()), ([9, 9], [0, 0]));
+        large.give_back();
+        Shown::new(&machine, 3 * UNIT, handle_type).give_back();
+        let large = Shown::new(&machine, 2 * UNIT, handle_type);
+        assert_eq!(large.ends(), [9, 9], "what is too large to be kept takes nothing's place");
     }
 }
 
