@@ -6,8 +6,9 @@ use alloc_core::backend::{Backend, CaptureStatus};
 use alloc_core::types::DeviceIndex;
 use backend_openreg::Held;
 
-/// So many calls of drivers need no explanation.
-const FEW: u64 = 100;
+/// So many calls of drivers need no explanation: before it is refused, a request may take most granules of a small device and
+/// give them back, more than once.
+const FEW: u64 = 500;
 /// So many steps of loops over blocks, streams, pools, granules or views need none, and so many more for each thing that there
 /// is.
 const STEPS: (u64, u64) = (1000, 30);
