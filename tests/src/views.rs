@@ -2,7 +2,7 @@
 //! twice.
 
 use crate::Allocator;
-use crate::bytes::Bytes;
+use crate::bytes::{Bytes, first_other};
 use crate::made;
 use crate::rig::{DEVICE, Rig};
 use alloc_core::CachingAllocator;
@@ -179,7 +179,7 @@ impl Contents {
             self.backend.synchronize_stream(*stream).expect("the stream can be waited for");
         }
         let found = Bytes(&*self.backend).read(block.ptr, block.bytes);
-        let wrong = found.iter().position(|byte| *byte != block.with);
+        let wrong = first_other(&found, block.with);
         assert_eq!(wrong, None, "somebody wrote into {block:?}");
     }
 

@@ -7,6 +7,7 @@ use crate::process::{self, cargo, disk};
 use crate::python::{e2e_torch, integrations, tables, whatif_exact};
 use crate::{book, browser, dist, night, parity, schedules, structure, test};
 use anyhow::Result;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub(crate) fn run() -> Result<()> {
@@ -15,6 +16,7 @@ pub(crate) fn run() -> Result<()> {
     minutes.of("documentation", documentation)?;
     minutes.of("schedules", || schedules::run(&schedules::Options::SLICE))?;
     minutes.of("tests", || test(&[]))?;
+    let ahead = e2e_torch::install_ahead()?;
     minutes.of("personalities", || personalities::run(&personalities::Options::slice()))?;
     minutes.of("emulation", aarch64::slice)?;
     minutes.of("nights: kept seeds, and new ones", night::slice)?;
@@ -25,8 +27,10 @@ pub(crate) fn run() -> Result<()> {
     })?;
     minutes.of("the Python module", || dist::run(&dist::Options::SLICE))?;
     minutes.of("other libraries", || integrations::run(&integrations::Options::default()))?;
-    // Last, and with a time budget of its own: it installs PyTorch, which wants as much room as all of the above.
-    disk::make_room(&process::target(), e2e_torch::ROOM, &["debug", "doc"])?;
+    // Last, and with a time budget of its own: it wants PyTorch, which takes as much room as all of the above.
+    if !minutes.of("waiting for PyTorch", || Ok(is_done(ahead)))? {
+        disk::make_room(&process::target(), e2e_torch::ROOM, &["debug", "doc"])?;
+    }
     minutes.of("the oldest PyTorch", e2e_torch::oldest)?;
     let options = e2e_torch::Options::default();
     let place = minutes.of("installing PyTorch", || e2e_torch::place(&options))?;
@@ -35,6 +39,13 @@ pub(crate) fn run() -> Result<()> {
     minutes.print();
     // Its closing lines, with its time, are the last.
     e2e_torch::test(&place, &options)
+}
+
+/// Waits for what was begun. Whoever needs what failed here tries it again.
+fn is_done(begun: Option<JoinHandle<Result<()>>>) -> bool {
+    let Some(begun) = begun else { return false };
+    let done = begun.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    done.inspect_err(|error| println!("PyTorch was not installed ahead: {error:#}")).is_ok()
 }
 
 /// What each step took: by the clock, and of processors.

@@ -7,7 +7,7 @@ use alloc_core::config::{Compact, Launches, Settings};
 use alloc_core::oom::Remedy;
 use alloc_core::policy::GranulePolicy;
 use alloc_core::types::{DevicePtr, MIB};
-use granule_tests::bytes::Bytes;
+use granule_tests::bytes::{Bytes, first_other};
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::mapped;
 use granule_tests::views::Numbers;
@@ -188,7 +188,7 @@ fn random(seed: u64, steps: usize) -> i64 {
     let mut live: Vec<(DevicePtr, u64, u8)> = Vec::new();
     let end = |(ptr, size, with): (DevicePtr, u64, u8)| {
         streams.iter().for_each(|stream| rig.backend.synchronize_stream(*stream).unwrap());
-        let wrong = bytes.read(ptr, size).iter().position(|byte| *byte != with);
+        let wrong = first_other(&bytes.read(ptr, size), with);
         assert_eq!(wrong, None, "seed {seed}: somebody wrote into the block at {ptr}, or moved it");
         allocator.free(ptr).unwrap();
     };

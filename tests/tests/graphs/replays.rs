@@ -10,7 +10,7 @@ use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::types::{DevicePtr, KIB, MIB, PoolId, Stream};
 use backend_openreg::{Clock, MemoryMode, OpenRegConfig};
 use granule_tests::Allocator;
-use granule_tests::bytes::Bytes;
+use granule_tests::bytes::{Bytes, first_other};
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use std::ops::Range;
 
@@ -162,7 +162,7 @@ impl<'r> Bustle<'r> {
         self.machine.rig.backend.synchronize_stream(stream).unwrap();
         let contents = self.machine.read(ptr, bytes);
         assert!(
-            contents.iter().all(|byte| *byte == value),
+            first_other(&contents, value).is_none(),
             "someone wrote to a block of {bytes} bytes at {ptr}"
         );
         self.allocator.free(ptr).unwrap();

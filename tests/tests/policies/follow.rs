@@ -6,7 +6,7 @@ use alloc_core::policy::GranulePolicy;
 use alloc_core::types::{DevicePtr, MIB, Stream};
 use backend_openreg::{Call, Clock, MemoryMode, OpenReg};
 use granule_conformance::interpose::Interposed;
-use granule_tests::bytes::Bytes;
+use granule_tests::bytes::{Bytes, first_other};
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::setup::of;
 use granule_tests::views::{Aliases, Numbers};
@@ -136,7 +136,7 @@ fn contents_survive(seed: u64, lag: u64) -> u64 {
     let mut numbers = Numbers(seed);
     let check_and_free = |(ptr, size, with): Filled| {
         backend.synchronize_stream(stream).unwrap();
-        let wrong = bytes.read(ptr, size).iter().position(|byte| *byte != with);
+        let wrong = first_other(&bytes.read(ptr, size), with);
         assert_eq!(wrong, None, "somebody wrote into the block at {ptr}");
         allocator.free(ptr).unwrap();
     };

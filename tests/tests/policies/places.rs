@@ -8,7 +8,7 @@ use alloc_core::types::{DevicePtr, MIB, Stream};
 use backend_openreg::OpenReg;
 use granule_conformance::interpose::Interposed;
 use granule_tests::Allocator;
-use granule_tests::bytes::Bytes;
+use granule_tests::bytes::{Bytes, first_other};
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::setup::mapped;
 use granule_tests::views::{Aliases, Numbers, pieces};
@@ -64,7 +64,7 @@ type Filled = (DevicePtr, u64, u8);
 
 fn check_all(bytes: &Bytes<'_>, live: &[Filled]) {
     for (ptr, size, with) in live {
-        let wrong = bytes.read(*ptr, *size).iter().position(|byte| byte != with);
+        let wrong = first_other(&bytes.read(*ptr, *size), *with);
         assert_eq!(wrong, None, "somebody wrote into the block at {ptr}");
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 /// first run may do for what is already there.
 pub(crate) fn make_room(build: &Path, bytes: u64, folders: &[&str]) -> Result<()> {
     for folder in folders.iter().map(|folder| build.join(folder)).filter(|folder| folder.exists()) {
-        if free(build)? >= bytes {
+        if has_room(build, bytes)? {
             return Ok(());
         }
         println!("deleting {} to make room", folder.display());
@@ -20,6 +20,11 @@ pub(crate) fn make_room(build: &Path, bytes: u64, folders: &[&str]) -> Result<()
         println!("{} MiB are free on this disk; the next step may need {} MiB", left >> 20, bytes >> 20);
     }
     Ok(())
+}
+
+/// Whether `bytes` are free on the disk of `build`.
+pub(crate) fn has_room(build: &Path, bytes: u64) -> Result<bool> {
+    Ok(free(build)? >= bytes)
 }
 
 /// Bytes that may be written to the disk of `path`.

@@ -4,14 +4,14 @@
 //! Everything it needs is made here: a Python environment with the pinned packages, the rig, the package
 //! `granule-torch`. The tests are those of `tests/torch`.
 
-use crate::process::{self, command, root, target};
+use crate::process::{self, command, disk, root, target};
 use crate::python::venv::Venv;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::thread::sleep;
+use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 /// How the tests are run.
@@ -64,6 +64,17 @@ pub(crate) fn oldest() -> Result<()> {
     fs::remove_dir_all(place.venv()).with_context(|| place.venv().display().to_string())
 }
 
+/// Begins to install torch, the oldest and the newest release: pip waits for the network and for the disk while others
+/// compute. Nothing where the disk does not hold both beside what is built.
+pub(crate) fn install_ahead() -> Result<Option<JoinHandle<Result<()>>>> {
+    if !disk::has_room(&target(), 2 * ROOM)? {
+        return Ok(None);
+    }
+    let releases = [Some(OLDEST.0), None];
+    let install = move || releases.into_iter().try_for_each(|torch| environment(torch, None).map(drop));
+    Ok(Some(thread::spawn(install)))
+}
+
 /// Where the tests of these options run.
 pub(crate) fn place(options: &Options) -> Result<Place> {
     // What tests have built serves again; a long run takes what is handed out.
@@ -100,16 +111,10 @@ pub(crate) struct Place {
 impl Place {
     /// An environment with torch, and the rig.
     pub(crate) fn prepare(torch: Option<&str>, base: Option<&Path>) -> Result<Self> {
-        let file = root().join(TESTS).join("requirements.txt");
-        let pinned = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        let requirements = match torch {
-            Some(version) => for_torch(&pinned, version)?,
-            None => pinned,
-        };
         let base = base
             .map(|base| fs::canonicalize(base).with_context(|| base.display().to_string()))
             .transpose()?;
-        let venv = Venv::prepare(&named("venv", torch), &requirements, base.as_deref())?;
+        let venv = environment(torch, base.as_deref())?;
         println!("building the rig");
         let rig = target().join(named("rig", torch));
         // Another release than the base's was installed into the environment itself.
@@ -148,6 +153,17 @@ impl Place {
         on_rig.envs(python.get_envs().filter_map(|(name, value)| Some((name, value?))));
         on_rig
     }
+}
+
+/// The environment with torch.
+fn environment(torch: Option<&str>, base: Option<&Path>) -> Result<Venv> {
+    let file = root().join(TESTS).join("requirements.txt");
+    let pinned = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let requirements = match torch {
+        Some(version) => for_torch(&pinned, version)?,
+        None => pinned,
+    };
+    Venv::prepare(&named("venv", torch), &requirements, base)
 }
 
 /// Installs, builds, or finds everything there, `granule-torch` in this profile of cargo, too.
