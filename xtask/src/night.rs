@@ -4,7 +4,7 @@
 pub(crate) mod mutants;
 mod plant;
 
-use crate::process;
+use crate::{process, schedules};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -27,6 +27,9 @@ pub(crate) struct Options {
     /// Look for this defect of tests/night/plants.toml, or for `all` one after another, in a copy of the tree that has them
     #[arg(long)]
     plant: Option<String>,
+    /// Several threads, too, in orders that follow from the seed
+    #[arg(long, conflicts_with = "plant")]
+    threads: bool,
     /// Write what became of it to this file
     #[arg(long)]
     json: Option<PathBuf>,
@@ -40,26 +43,31 @@ const SLICE: Duration = Duration::from_secs(600);
 /// New seeds that CI runs: about a minute of a processor that nobody else wants, in the build that tests have. A number of seeds,
 /// and not a time, so that a second run of the same commit runs the same.
 const NEW: u64 = 64;
+/// Of these, so many have several threads, too.
+const THREADED: u64 = 16;
 /// The longest that they may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// What CI runs: the kept seeds, and new ones that follow from the commit, in the build that tests have.
 pub(crate) fn slice() -> Result<()> {
-    let program = build(&process::root(), &process::target(), true)?;
-    let run = |seed: u64, seeds: u64| {
+    let run = |program: &Path, seed: u64, seeds: u64| {
         let minutes = PATIENCE.as_secs_f64() / 60.0;
         let numbers = [seed.to_string(), seeds.to_string(), minutes.to_string()];
         let [seed, seeds, minutes] = &numbers;
         process::run(
-            process::command(&program)
+            process::command(program)
                 .args(["--no-shrink", "--seed", seed, "--seeds", seeds])
                 .args(["--minutes", minutes]),
         )
     };
-    kept()?.into_iter().try_for_each(|seed| run(seed, 1))?;
+    let program = build(&process::root(), &process::target(), &Kind { as_tests: true, threads: false })?;
+    kept()?.into_iter().try_for_each(|seed| run(&program, seed, 1))?;
     let first = of_commit()?;
     println!("{NEW} new seeds, from {first} on");
-    run(first, NEW)
+    run(&program, first, NEW)?;
+    println!("{THREADED} of them with several threads");
+    let program = build(&process::root(), &process::target(), &Kind { as_tests: true, threads: true })?;
+    run(&program, first, THREADED)
 }
 
 /// Where something was found, the process ends with 1; where it could not be looked for, with 2.
@@ -83,7 +91,8 @@ fn minutes(options: &Options) -> Duration {
 }
 
 fn look(options: &Options) -> Result<u8> {
-    let program = build(&process::root(), &process::target(), false)?;
+    let kind = Kind { as_tests: false, threads: options.threads };
+    let program = build(&process::root(), &process::target(), &kind)?;
     let one = options.seed.is_some() && options.minutes.is_none();
     let first = options.seed.map_or_else(of_commit, Ok)?;
     let night = Night { program, first, ops: options.ops, jobs: if one { 1 } else { jobs() }, plant: None };
@@ -104,11 +113,22 @@ fn jobs() -> u64 {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
 }
 
+/// Which program is built.
+struct Kind {
+    /// As tests are built, not for long runs.
+    as_tests: bool,
+    /// With several threads in chosen orders.
+    threads: bool,
+}
+
 /// Builds the program of a tree, and says where it is.
-fn build(tree: &Path, target: &Path, as_tests: bool) -> Result<PathBuf> {
-    let (profile, folder) = if as_tests { ("dev", "debug") } else { ("night", "night") };
+fn build(tree: &Path, target: &Path, kind: &Kind) -> Result<PathBuf> {
+    let (profile, folder) = if kind.as_tests { ("dev", "debug") } else { ("night", "night") };
     let mut cargo = process::command("cargo");
     cargo.current_dir(tree).env("CARGO_TARGET_DIR", target).env_remove("CARGO_MANIFEST_DIR");
+    if kind.threads {
+        cargo.env("RUSTC_WORKSPACE_WRAPPER", schedules::compiler("shuttle")?);
+    }
     process::run(cargo.args(["build", "--quiet", "--package", "night", "--profile", profile]))?;
     Ok(target.join(folder).join("night"))
 }

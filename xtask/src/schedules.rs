@@ -109,7 +109,7 @@ fn under(tool: &str, package: &str, only: &str, options: &Options) -> Result<()>
 
 /// A compiler that sets the tool's cfg, for this workspace alone: what others wrote is shared with every other build, which
 /// it is not where RUSTFLAGS say the same.
-fn compiler(tool: &str) -> Result<PathBuf> {
+pub(crate) fn compiler(tool: &str) -> Result<PathBuf> {
     let script = process::target().join(format!("rustc-{tool}"));
     let text = format!("#!/bin/sh\nexec \"$@\" --cfg {tool}\n");
     // What is newer than the last build has everything built again.

@@ -34,6 +34,13 @@ pub fn of_seed(seed: u64, ops: usize) -> Vec<Op> {
 /// Runs operations, each with its number, in the world of a seed.
 #[must_use]
 pub fn run(seed: u64, ops: impl IntoIterator<Item = (usize, Op)>, trace: bool) -> Outcome {
+    #[cfg(shuttle)]
+    return crate::threads::run(seed, ops.into_iter().collect(), trace);
+    #[cfg(not(shuttle))]
+    run_here(seed, ops, trace)
+}
+
+pub(crate) fn run_here(seed: u64, ops: impl IntoIterator<Item = (usize, Op)>, trace: bool) -> Outcome {
     let mut outcome = Outcome { ops: 0, hash: 0, met: 0, finding: None };
     let mut last = 0;
     let world = World::new(seed);
@@ -49,6 +56,11 @@ pub fn run(seed: u64, ops: impl IntoIterator<Item = (usize, Op)>, trace: bool) -
             oracle::always(&world, Process::calls(&world.processes) - calls, steps::taken() - steps);
             if outcome.ops % QUIET == QUIET - 1 {
                 oracle::quiet(&world);
+                #[cfg(shuttle)]
+                {
+                    crate::together::run(&world, &mut fastrand::Rng::with_seed(seed ^ (n as u64) << 32));
+                    oracle::quiet(&world);
+                }
             }
         });
         outcome.ops += 1;
@@ -108,6 +120,10 @@ pub fn keep_panics() {
 }
 
 fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Finding> {
-    catch_unwind(AssertUnwindSafe(work))
-        .map_err(|_| Finding { oracle: "panic", what: SAID.with(|said| said.borrow().clone()) })
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| Finding { oracle: "panic", what: panicked() })
+}
+
+/// What the last panic of this thread said, and where.
+pub(crate) fn panicked() -> String {
+    SAID.with(|said| said.borrow().clone())
 }

@@ -8,6 +8,7 @@
 //! verdict.rs   what was found         shrink.rs    the shortest history that finds it
 //! features.rs  what met what       wire.rs      what the engine asks of drivers
 //! fabric.rs    handles that other processes reach memory by
+//! threads.rs   orders of threads   together.rs  what several threads do at once
 //! ```
 
 pub mod contents;
@@ -18,6 +19,10 @@ pub mod op;
 pub mod oracle;
 pub mod setup;
 pub mod shrink;
+#[cfg(shuttle)]
+mod threads;
+#[cfg(shuttle)]
+mod together;
 pub mod verdict;
 pub mod wire;
 pub mod world;

@@ -193,7 +193,7 @@ impl State {
     /// A block is not the program's any more, which is this process; the block as it was.
     fn let_go(&mut self, nth: usize, process: usize) -> Block {
         let block = self.blocks.swap_remove(nth);
-        self.ranges.remove(&(process, block.ptr.0));
+        self.unclaim(process, block.ptr);
         self.unfigured[process] |= block.uncached && block.shared;
         let at = (block.tag % GONE as u64) as usize;
         if self.gone.len() < GONE {
@@ -202,6 +202,21 @@ impl State {
             self.gone[at] = (block.site, block.ptr);
         }
         block
+    }
+
+    /// A block of a process is live from here on. A live one that it overlaps.
+    pub fn claim(&mut self, process: usize, ptr: DevicePtr, size: u64) -> Option<(u64, u64)> {
+        let end = ptr.0 + size;
+        let below = self.ranges.range(..(process, end)).next_back();
+        let other = below.filter(|((of, _), end)| *of == process && **end > ptr.0);
+        let other = other.map(|((_, at), end)| (*at, *end));
+        self.ranges.insert((process, ptr.0), end);
+        other
+    }
+
+    /// It is not any more.
+    pub fn unclaim(&mut self, process: usize, ptr: DevicePtr) {
+        self.ranges.remove(&(process, ptr.0));
     }
 
     /// The next number.
@@ -366,6 +381,12 @@ impl World {
     /// Where somebody has it.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.shared.try_lock().expect("nobody has the state over another operation")
+    }
+
+    /// The same, for other threads.
+    #[must_use]
+    pub fn shared(&self) -> Arc<Mutex<State>> {
+        Arc::clone(&self.shared)
     }
 
     /// The default stream of a device.

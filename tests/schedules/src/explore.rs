@@ -3,6 +3,7 @@
 use crate::rig::Rig;
 use alloc_core::config::{PolicyName, Settings};
 use alloc_core::types::MIB;
+use backend_openreg::OpenRegConfig;
 use shuttle::rand::Rng;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
 use shuttle::{Config, Runner};
@@ -18,24 +19,34 @@ const DEPTH: usize = 3;
 
 /// Runs a scenario on fresh machines of `mebibytes`. Whether segments are fixed or grow is a part of the schedule.
 pub(crate) fn explore(mebibytes: u64, scenario: fn(&Rig)) {
-    explore_with(PolicyName::Pytorch, mebibytes, scenario);
+    explore_with(PolicyName::Pytorch, of(mebibytes), scenario);
 }
 
 /// The same with the `granule` policy, which moves memory between streams and shows it in views.
 pub(crate) fn explore_granules(mebibytes: u64, scenario: fn(&Rig)) {
-    explore_with(PolicyName::Granule, mebibytes, scenario);
+    explore_with(PolicyName::Granule, of(mebibytes), scenario);
 }
 
-fn explore_with(policy: PolicyName, mebibytes: u64, scenario: fn(&Rig)) {
+/// The same on a machine without virtual memory.
+pub(crate) fn explore_fixed_granules(mebibytes: u64, scenario: fn(&Rig)) {
+    explore_with(PolicyName::Granule, of(mebibytes).without_virtual_memory(), scenario);
+}
+
+fn of(mebibytes: u64) -> OpenRegConfig {
+    OpenRegConfig::default().capacity(mebibytes * MIB)
+}
+
+fn explore_with(policy: PolicyName, machine: OpenRegConfig, scenario: fn(&Rig)) {
     let run = |scheduler: Box<dyn Scheduler + Send>| {
         let mut config = Config::new();
         config.stack_size = 1 << 20;
         // Which orders the processor may see is for loom.
         config.silence_warnings = true;
+        let machine = machine.clone();
         Runner::new(scheduler, config).run(move || {
             let expandable_segments = shuttle::rand::thread_rng().gen_bool(0.5);
             let settings = Settings { expandable_segments, policy: Some(policy), ..Settings::default() };
-            let rig = Rig::new(mebibytes * MIB, settings);
+            let rig = Rig::new(machine.clone(), settings);
             scenario(&rig);
             rig.end();
         });

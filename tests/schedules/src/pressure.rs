@@ -1,7 +1,7 @@
 //! A device that is nearly full: what can be had is had, whoever moves memory at the moment. Growable segments take large
 //! memory in units of 20 MiB, so all sizes here are multiples of that.
 
-use crate::explore::explore;
+use crate::explore::{explore, explore_fixed_granules};
 use crate::rig::{DEVICE, Rig};
 use alloc_core::config::MemoryLimit;
 use alloc_core::types::MIB;
@@ -90,5 +90,18 @@ fn limits_come_and_go() {
         };
         let needs = |stream| move || rig.churn(20 * MIB, stream);
         rig.together(&[&changes, &needs(streams[0]), &needs(streams[1])]);
+    });
+}
+
+/// A request wants idle segments replaced, which another thread gives back meanwhile.
+#[test]
+fn idle_segments_are_replaced_while_the_cache_goes_back() {
+    explore_fixed_granules(256, |rig| {
+        let home = rig.home();
+        let blocks = [21, 23, 25, 27].map(|mebibytes| rig.take(mebibytes * MIB, home));
+        blocks.into_iter().for_each(|block| rig.give(block));
+        let needs = || rig.churn(60 * MIB, home);
+        let flushes = || rig.allocator.empty_cache().unwrap();
+        rig.together(&[&needs, &flushes]);
     });
 }

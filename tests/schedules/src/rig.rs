@@ -40,9 +40,9 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    pub(crate) fn new(capacity: u64, settings: Settings) -> Self {
+    pub(crate) fn new(machine: OpenRegConfig, settings: Settings) -> Self {
         // Work is done a few calls later than it is queued, as far as the program can tell.
-        let config = OpenRegConfig::default().devices(1).capacity(capacity).clock(Clock::Virtual { lag: 4 });
+        let config = machine.devices(1).clock(Clock::Virtual { lag: 4 });
         let device = OpenReg::new(config).unwrap();
         let allocator = Arc::new(CachingAllocator::new(device.clone(), settings).unwrap());
         Self { device, allocator, held: Held::default() }

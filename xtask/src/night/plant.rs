@@ -1,7 +1,7 @@
 //! Planted defects: a copy of the tree has all of them, each in one line of the engine. One at a time is chosen, and a night
 //! has to notice.
 
-use super::{Night, Report, build, jobs};
+use super::{Kind, Night, Report, build, jobs};
 use crate::process;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -61,7 +61,8 @@ pub(super) fn run(name: &str, time: Duration, json: Option<&Path>) -> Result<u8>
     let tree = folder.join("tree");
     copy(&root, &tree, &plants.plant)?;
     // As tests are built: that takes a small part of the time of a night's build.
-    let program = build(&tree, &folder.join("target"), true)?;
+    let kind = Kind { as_tests: true, threads: false };
+    let program = build(&tree, &folder.join("target"), &kind)?;
     let (mut rows, mut missed) = (Vec::new(), false);
     for plant in chosen {
         println!("{}: {}", plant.name, plant.like);

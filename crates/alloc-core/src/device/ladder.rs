@@ -388,10 +388,11 @@ impl Ladder {
                     let mine = |(_, (number, of, _)): &&(u64, Idle)| {
                         *number == state.tenure().number() && *of == tier
                     };
-                    // Another thread may have taken or cut a block since it was chosen.
+                    // Another thread may have taken or cut a block since it was chosen, or have given it back with its segment.
                     let still = |id: &BlockId| {
-                        let segment = state.layout().blocks().get(*id).map(|block| block.segment);
-                        segment.is_some_and(|segment| idle_block(state.layout(), segment) == Some(*id))
+                        let block = state.layout().blocks().get(*id);
+                        let free = block.filter(|block| block.state == BlockPhase::Free);
+                        free.is_some_and(|block| idle_block(state.layout(), block.segment) == Some(*id))
                     };
                     chosen.iter().filter(mine).map(|(_, (.., id))| *id).filter(still).collect()
                 });

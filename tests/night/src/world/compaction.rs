@@ -24,6 +24,13 @@ impl Hooks {
         self.0.0.store(mood % 5, Ordering::Relaxed);
     }
 
+    /// They answer no while `work` is done.
+    pub fn refusing(&self, work: impl FnOnce()) {
+        let mood = self.0.0.swap(2, Ordering::Relaxed);
+        work();
+        self.0.0.store(mood, Ordering::Relaxed);
+    }
+
     /// Whether they were asked.
     #[must_use]
     pub fn were_asked(&self) -> bool {

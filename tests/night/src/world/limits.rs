@@ -187,7 +187,7 @@ pub fn spill(n: usize, site: &Site, shared: &Arc<Mutex<State>>) {
                 |block: &super::Block| block.site == n && block.device == request.device && plain(block);
             let Some(found) = state.blocks.iter().position(suits) else { return 0 };
             let block = state.blocks.swap_remove(found);
-            state.ranges.remove(&(process, block.ptr.0));
+            state.unclaim(process, block.ptr);
             state.spilled = true;
             block
         };

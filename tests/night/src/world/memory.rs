@@ -114,17 +114,11 @@ pub fn hold(world: &World, site: usize, lane: usize, ptr: DevicePtr, bytes: u64,
     world.verdict.expect(ptr.0.is_multiple_of(512) && size >= bytes, "block", || {
         format!("{ptr} of {size} for {bytes}")
     });
-    let end = ptr.0 + size;
-    let below = state.ranges.range(..(process, end)).next_back().map(|((of, at), end)| (*of, *at, *end));
-    if let Some((of, at, other)) = below
-        && of == process
-        && other > ptr.0
-    {
+    if let Some((at, end)) = state.claim(process, ptr, size) {
         world
             .verdict
-            .find("overlap", format!("{ptr}+{size} was handed out, and {at:#x} to {other:#x} is live"));
+            .find("overlap", format!("{ptr}+{size} was handed out, and {at:#x} to {end:#x} is live"));
     }
-    state.ranges.insert((process, ptr.0), end);
     let tag = state.number();
     // Windows of machines begin at multiples of this.
     state.saw(ptr.0 & ((1 << 38) - 1));

@@ -1,0 +1,291 @@
+//! Several threads at once, in an order that the seed chooses: at each lock and each counter of the engine another one may go on.
+//!
+//! They take, use and give back memory beside all that the history has, and keep none of it. What is between two operations
+//! is no operation: a history has the same ones with and without threads.
+
+use crate::contents::{Pattern, Span};
+use crate::history::panicked;
+use crate::verdict::Verdict;
+use crate::wire::Wire;
+use crate::world::{State, World};
+use alloc_core::backend::Backend;
+use alloc_core::config::Launches;
+use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
+use alloc_core::types::{DeviceIndex, DevicePtr, MIB, Stream};
+use alloc_core::{AllocError, CachingAllocator};
+use backend_openreg::{FaultPlan, OpenReg};
+use fastrand::Rng;
+use shuttle::thread;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How many threads there are, and how much each does.
+const THREADS: std::ops::RangeInclusive<usize> = 2..=8;
+const ACTS: std::ops::Range<usize> = 2..14;
+/// Time in which all work is done.
+const LONG: u64 = 1 << 30;
+/// The most bytes of a block in hardened mode, where each is written.
+const HARDENED: u64 = 1 << 18;
+
+/// An allocator, as a thread sees it.
+#[derive(Debug)]
+struct Seat {
+    process: usize,
+    allocator: Arc<CachingAllocator>,
+    machine: Arc<OpenReg>,
+    wire: Arc<Wire>,
+    hardened: bool,
+    /// Streams that all threads give work.
+    streams: Vec<Stream>,
+}
+
+/// A block in the hands of one thread, or of none.
+#[derive(Debug)]
+struct Block {
+    seat: usize,
+    ptr: DevicePtr,
+    bytes: u64,
+    home: Stream,
+    last: Stream,
+    told: bool,
+    known: Pattern,
+}
+
+/// What the threads share. Nobody has a lock over a call of the engine, so the scheduler need not see these.
+struct Program {
+    seats: Vec<Seat>,
+    devices: u16,
+    state: Arc<Mutex<State>>,
+    verdict: Arc<Verdict>,
+    blocks: Mutex<Vec<Block>>,
+}
+
+/// Has threads run to their ends. While a stream is captured, there is one thread.
+pub(crate) fn run(world: &World, random: &mut Rng) {
+    if world.state().captured.is_some() {
+        return;
+    }
+    let seats: Vec<_> = (0..world.sites.len()).filter_map(|site| seat(world, site)).collect();
+    if seats.is_empty() {
+        return;
+    }
+    // What launches may write comes before and after all of it.
+    let settle = || world.processes.iter().for_each(|process| process.machine.advance(LONG));
+    settle();
+    let program = Program {
+        seats,
+        devices: world.setup.devices,
+        state: world.shared(),
+        verdict: Arc::clone(&world.verdict),
+        blocks: Mutex::default(),
+    };
+    // Nobody can stop them.
+    world.hooks.refusing(|| {
+        thread::scope(|scope| {
+            for _ in 0..random.usize(THREADS) {
+                let (program, mut own) = (&program, random.fork());
+                scope.spawn(move || {
+                    let acts = own.usize(ACTS);
+                    let done =
+                        catch_unwind(AssertUnwindSafe(|| (0..acts).for_each(|_| program.act(&mut own))));
+                    if done.is_err() {
+                        program.verdict.find("panic", panicked());
+                    }
+                });
+            }
+        });
+        while let Some(block) = program.pick(random) {
+            program.give(block);
+        }
+    });
+    settle();
+}
+
+/// An allocator that threads may use: it caches, and was not promised that there is one thread.
+fn seat(world: &World, site: usize) -> Option<Seat> {
+    let of = &world.sites[site];
+    let settings = of.settings.borrow();
+    if settings.launches == Launches::AllocatingThread || !of.allocator.is_enabled() {
+        return None;
+    }
+    let state = world.state();
+    let lanes = state.alive.iter().map(|lane| state.lanes[*lane]).filter(|lane| lane.process == of.process);
+    Some(Seat {
+        process: of.process,
+        allocator: Arc::clone(&of.allocator),
+        machine: Arc::clone(&world.processes[of.process].machine),
+        wire: Arc::clone(&world.processes[of.process].wire),
+        hardened: settings.hardened,
+        streams: lanes.map(|lane| lane.stream).collect(),
+    })
+}
+
+impl Program {
+    fn act(&self, random: &mut Rng) {
+        let seat = random.usize(0..self.seats.len());
+        let of = &self.seats[seat];
+        let (stream, device) = (self.stream(of, random), DeviceIndex(random.u16(0..self.devices)));
+        match random.u8(0..24) {
+            0..9 => {
+                if let Some(block) = self.take(seat, stream, bytes(random)) {
+                    self.blocks().push(block);
+                }
+            }
+            9..15 => {
+                if let Some(block) = self.pick(random) {
+                    self.give(block);
+                }
+            }
+            15..18 => self.use_elsewhere(random),
+            18 => self.allow(of, "empty_cache", of.allocator.empty_cache()),
+            19 => self.allow(of, "poll", of.allocator.poll(device)),
+            20 => self.allow(of, "synchronise", of.allocator.synchronise(device)),
+            21 => self.allow(of, "stats", of.allocator.stats(device)),
+            22 => self.with_a_stream(seat, device, random),
+            _ => self.in_a_pool(seat, stream, random),
+        }
+    }
+
+    fn stream(&self, of: &Seat, random: &mut Rng) -> Stream {
+        of.streams[random.usize(0..of.streams.len())]
+    }
+
+    fn blocks(&self) -> MutexGuard<'_, Vec<Block>> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.try_lock().expect("nobody has the state over a call of the engine")
+    }
+
+    /// Whether something was done, which only a driver that fails and a full device prevent.
+    fn allow<T>(&self, of: &Seat, what: &str, done: Result<T, AllocError>) {
+        let Err(error) = done else { return };
+        let allowed = error.is_out_of_memory() || self.state().faulty[of.process];
+        self.verdict.expect(allowed, "refused", || format!("{what} beside other threads: {error}"));
+    }
+
+    /// A block that no thread has in its hands, into those of this one.
+    fn pick(&self, random: &mut Rng) -> Option<Block> {
+        let mut blocks = self.blocks();
+        let count = blocks.len();
+        (count > 0).then(|| blocks.swap_remove(random.usize(0..count)))
+    }
+
+    /// Asks for memory, and writes it.
+    fn take(&self, seat: usize, stream: Stream, bytes: u64) -> Option<Block> {
+        let of = &self.seats[seat];
+        let bytes = if of.hardened { bytes % HARDENED + 1 } else { bytes };
+        let ptr = match of.allocator.malloc(bytes, stream) {
+            Ok(ptr) => ptr,
+            Err(error) => {
+                self.allow(of, "malloc", Err::<(), _>(error));
+                return None;
+            }
+        };
+        let size = of.allocator.block_size(ptr).unwrap_or(bytes);
+        let tag = {
+            let mut state = self.state();
+            if let Some((at, end)) = state.claim(of.process, ptr, size) {
+                let what = format!("{ptr}+{size} was handed out, and {at:#x} to {end:#x} is live");
+                self.verdict.find("overlap", what);
+            }
+            state.saw(ptr.0 & ((1 << 38) - 1));
+            state.number()
+        };
+        let known = Pattern { tag, version: 0 };
+        let block = Block { seat, ptr, bytes, home: stream, last: stream, told: false, known };
+        self.work(&block, None, Some(known));
+        Some(block)
+    }
+
+    /// Work of the block's last stream finds `old` there, and leaves `new`.
+    fn work(&self, block: &Block, old: Option<Pattern>, new: Option<Pattern>) {
+        let machine = &self.seats[block.seat].machine;
+        let (tag, stream, ptr, bytes) = (block.known.tag, block.last, block.ptr, block.bytes);
+        if let Err(error) = machine.use_memory_as(tag, stream, ptr, bytes) {
+            self.verdict.find("order", format!("block {tag} at {ptr}, beside other threads: {error}"));
+        }
+        Span { machine, stream, ptr, bytes }.work(&self.verdict, tag, old, new);
+    }
+
+    /// Another stream uses a block, and the engine is told.
+    fn use_elsewhere(&self, random: &mut Rng) {
+        let Some(mut block) = self.pick(random) else { return };
+        let of = &self.seats[block.seat];
+        let stream = self.stream(of, random);
+        let told = of.allocator.record_stream(block.ptr, stream);
+        // Peers are another matter.
+        if told.is_ok() && stream.device == block.home.device {
+            let ordered = of.machine.order(block.last, stream);
+            self.verdict.expect(ordered.is_ok(), "machine", || format!("order: {ordered:?}"));
+            let next = Pattern { version: block.known.version + 1, ..block.known };
+            (block.last, block.told) = (stream, true);
+            self.work(&block, Some(block.known), Some(next));
+            block.known = next;
+        }
+        self.allow(of, "record_stream", told);
+        self.blocks().push(block);
+    }
+
+    /// Looks at a block once more, and gives it back.
+    fn give(&self, block: Block) {
+        self.work(&block, Some(block.known), None);
+        let of = &self.seats[block.seat];
+        self.state().unclaim(of.process, block.ptr);
+        if let Err(error) = of.allocator.free(block.ptr) {
+            self.allow(of, "free", Err::<(), _>(error));
+            of.machine.set_faults(FaultPlan::none());
+            let again = of.allocator.free(block.ptr);
+            self.verdict.expect(again.is_ok(), "free", || format!("{block:?} once more: {again:?}"));
+        }
+    }
+
+    /// A stream comes, has memory, and ends.
+    fn with_a_stream(&self, seat: usize, device: DeviceIndex, random: &mut Rng) {
+        let of = &self.seats[seat];
+        let stream = match of.machine.create_stream(device, 0) {
+            Ok(stream) => stream,
+            Err(error) => return self.verdict.find("machine", error.to_string()),
+        };
+        of.wire.set_dead(stream, false);
+        if let Some(block) = self.take(seat, stream, bytes(random)) {
+            self.give(block);
+        }
+        for other in self.seats.iter().filter(|other| other.process == of.process) {
+            // SAFETY: what uses memory of the stream was queued before, and it is not named again.
+            self.allow(of, "retire_stream", unsafe { other.allocator.retire_stream(stream) });
+        }
+        of.wire.set_dead(stream, true);
+        // SAFETY: rule 1: made above, and not named again.
+        let ended = unsafe { of.machine.destroy_stream(stream) };
+        self.verdict.expect(ended.is_ok(), "machine", || format!("{ended:?}"));
+    }
+
+    /// A private pool comes, serves this thread, and ends.
+    fn in_a_pool(&self, seat: usize, stream: Stream, random: &mut Rng) {
+        let of = &self.seats[seat];
+        let options = PoolOptions { use_on_oom: random.bool(), ..PoolOptions::default() };
+        let pool = match MemoryPool::new(&of.allocator, stream.device, options) {
+            Ok(pool) => pool,
+            Err(error) => return self.allow(of, "MemoryPool::new", Err::<(), _>(error)),
+        };
+        let taken = match pool.enter(Filter::this_thread()) {
+            Ok(_scope) => self.take(seat, stream, bytes(random)),
+            Err(error) => return self.allow(of, "enter", Err::<(), _>(error)),
+        };
+        // It may outlive its pool.
+        if let Some(block) = taken {
+            if random.bool() { self.blocks().push(block) } else { self.give(block) }
+        }
+    }
+}
+
+fn bytes(random: &mut Rng) -> u64 {
+    match random.u8(0..8) {
+        0..3 => random.u64(1..4096),
+        3..5 => random.u64(4096..MIB),
+        5..7 => random.u64(MIB..8 * MIB),
+        _ => random.u64(8 * MIB..40 * MIB),
+    }
+}
