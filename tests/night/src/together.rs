@@ -7,16 +7,21 @@ use crate::contents::{Pattern, Span};
 use crate::history::panicked;
 use crate::verdict::Verdict;
 use crate::wire::Wire;
-use crate::world::{State, World};
+use crate::world::{State, World, things};
 use alloc_core::backend::Backend;
 use alloc_core::config::Launches;
+use alloc_core::host::HostAllocator;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
+use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
+use alloc_core::snapshot::BlockState;
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{FaultPlan, OpenReg};
 use fastrand::Rng;
 use shuttle::thread;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How many threads there are, and how much each does.
@@ -29,8 +34,9 @@ const HARDENED: u64 = 1 << 18;
 
 /// An allocator, as a thread sees it.
 #[derive(Debug)]
-struct Seat {
+struct Seat<'a> {
     process: usize,
+    host: Option<&'a HostAllocator>,
     allocator: Arc<CachingAllocator>,
     machine: Arc<OpenReg>,
     wire: Arc<Wire>,
@@ -52,12 +58,14 @@ struct Block {
 }
 
 /// What the threads share. Nobody has a lock over a call of the engine, so the scheduler need not see these.
-struct Program {
-    seats: Vec<Seat>,
+struct Program<'a> {
+    seats: Vec<Seat<'a>>,
     devices: u16,
     state: Arc<Mutex<State>>,
     verdict: Arc<Verdict>,
     blocks: Mutex<Vec<Block>>,
+    /// The most things that there were at a time, as [`World::most`] counts them.
+    most: AtomicU64,
 }
 
 /// Has threads run to their ends. While a stream is captured, there is one thread.
@@ -78,6 +86,7 @@ pub(crate) fn run(world: &World, random: &mut Rng) {
         state: world.shared(),
         verdict: Arc::clone(&world.verdict),
         blocks: Mutex::default(),
+        most: AtomicU64::default(),
     };
     // Nobody can stop them.
     world.hooks.refusing(|| {
@@ -86,8 +95,13 @@ pub(crate) fn run(world: &World, random: &mut Rng) {
                 let (program, mut own) = (&program, random.fork());
                 scope.spawn(move || {
                     let acts = own.usize(ACTS);
-                    let done =
-                        catch_unwind(AssertUnwindSafe(|| (0..acts).for_each(|_| program.act(&mut own))));
+                    let acts = AssertUnwindSafe(|| {
+                        for _ in 0..acts {
+                            program.act(&mut own);
+                            program.count();
+                        }
+                    });
+                    let done = catch_unwind(acts);
                     if done.is_err() {
                         program.verdict.find("panic", panicked());
                     }
@@ -98,11 +112,12 @@ pub(crate) fn run(world: &World, random: &mut Rng) {
             program.give(block);
         }
     });
+    world.most.set(world.most.get().max(program.most.load(Ordering::Relaxed)));
     settle();
 }
 
 /// An allocator that threads may use: it caches, and was not promised that there is one thread.
-fn seat(world: &World, site: usize) -> Option<Seat> {
+fn seat(world: &World, site: usize) -> Option<Seat<'_>> {
     let of = &world.sites[site];
     let settings = of.settings.borrow();
     if settings.launches == Launches::AllocatingThread || !of.allocator.is_enabled() {
@@ -112,6 +127,7 @@ fn seat(world: &World, site: usize) -> Option<Seat> {
     let lanes = state.alive.iter().map(|lane| state.lanes[*lane]).filter(|lane| lane.process == of.process);
     Some(Seat {
         process: of.process,
+        host: world.processes[of.process].host.as_ref(),
         allocator: Arc::clone(&of.allocator),
         machine: Arc::clone(&world.processes[of.process].machine),
         wire: Arc::clone(&world.processes[of.process].wire),
@@ -120,12 +136,12 @@ fn seat(world: &World, site: usize) -> Option<Seat> {
     })
 }
 
-impl Program {
+impl Program<'_> {
     fn act(&self, random: &mut Rng) {
         let seat = random.usize(0..self.seats.len());
         let of = &self.seats[seat];
         let (stream, device) = (self.stream(of, random), DeviceIndex(random.u16(0..self.devices)));
-        match random.u8(0..24) {
+        match random.u8(0..30) {
             0..9 => {
                 if let Some(block) = self.take(seat, stream, bytes(random)) {
                     self.blocks().push(block);
@@ -142,11 +158,21 @@ impl Program {
             20 => self.allow(of, "synchronise", of.allocator.synchronise(device)),
             21 => self.allow(of, "stats", of.allocator.stats(device)),
             22 => self.with_a_stream(seat, device, random),
-            _ => self.in_a_pool(seat, stream, random),
+            23 => self.look(of),
+            24..27 => self.in_a_pool(seat, stream, random),
+            27 => self.asleep(seat, stream, random),
+            _ => self.pinned(of, stream, random),
         }
     }
 
-    fn stream(&self, of: &Seat, random: &mut Rng) -> Stream {
+    fn count(&self) {
+        let machines: BTreeMap<_, _> = self.seats.iter().map(|seat| (seat.process, &seat.machine)).collect();
+        let things: usize = machines.values().map(|machine| things(machine)).sum();
+        let blocks = self.blocks().len() + self.state().blocks.len();
+        self.most.fetch_max((things + blocks) as u64, Ordering::Relaxed);
+    }
+
+    fn stream(&self, of: &Seat<'_>, random: &mut Rng) -> Stream {
         of.streams[random.usize(0..of.streams.len())]
     }
 
@@ -159,9 +185,10 @@ impl Program {
     }
 
     /// Whether something was done, which only a driver that fails and a full device prevent.
-    fn allow<T>(&self, of: &Seat, what: &str, done: Result<T, AllocError>) {
+    fn allow<T>(&self, of: &Seat<'_>, what: &str, done: Result<T, AllocError>) {
         let Err(error) = done else { return };
-        let allowed = error.is_out_of_memory() || self.state().faulty[of.process];
+        let full = error.is_out_of_memory() || matches!(error, AllocError::NoRoomToWake { .. });
+        let allowed = full || self.state().faulty[of.process];
         self.verdict.expect(allowed, "refused", || format!("{what} beside other threads: {error}"));
     }
 
@@ -231,6 +258,10 @@ impl Program {
     /// Looks at a block once more, and gives it back.
     fn give(&self, block: Block) {
         self.work(&block, Some(block.known), None);
+        self.let_go(block);
+    }
+
+    fn let_go(&self, block: Block) {
         let of = &self.seats[block.seat];
         self.state().unclaim(of.process, block.ptr);
         if let Err(error) = of.allocator.free(block.ptr) {
@@ -279,6 +310,62 @@ impl Program {
             if random.bool() { self.blocks().push(block) } else { self.give(block) }
         }
     }
+
+    /// A private pool of its own sleeps with what this thread has in it, and wakes.
+    fn asleep(&self, seat: usize, stream: Stream, random: &mut Rng) {
+        let of = &self.seats[seat];
+        let tag = tag_of(self.state().number());
+        let options = PoolOptions { sleep_tag: Some(SleepTag::new(&tag)), ..PoolOptions::default() };
+        // Some devices have nothing that sleeps.
+        let Ok(pool) = MemoryPool::new(&of.allocator, stream.device, options) else { return };
+        let taken = match pool.enter(Filter::this_thread()) {
+            Ok(_scope) => self.take(seat, stream, bytes(random)),
+            Err(error) => return self.allow(of, "enter", Err::<(), _>(error)),
+        };
+        let Some(block) = taken else { return };
+        let modes = of.allocator.sleep_mode();
+        let tags = [tag.as_str()];
+        // SAFETY: what uses the pool's memory was queued before, and nothing uses it until it is awake.
+        let slept = unsafe { modes.sleep(Tags::Only(&tags), &Backup::HostPinned(Retention::Release)) };
+        self.allow(of, "sleep", slept);
+        self.allow(of, "wake", modes.wake(Tags::Only(&tags)));
+        if modes.is_asleep(block.ptr) == Some(true) {
+            self.let_go(block);
+        } else {
+            self.give(block);
+        }
+    }
+
+    /// Page-locked memory comes, is used by a stream, and goes back.
+    fn pinned(&self, of: &Seat<'_>, stream: Stream, random: &mut Rng) {
+        let Some(host) = of.host else { return };
+        let block = match host.allocate_for(random.u64(1..1 << 20), stream) {
+            Ok(block) => block,
+            Err(error) => return self.allow(of, "allocate page-locked memory", Err::<(), _>(error)),
+        };
+        let used = host.record_event(block.ptr, block.id, stream);
+        self.allow(of, "record_event", used);
+        self.allow(of, "free page-locked memory", host.free(block.id));
+        if random.u8(0..4) == 0 {
+            self.allow(of, "empty the cache of page-locked memory", host.empty_cache());
+        }
+    }
+
+    /// A snapshot shows no two blocks that overlap.
+    fn look(&self, of: &Seat<'_>) {
+        let snapshot = of.allocator.snapshot(false);
+        let blocks = snapshot.segments.iter().flat_map(|segment| &segment.blocks);
+        let live = blocks.filter(|block| block.state == BlockState::ActiveAllocated);
+        let mut live: Vec<_> = live.map(|block| (block.address, block.size)).collect();
+        live.sort_unstable();
+        let apart = live.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0);
+        self.verdict.expect(apart, "snapshot", || format!("blocks overlap: {live:x?}"));
+    }
+}
+
+/// A tag that no other pool has.
+fn tag_of(number: u64) -> String {
+    format!("thread {number}")
 }
 
 fn bytes(random: &mut Rng) -> u64 {

@@ -53,10 +53,15 @@ impl Process {
     /// What it has that drivers are called about.
     #[must_use]
     pub fn things(&self) -> usize {
-        let Held { allocations, reservations, mappings, physical, host, streams, events, .. } =
-            Held::of(&self.machine);
-        allocations + reservations + mappings + physical + host + streams + events
+        things(&self.machine)
     }
+}
+
+/// What a machine has that its driver is called about.
+#[must_use]
+pub fn things(machine: &OpenReg) -> usize {
+    let Held { allocations, reservations, mappings, physical, host, streams, events, .. } = Held::of(machine);
+    allocations + reservations + mappings + physical + host + streams + events
 }
 
 /// An allocator.
