@@ -61,6 +61,7 @@ features! {
     Quiesce "quiesce hooks",
     Pins "pinned blocks",
     Fabric "fabric handles",
+    Forks "forks",
 }
 
 /// Those that were in use.

@@ -56,6 +56,11 @@ pub(crate) fn run_here(seed: u64, ops: impl IntoIterator<Item = (usize, Op)>, tr
             oracle::always(&world, Process::calls(&world.processes) - calls, steps::taken() - steps);
             if outcome.ops % QUIET == QUIET - 1 {
                 oracle::quiet(&world);
+                // Where threads run in chosen orders, no fork is noticed.
+                #[cfg(not(shuttle))]
+                if (seed ^ (n / QUIET) as u64).is_multiple_of(crate::fork::ONE_IN) {
+                    crate::fork::run(&world);
+                }
                 #[cfg(shuttle)]
                 {
                     crate::together::run(&world, &mut fastrand::Rng::with_seed(seed ^ (n as u64) << 32));

@@ -8,12 +8,15 @@
 //! verdict.rs   what was found         shrink.rs    the shortest history that finds it
 //! features.rs  what met what       wire.rs      what the engine asks of drivers
 //! fabric.rs    handles that other processes reach memory by
+//! fork.rs      children of the process
 //! threads.rs   orders of threads   together.rs  what several threads do at once
 //! ```
 
 pub mod contents;
 pub mod fabric;
 pub mod features;
+#[cfg(not(shuttle))]
+pub mod fork;
 pub mod history;
 pub mod op;
 pub mod oracle;
