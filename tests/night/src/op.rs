@@ -106,6 +106,14 @@ pub enum Op {
     Pin { nth: u16 },
     /// What hooks answer that are to stop other threads.
     Quiesce { mood: u8 },
+    /// Driver calls fail that belong together: again and again, and what would undo them, too.
+    Failures { process: u8, what: u8, nth: u8 },
+    /// A pool that has none gets a sleep tag.
+    Tag { pool: u8, tag: u8 },
+    /// The device is nearly full.
+    Crowd { at: u8, stream: u8, leaves: u8 },
+    /// A pool may hold little.
+    Squeeze { pool: u8, mib: u8 },
 }
 
 /// Makes a history's operations, one after another.
@@ -115,6 +123,8 @@ pub struct Dealer {
     /// What the next operations are, each as often as it is in here.
     mood: Vec<u8>,
     left: u32,
+    /// Chooses what was thought of later, so that other histories stay what they were; `None` in those.
+    later: Option<Rng>,
 }
 
 /// How often each kind of operation is meant to be, beside the others.
@@ -128,7 +138,9 @@ impl Dealer {
     /// The operations that follow from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { random: Rng::with_seed(seed ^ 0x6e69_6768_7473), mood: Vec::new(), left: 0 }
+        let mut later = Rng::with_seed(seed ^ 0x006c_6174_6572);
+        let later = (later.u8(0..3) > 0).then_some(later);
+        Self { random: Rng::with_seed(seed ^ 0x6e69_6768_7473), mood: Vec::new(), left: 0, later }
     }
 
     /// Some kinds are common for a while, and others rare or absent.
@@ -156,6 +168,11 @@ impl Dealer {
 
     /// The next one.
     pub fn deal(&mut self) -> Op {
+        if let Some(later) = &mut self.later
+            && later.u8(0..32) == 0
+        {
+            return of_later(later);
+        }
         if self.left == 0 {
             self.change_mood();
         }
@@ -232,6 +249,27 @@ fn of_features(kind: u8, r: &mut Rng) -> Op {
         45 => Op::Compact { at, device },
         46 => Op::Pin { nth },
         _ => Op::Quiesce { mood: r.u8(0..5) },
+    }
+}
+
+fn of_later(r: &mut Rng) -> Op {
+    let mut small = || r.u8(..);
+    let [at, pool, stream, process, tag] = [small(), small(), small(), small(), small()];
+    match r.u8(0..24) {
+        0..3 => Op::Failures { process, what: r.u8(..), nth: r.u8(1..4) },
+        3..6 => Op::NoFaults { process },
+        6..8 => Op::Tag { pool, tag },
+        8..12 => Op::Crowd { at, stream, leaves: r.u8(..) },
+        12..14 => Op::Squeeze { pool, mib: r.u8(..) },
+        14 => Op::Capture { at, stream, mode: r.u8(0..3), pool: pool / 3 * 3 },
+        15 => Op::CaptureAlloc { bytes: MIB * r.u64(1..48) },
+        16..18 => Op::CaptureFree { nth: at },
+        18 => Op::EndCapture { well: true },
+        19 => Op::Launch { graph: at, stream },
+        20 => Op::Settle { at, device: process, wait: true },
+        21 => Op::EndStream { stream },
+        22 => Op::AllocIn { pool, stream, bytes: MIB * r.u64(1..48) },
+        _ => Op::Stream { process, device: at, lag: lag(r) },
     }
 }
 

@@ -10,7 +10,7 @@ use alloc_core::types::{DeviceIndex, DevicePtr, Event, PhysicalHandle, Stream};
 use granule_conformance::interpose::{Hook, Interposed};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The calls of one process.
 #[derive(Debug)]
@@ -19,8 +19,17 @@ pub struct Wire {
     calls: AtomicU64,
     /// Streams that were destroyed, and whose handles no other stream has.
     dead: Mutex<HashSet<Stream>>,
+    /// Events that could not be waited for, and were not found to have passed since.
+    broken: Mutex<HashSet<Event>>,
+    /// Memory that came in one piece: how often it did, and where it was that went back.
+    pieces: Mutex<(u64, Vec<DevicePtr>)>,
     /// What processes reach each other's memory by, if not by file descriptors.
     fabric: Option<Fabric>,
+}
+
+/// Nobody panics over what is locked here.
+fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Wire {
@@ -28,7 +37,8 @@ impl Wire {
     #[must_use]
     pub fn new(verdict: &Arc<Verdict>, fabric: Option<Fabric>) -> Arc<Self> {
         let (verdict, calls) = (Arc::clone(verdict), AtomicU64::new(0));
-        Arc::new(Self { verdict, calls, dead: Mutex::default(), fabric })
+        let (dead, broken, pieces) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Arc::new(Self { verdict, calls, dead, broken, pieces, fabric })
     }
 
     /// A machine, as the engine gets it: over this wire.
@@ -45,7 +55,7 @@ impl Wire {
 
     /// A stream was destroyed, or made, perhaps with the handle of a former one.
     pub fn set_dead(&self, stream: Stream, dead: bool) {
-        let mut all = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&self.dead);
         if dead {
             all.insert(stream)
         } else {
@@ -54,9 +64,36 @@ impl Wire {
     }
 
     fn names(&self, method: &str, stream: Stream) {
-        let dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner).contains(&stream);
+        let dead = locked(&self.dead).contains(&stream);
         self.verdict
             .expect(!dead, "dead stream", || format!("{method} names {stream:?}, which was destroyed"));
+    }
+
+    /// How often memory came in one piece so far, mapped nowhere.
+    #[must_use]
+    pub fn pieces(&self) -> u64 {
+        locked(&self.pieces).0
+    }
+
+    /// How many such pieces went back so far.
+    #[must_use]
+    pub fn pieces_back(&self) -> usize {
+        locked(&self.pieces).1.len()
+    }
+
+    /// Whether the piece at an address went back, after so many others.
+    #[must_use]
+    pub fn went_back(&self, base: DevicePtr, after: usize) -> bool {
+        locked(&self.pieces).1.iter().skip(after).any(|piece| *piece == base)
+    }
+
+    fn note_wait(&self, event: Event, works: bool) {
+        let mut broken = locked(&self.broken);
+        if works {
+            broken.remove(&event)
+        } else {
+            broken.insert(event)
+        };
     }
 }
 
@@ -147,8 +184,46 @@ impl Hook for Listener {
         inner.wait_event(stream, event)
     }
 
+    fn malloc(&self, inner: &dyn Backend, device: DeviceIndex, bytes: u64) -> Result<DevicePtr> {
+        let piece = inner.malloc(device, bytes)?;
+        locked(&self.0.pieces).0 += 1;
+        Ok(piece)
+    }
+
+    unsafe fn free(&self, inner: &dyn Backend, device: DeviceIndex, ptr: DevicePtr) -> Result<()> {
+        // SAFETY: passed on as it came.
+        unsafe { inner.free(device, ptr) }?;
+        locked(&self.0.pieces).1.push(ptr);
+        Ok(())
+    }
+
+    fn query_event(&self, inner: &dyn Backend, event: Event) -> Result<Readiness> {
+        let found = inner.query_event(event)?;
+        if found == Readiness::Ready {
+            self.0.note_wait(event, true);
+        }
+        Ok(found)
+    }
+
+    fn synchronize_event(&self, inner: &dyn Backend, event: Event) -> Result<()> {
+        let waited = inner.synchronize_event(event);
+        self.0.note_wait(event, waited.is_ok());
+        waited
+    }
+
+    unsafe fn destroy_event(&self, inner: &dyn Backend, event: Event) -> Result<()> {
+        // SAFETY: passed on as it came.
+        let destroyed = unsafe { inner.destroy_event(event) };
+        self.0.note_wait(event, true);
+        destroyed
+    }
+
     fn record_event(&self, inner: &dyn Backend, event: Event, stream: Stream) -> Result<()> {
         self.0.names("record_event", stream);
+        let broken = locked(&self.0.broken).contains(&event);
+        self.0.verdict.expect(!broken, "broken event", || {
+            format!("{event:?} is recorded on {stream:?}, and could not be waited for before")
+        });
         inner.record_event(event, stream)
     }
 

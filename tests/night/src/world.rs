@@ -179,6 +179,8 @@ pub struct State {
     pub unfigured: Vec<bool>,
     /// Processes whose driver may fail again and again where memory is mapped.
     pub stuck: Vec<bool>,
+    /// Processes whose driver may fail more than once.
+    pub relapsing: Vec<bool>,
     /// A request was served with what a spill hook gave back.
     pub spilled: bool,
     /// Allocators and devices with limits of whatever kind.
@@ -355,7 +357,8 @@ impl World {
             processes.push(Process { machine, wire, host, before });
         }
         let nowhere = vec![false; processes.len()];
-        (state.faulty, state.unfigured, state.stuck) = (nowhere.clone(), nowhere.clone(), nowhere);
+        (state.faulty, state.unfigured) = (nowhere.clone(), nowhere.clone());
+        (state.stuck, state.relapsing) = (nowhere.clone(), nowhere);
         let shared = Arc::new(Mutex::new(state));
         if setup.limits {
             for (n, site) in sites.iter().enumerate() {
@@ -434,12 +437,17 @@ impl World {
 
     /// [`refused`](Self::refused) of what belongs to a process.
     pub fn refused_in(&self, process: usize, what: &str, error: &AllocError, allowed: bool) {
-        let faulty = self.state().faulty[process];
+        let (faulty, stuck) = {
+            let state = self.state();
+            (state.faulty[process], state.stuck[process])
+        };
         let of_driver = match error {
             AllocError::Backend(error) => {
                 // A stream that did not answer in time during a capture: the whole device could not be waited for instead.
                 let late = error.kind == ErrorKind::CaptureViolation && error.detail.contains("(Timeout");
-                error.detail.contains("fault plan") || error.kind == ErrorKind::Timeout || late
+                // What could be mapped and not be taken back is in the way.
+                let in_the_way = stuck && error.detail.contains("something is mapped");
+                error.detail.contains("fault plan") || error.kind == ErrorKind::Timeout || late || in_the_way
             }
             error => error.is_out_of_memory(),
         };
@@ -506,6 +514,10 @@ impl World {
             Op::Compact { at, device } => compaction::compact(self, at, device),
             Op::Pin { nth } => compaction::pin(self, nth),
             Op::Quiesce { mood } => self.hooks.set(mood),
+            Op::Failures { process, what, nth } => faults::several(self, process, what, nth),
+            Op::Tag { pool, tag } => pools::tag(self, pool, tag),
+            Op::Crowd { at, stream, leaves } => memory::crowd(self, at, stream, leaves),
+            Op::Squeeze { pool, mib } => pools::squeeze(self, pool, mib),
             _ => unreachable!("the others are done above"),
         }
     }

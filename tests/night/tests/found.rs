@@ -1,7 +1,10 @@
 //! Histories as nights print them, and that the rules they are judged by can be broken.
 
-use alloc_core::backend::{Backend, HandleType};
+use alloc_core::backend::{Backend, ErrorKind, EventFlags, HandleType};
 use alloc_core::types::{DeviceIndex, MIB};
+use backend_openreg::{Call, FaultPlan};
+use night::history;
+use night::op::Op;
 use night::setup::Setup;
 use night::world::fit::Wanted;
 use night::world::{World, compaction, memory};
@@ -225,15 +228,57 @@ fn what_is_left_is_found() {
 }
 
 #[test]
-fn seed_179_bytes() {
-    use night::op::Op::*;
-    night::history::replay(
+fn two_places_of_a_block_that_are_the_same_are_written_once() {
+    history::replay(
         179,
         &[
-            Configure { at: 203, what: 3 },
-            Configure { at: 70, what: 3 },
-            Alloc { at: 15, stream: 27, bytes: 8_728_634 },
-            Use { nth: 24640, stream: 229, told: true },
+            Op::Configure { at: 203, what: 3 },
+            Op::Configure { at: 70, what: 3 },
+            Op::Alloc { at: 15, stream: 27, bytes: 8_728_634 },
+            Op::Use { nth: 24640, stream: 229, told: true },
         ],
     );
+}
+
+#[test]
+fn an_event_that_failed_and_is_recorded_again_is_found() {
+    let world = World::new(1);
+    let driver = world.processes[0].wire.to(world.processes[0].machine.clone());
+    let stream = driver.default_stream(DeviceIndex(0));
+    let event = driver.create_event(DeviceIndex(0), EventFlags::empty()).unwrap();
+    let fails = || FaultPlan::none().fail_nth_of(Call::SynchronizeEvent, 1, ErrorKind::Other);
+    driver.record_event(event, stream).unwrap();
+    world.processes[0].machine.set_faults(fails());
+    driver.synchronize_event(event).unwrap_err();
+    // It has passed, all the same.
+    driver.synchronize_event(event).unwrap();
+    driver.record_event(event, stream).unwrap();
+    assert_eq!(world.verdict.found(), None);
+    world.processes[0].machine.set_faults(fails());
+    driver.synchronize_event(event).unwrap_err();
+    driver.record_event(event, stream).unwrap();
+    assert_eq!(world.verdict.found().map(|found| found.oracle), Some("broken event"));
+}
+
+#[test]
+fn what_a_flush_leaves_behind_is_found() {
+    let alone = |seed: &u64| Setup::of(*seed).settings.iter().all(|sites| sites.len() == 1);
+    let world = World::new((1..).find(alone).unwrap());
+    memory::empty(&world, 0);
+    assert_eq!(world.verdict.found(), None);
+    world.machine(0).malloc(DeviceIndex(0), 4096).unwrap();
+    memory::empty(&world, 0);
+    assert_eq!(world.verdict.found().map(|found| found.oracle), Some("flush"));
+}
+
+#[test]
+fn memory_that_went_back_is_known() {
+    let world = World::new(1);
+    let wire = &world.processes[0].wire;
+    let driver = wire.to(world.processes[0].machine.clone());
+    let [one, other] = [4096, 8192].map(|bytes| driver.malloc(DeviceIndex(0), bytes).unwrap());
+    // SAFETY: rule 3: handed out just now and not used.
+    unsafe { driver.free(DeviceIndex(0), one) }.unwrap();
+    assert_eq!((wire.pieces(), wire.pieces_back()), (2, 1));
+    assert!(wire.went_back(one, 0) && !wire.went_back(one, 1) && !wire.went_back(other, 0));
 }

@@ -65,9 +65,46 @@ pub fn set(world: &World, process: u8, call: u8, nth: u8, effect: u8) {
             world.met.note(Feature::Faults);
             let mut state = world.state();
             (state.faulty[process], state.unfigured[process]) = (true, true);
-            state.stuck[process] = repeats && MAPS.contains(&call);
+            (state.stuck[process], state.relapsing[process]) = (repeats && MAPS.contains(&call), repeats);
         }
     }
+}
+
+/// Calls that belong together, of which the first fails from the `nth` on, and the second always.
+const TOGETHER: &[(Call, Option<Call>)] = &[
+    (Call::RecordEvent, None),
+    (Call::SynchronizeEvent, None),
+    (Call::QueryEvent, Some(Call::SynchronizeEvent)),
+    (Call::CreateEvent, Some(Call::RecordEvent)),
+    (Call::Map, Some(Call::ReleasePhysical)),
+    (Call::SetAccess, Some(Call::Unmap)),
+    (Call::CreatePhysical, Some(Call::ReleasePhysical)),
+];
+
+/// Several calls fail: a call again and again, and what would undo it.
+pub fn several(world: &World, process: u8, what: u8, nth: u8) {
+    let process = usize::from(process) % world.processes.len();
+    let (first, second) = TOGETHER[usize::from(what) % TOGETHER.len()];
+    // As in [`set`].
+    let compacts = |site: &super::Site| site.settings.borrow().compaction != Compact::Never;
+    let maps = second.is_some_and(|second| matches!(second, Call::ReleasePhysical | Call::Unmap));
+    // What a trial of fabric handles takes is lost where the driver does not take it back.
+    if maps
+        && (world.setup.fabric || world.sites.iter().any(|site| site.process == process && compacts(site)))
+    {
+        return;
+    }
+    let effect = Effect::Fail(if what & 128 == 0 { ErrorKind::Other } else { ErrorKind::OutOfMemory });
+    let plan = FaultPlan::none().with(Fault::from(u64::from(nth), effect).of(first));
+    let plan = match second {
+        Some(second) => plan.with(Fault::from(1, Effect::Fail(ErrorKind::Other)).of(second)),
+        None => plan,
+    };
+    world.processes[process].machine.set_faults(plan);
+    world.met.note(Feature::Faults);
+    let mut state = world.state();
+    (state.faulty[process], state.unfigured[process]) = (true, true);
+    (state.stuck[process], state.relapsing[process]) = (maps, true);
 }
 
 /// The driver of a process works again.
@@ -79,5 +116,5 @@ pub fn clear(world: &World, process: u8) {
 pub fn clear_of(world: &World, process: usize) {
     world.processes[process].machine.set_faults(FaultPlan::none());
     let mut state = world.state();
-    (state.faulty[process], state.stuck[process]) = (false, false);
+    (state.faulty[process], state.stuck[process], state.relapsing[process]) = (false, false, false);
 }

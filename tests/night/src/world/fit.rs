@@ -2,7 +2,7 @@
 
 use super::World;
 use alloc_core::snapshot::{BlockState, SegmentInfo};
-use alloc_core::types::{MIB, PoolId, Stream};
+use alloc_core::types::{DevicePtr, MIB, PoolId, Stream};
 
 /// A request of an allocator's default pool that nothing but the device's size was in the way of.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,28 @@ impl Wanted {
         segment.device == i64::from(self.stream.device.0)
             && segment.pool_id == PoolId::DEFAULT
             && &*segment.segment_type == tier
+    }
+
+    /// A block that was free for it beside the segment at `ptr`, which was taken for it.
+    #[must_use]
+    pub fn missed(self, world: &World, ptr: DevicePtr) -> Option<String> {
+        let Self { site, stream, rounded, .. } = self;
+        let settings = world.sites[site].settings.borrow();
+        // As below. What is collected, is free of space that grows, or of streams with former handles, is another question.
+        if settings.max_split_size != u64::MAX || settings.throw_on_oom || world.setup.reuse {
+            return None;
+        }
+        let size = if rounded <= MIB { rounded } else { rounded.next_multiple_of(2 * MIB) };
+        let size = if settings.roundup_power2_divisions[0] > 1 { size.next_power_of_two() } else { size };
+        let snapshot = world.sites[site].allocator.snapshot(false);
+        let other = |segment: &&SegmentInfo| {
+            let has = (segment.address..segment.address + segment.total_size).contains(&ptr.0);
+            !has && self.is_of(segment) && !segment.is_expandable && segment.stream == stream.raw
+        };
+        let free = snapshot.segments.iter().filter(other).flat_map(|segment| &segment.blocks);
+        let fits =
+            free.filter(|block| block.state == BlockState::Inactive).find(|block| block.size >= size)?;
+        Some(format!("{} bytes at {:#x} are free for it", fits.size, fits.address))
     }
 
     /// What there was for it, if there was.

@@ -151,6 +151,31 @@ impl Graphs {
         self.list.iter_mut().filter(|graph| graph.pool == Some(pool)).for_each(|graph| graph.ran = false);
     }
 
+    /// Memory of the pool sleeps with a tag from here on.
+    pub fn tag(&mut self, pool: u64, tag: u8) {
+        self.list.iter_mut().filter(|graph| graph.pool == Some(pool)).for_each(|graph| graph.tag = Some(tag));
+    }
+
+    /// What a launch may write is handed out to nobody but those who ask the graph's own pool for memory.
+    pub fn expect_apart(
+        &self,
+        world: &World,
+        (site, pool): (usize, Option<u64>),
+        ptr: DevicePtr,
+        bytes: u64,
+    ) {
+        let theirs = |graph: &&Graph| graph.site == site && (pool.is_none() || graph.pool != pool);
+        for graph in self.list.iter().filter(theirs).filter(|graph| graph.freed.overlaps(ptr, bytes)) {
+            world.verdict.find(
+                "graph",
+                format!(
+                    "{ptr}+{bytes} of pool {pool:?} was handed out, and graph {} of pool {:?} writes it",
+                    graph.number, graph.pool
+                ),
+            );
+        }
+    }
+
     /// The live blocks of captures and graphs of an allocator, and their bytes as asked for.
     pub fn live(&self, site: usize) -> impl Iterator<Item = (DevicePtr, u64)> + '_ {
         let of_capture =
@@ -188,6 +213,7 @@ pub fn begin(world: &World, at: u8, stream: u8, mode: u8, pool: u8) {
             let tag = pool.and_then(|pool| pool.tag);
             let pool = pool.map(|pool| pool.number);
             pools.captured.extend(tag.map(|tag| (site, tag)));
+            pools.list.iter_mut().filter(|one| Some(one.number) == pool).for_each(|one| one.captured = true);
             let (blocks, freed) = (Vec::new(), Freed::default());
             graphs.capture = Some(Capturing { site, lane, stream, pool, tag, capture, blocks, freed });
         }

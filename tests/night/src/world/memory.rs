@@ -6,7 +6,7 @@ use crate::contents::{Pattern, Span};
 use crate::features::Feature;
 use crate::verdict::Verdict;
 use alloc_core::backend::ErrorKind;
-use alloc_core::types::{DevicePtr, MIB, Stream};
+use alloc_core::types::{DeviceIndex, DevicePtr, MIB, Stream};
 use alloc_core::{AllocError, steps};
 use std::sync::Arc;
 
@@ -47,14 +47,57 @@ pub fn take(world: &World, site: usize, lane: usize, bytes: u64, pool: Option<u6
     drop(state);
     // Poison is written to every byte.
     let bytes = if world.sites[site].settings.borrow().hardened { bytes % HARDENED + 1 } else { bytes };
+    let (process, used) = (world.sites[site].process, world.machine(site).used(stream.device));
+    let pieces = world.processes[process].wire.pieces();
     let Some(asked) = world.hooks.guard(|| allocator.malloc(bytes, stream)) else { return };
+    let got = world.processes[process].wire.pieces() - pieces;
     match asked {
         Ok(ptr) => {
             let n = hold(world, site, lane, ptr, bytes, pool);
+            let sleeps = world.state().blocks[n].tag_of_pool.is_some();
+            world.verdict.expect(!sleeps || got == 0 || !world.setup.growable, "sleep", || {
+                format!("{ptr} of a pool with a tag came with memory that cannot sleep")
+            });
+            if world.machine(site).used(stream.device) > used {
+                grown(world, site, (stream, pool.is_none()), ptr, bytes);
+            }
+            world.graphs.borrow().expect_apart(world, (site, pool), ptr, bytes);
             world.graphs.borrow().come_before(world, site, lane, ptr, bytes);
             write(world, n);
         }
         Err(error) => refuse(world, site, (stream, pool.is_none()), bytes, &error),
+    }
+}
+
+/// A request was served with memory of the device, which is wrong while a free block would have done. An ordinary one is of
+/// the default pool.
+fn grown(world: &World, site: usize, (stream, ordinary): (Stream, bool), ptr: DevicePtr, bytes: u64) {
+    let of = &world.sites[site];
+    if !ordinary || of.granule || of.settings.borrow().hardened || !of.allocator.is_enabled() {
+        return;
+    }
+    let wanted = Wanted { site, stream, rounded: bytes, needed: 0 };
+    if let Some(block) = wanted.missed(world, ptr) {
+        world.verdict.find("fit", format!("malloc of {bytes} at {ptr} took memory, and {block}"));
+    }
+}
+
+/// The device is nearly full: a block has what is free of it, but for some MiB.
+pub fn crowd(world: &World, at: u8, stream: u8, leaves: u8) {
+    let (site, _) = world.site(at);
+    let Some(lane) = free_lane(world, site, stream) else { return };
+    let device = world.state().lanes[lane].stream.device;
+    let machine = world.machine(site);
+    let room = machine.capacity(device).saturating_sub(machine.used(device));
+    let bytes = room.saturating_sub(u64::from(leaves) * MIB / 8);
+    let bytes = match world.sites[site].settings.borrow().expandable_segments_reserve {
+        // No segment has more.
+        Some(_) => bytes.min(60 * MIB),
+        None => bytes,
+    };
+    if bytes > MIB {
+        let pool = world.pools.borrow().of_scope(site, lane);
+        take(world, site, lane, bytes, pool);
     }
 }
 
@@ -80,6 +123,10 @@ pub fn refuse(
         (false, _) => rounded.next_multiple_of(settings.large_segment_size),
     };
     world.met.note(Feature::Refusals);
+    let captured = matches!(error, AllocError::Backend(error) if error.kind == ErrorKind::CaptureViolation);
+    world.verdict.expect(!captured || !world.sites[site].allocator.is_enabled(), "refused", || {
+        format!("malloc of {bytes} on device {device}: a capture is no reason: {error}")
+    });
     let refused = match error {
         // Straight from the driver.
         AllocError::Backend(error) => error.is_out_of_memory() && !world.sites[site].allocator.is_enabled(),
@@ -380,8 +427,32 @@ pub fn wrong_free(world: &World, value: u64) {
 /// The cache goes back.
 pub fn empty(world: &World, at: u8) {
     let (site, of) = world.site(at);
-    if let Err(error) = of.allocator.empty_cache() {
-        world.refused(site, "empty_cache", &error, waits_for_capture(world, &error));
+    match of.allocator.empty_cache() {
+        Ok(()) => flushed(world, site),
+        Err(error) => world.refused(site, "empty_cache", &error, waits_for_capture(world, &error)),
+    }
+}
+
+/// What a flush has given up is the device's again, also where the driver refused once to take it.
+fn flushed(world: &World, site: usize) {
+    let process = world.sites[site].process;
+    let alone = world.sites.iter().filter(|other| other.process == process).count() == 1;
+    let other = {
+        let state = world.state();
+        state.relapsing[process]
+            || state.captured.is_some()
+            || state.blocks.iter().any(|block| block.uncached)
+    };
+    let asleep = world.pools.borrow().slept.iter().any(|(of, _)| *of == site);
+    if !alone || other || asleep || !world.imports.borrow().is_empty() {
+        return;
+    }
+    for device in (0..world.setup.devices).map(DeviceIndex) {
+        let held = world.sites[site].allocator.stats(device).unwrap_or_default().reserved_bytes.all.current;
+        let used = world.machine(site).used(device) as i64;
+        world.verdict.expect(held == used, "flush", || {
+            format!("after a flush {held} bytes are held of device {device}, which has {used} in use")
+        });
     }
 }
 

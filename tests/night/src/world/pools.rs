@@ -3,9 +3,11 @@
 use super::{Block, World, chosen, memory};
 use crate::features::Feature;
 use alloc_core::AllocError;
+use alloc_core::backend::Backend;
+use alloc_core::config::MemoryLimit;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions, PoolScope};
 use alloc_core::sleep::SleepTag;
-use alloc_core::types::DeviceIndex;
+use alloc_core::types::{DeviceIndex, DevicePtr, MIB};
 use std::collections::BTreeSet;
 
 /// The most that there are at a time.
@@ -26,6 +28,8 @@ pub struct Pool {
     pub tag: Option<u8>,
     /// Some of its memory may be asleep.
     pub asleep: bool,
+    /// A capture had memory of it.
+    pub captured: bool,
     /// Blocks of others may be in it.
     serves_all: bool,
 }
@@ -46,6 +50,9 @@ struct Saved {
     site: usize,
     checkpoint: alloc_core::device::PoolCheckpoint,
     live: Vec<Block>,
+    /// Where the memory of these blocks begins, and how many pieces had gone back by then.
+    bases: Vec<DevicePtr>,
+    gone: usize,
 }
 
 /// The program's pools.
@@ -123,6 +130,7 @@ pub fn begin(world: &World, at: u8, device: u8, kind: u8) {
                 pool,
                 tag,
                 asleep: false,
+                captured: false,
                 serves_all,
             });
         }
@@ -241,7 +249,10 @@ pub fn save(world: &World, pool: u8) {
                 format!("{:?} are live, and {:?} were saved", expected, checkpoint.live())
             });
             world.met.note(Feature::Checkpoints);
-            pools.saved = Some(Saved { number, site, checkpoint, live });
+            let base = |block: &Block| world.machine(site).address_range(block.ptr).ok();
+            let bases = live.iter().filter_map(base).map(|range| range.base).collect();
+            let gone = world.processes[world.sites[site].process].wire.pieces_back();
+            pools.saved = Some(Saved { number, site, checkpoint, live, bases, gone });
         }
         Err(error) => {
             let allowed = matches!(error, AllocError::Checkpoint { .. });
@@ -261,6 +272,11 @@ pub fn restore(world: &World) {
         Ok(_) => {
             let mut state = world.state();
             let process = world.sites[saved.site].process;
+            let wire = &world.processes[process].wire;
+            let lost = saved.bases.iter().find(|base| wire.went_back(**base, saved.gone));
+            world.verdict.expect(lost.is_none(), "checkpoint", || {
+                format!("a restore succeeded, and the memory at {lost:?} went back since it was saved")
+            });
             let of_pool = |block: &Block| {
                 block.pool == Some(saved.number) && block.site == saved.site && !block.uncached
             };
@@ -284,5 +300,53 @@ pub fn restore(world: &World) {
             let allowed = matches!(error, AllocError::Checkpoint { .. });
             world.refused(saved.site, "restore", &error, allowed);
         }
+    }
+}
+
+/// A pool that has none gets a sleep tag. What it holds in one piece stays awake.
+pub fn tag(world: &World, pool: u8, tag: u8) {
+    let mut pools = world.pools.borrow_mut();
+    let Some(n) = chosen(pool, &pools.list, |pool| pool.number) else { return };
+    let Pool { number, site, device, serves_all, tag: former, .. } = pools.list[n];
+    // Who has a block of the default pool knows nothing of sleep.
+    if serves_all || former.is_some() || world.state().captured.is_some() {
+        return;
+    }
+    let (id, tag) = (pools.list[n].pool.id(), tag % 3);
+    let of = &world.sites[site].allocator;
+    match of.sleep_mode().set_tag(device, id, Some(SleepTag::new(tag_name(tag)))) {
+        Ok(()) => {
+            pools.list[n].tag = Some(tag);
+            world.graphs.borrow_mut().tag(number, tag);
+            let captured = pools.list[n].captured;
+            pools.captured.extend(captured.then_some((site, tag)));
+            let mut state = world.state();
+            let saved = pools.saved.iter_mut().flat_map(|saved| &mut saved.live);
+            let of_pool = |block: &&mut Block| block.pool == Some(number) && !block.uncached;
+            for block in state.blocks.iter_mut().chain(saved).filter(of_pool) {
+                block.tag_of_pool = Some(tag);
+            }
+        }
+        Err(error) => {
+            let possible = world.setup.growable && of.is_enabled();
+            world.refused(site, "set_tag", &error, matches!(error, AllocError::Sleep(_)) && !possible);
+        }
+    }
+}
+
+/// A pool may hold little, or again whatever there is.
+pub fn squeeze(world: &World, pool: u8, mib: u8) {
+    if !world.setup.limits {
+        return;
+    }
+    let pools = world.pools.borrow();
+    let Some(pool) = pools.chosen(pool) else { return };
+    let hard = (mib > 40).then(|| MemoryLimit::Bytes(u64::from(mib / 2) * MIB));
+    let set = pool.pool.set_limits(hard, None);
+    world.met.note(Feature::Limits);
+    world.state().limited = true;
+    if let Err(error) = set {
+        let allowed = matches!(error, AllocError::Budget { .. } | AllocError::Settings(_));
+        world.refused(pool.site, "limits", &error, allowed);
     }
 }
