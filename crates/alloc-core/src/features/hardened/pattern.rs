@@ -54,29 +54,36 @@ impl Reader {
             let at = ptr.add(done);
             // SAFETY: the caller's.
             unsafe { self.read(backend, at, length, !pattern) }?;
-            if self.buffer.iter().all(|byte| *byte == !pattern) {
+            if self.is_all(!pattern) {
                 // Nothing was copied, or exactly this is there: another filling tells.
                 // SAFETY: the caller's.
                 unsafe { self.read(backend, at, length, pattern) }?;
-                if self.buffer.iter().all(|byte| *byte == pattern) {
+                if self.is_all(pattern) {
                     let detail = "the device's memory holds no bytes that could be checked";
                     let device = backend.current_device().unwrap_or_default();
                     return Err(BackendError::new(ErrorKind::NotSupported, 0, "copy", device, detail));
                 }
             }
-            // Without an early end, so that it takes many bytes at a time.
-            let difference = self.buffer.iter().fold(0, |all, byte| all | (byte ^ pattern));
-            let wrong = |(_, byte): &(u64, &u8)| **byte != pattern;
-            let mut differing = (0..).zip(&self.buffer).filter(wrong);
-            if difference != 0
-                && let Some((offset, found)) = differing.next()
-            {
-                let found = Mismatch { at: at.add(offset), bytes: 0, found: *found };
-                mismatch.get_or_insert(found).bytes += 1 + differing.count() as u64;
+            if !self.is_all(pattern) {
+                let wrong = |(_, byte): &(u64, &u8)| **byte != pattern;
+                let mut differing = (0..).zip(&self.buffer).filter(wrong);
+                if let Some((offset, found)) = differing.next() {
+                    let found = Mismatch { at: at.add(offset), bytes: 0, found: *found };
+                    mismatch.get_or_insert(found).bytes += 1 + differing.count() as u64;
+                }
             }
             done += length;
         }
         Ok(mismatch)
+    }
+
+    /// Whether every byte of the buffer is `byte`: the first one is, and each of the others is like the one before it. So many
+    /// are compared at a time, however this is compiled.
+    fn is_all(&self, byte: u8) -> bool {
+        match self.buffer.split_first() {
+            Some((first, others)) => *first == byte && *others == self.buffer[..others.len()],
+            None => true,
+        }
     }
 
     /// Reads `bytes` at `at` into the buffer, which is full of `filling` before.
@@ -84,8 +91,8 @@ impl Reader {
     /// # Safety
     /// Rule 2 of the contract for the range.
     unsafe fn read(&mut self, backend: &dyn Backend, at: DevicePtr, bytes: u64, filling: u8) -> Result<()> {
-        self.buffer.clear();
         self.buffer.resize(usize::try_from(bytes).unwrap_or(CHUNK), filling);
+        self.buffer.fill(filling);
         let host = DevicePtr(self.buffer.as_mut_ptr().expose_provenance() as u64);
         // SAFETY: rule 2: the caller's for the device range; the host range is this reader's buffer, `bytes` long, which
         // nobody else has.
