@@ -114,6 +114,12 @@ pub enum Op {
     Crowd { at: u8, stream: u8, leaves: u8 },
     /// A pool may hold little.
     Squeeze { pool: u8, mib: u8 },
+    /// All that is live in a pool goes back.
+    Clear { pool: u8 },
+    /// The newest graph's device is nearly full.
+    CrowdBeside { leaves: u8 },
+    /// Memory of the newest graph's pool, for its stream.
+    AllocBeside { bytes: u64 },
 }
 
 /// Makes a history's operations, one after another.
@@ -123,9 +129,14 @@ pub struct Dealer {
     /// What the next operations are, each as often as it is in here.
     mood: Vec<u8>,
     left: u32,
+    /// What is dealt before anything else is chosen, the last first.
+    scene: Vec<Op>,
     /// Chooses what was thought of later, so that other histories stay what they were; `None` in those.
     later: Option<Rng>,
 }
+
+/// [`Op::Failures`] of the release of physical memory, as often as it is tried in one go, and no more.
+pub const THRICE: u8 = 255;
 
 /// How often each kind of operation is meant to be, beside the others.
 const WEIGHTS: [u16; KINDS] = [
@@ -140,7 +151,13 @@ impl Dealer {
     pub fn new(seed: u64) -> Self {
         let mut later = Rng::with_seed(seed ^ 0x006c_6174_6572);
         let later = (later.u8(0..3) > 0).then_some(later);
-        Self { random: Rng::with_seed(seed ^ 0x6e69_6768_7473), mood: Vec::new(), left: 0, later }
+        Self {
+            random: Rng::with_seed(seed ^ 0x6e69_6768_7473),
+            mood: Vec::new(),
+            left: 0,
+            scene: Vec::new(),
+            later,
+        }
     }
 
     /// Some kinds are common for a while, and others rare or absent.
@@ -168,10 +185,18 @@ impl Dealer {
 
     /// The next one.
     pub fn deal(&mut self) -> Op {
-        if let Some(later) = &mut self.later
-            && later.u8(0..32) == 0
-        {
-            return of_later(later);
+        if let Some(op) = self.scene.pop() {
+            return op;
+        }
+        if let Some(later) = &mut self.later {
+            match later.u16(0..640) {
+                0..2 => {
+                    self.scene = scene(later);
+                    return self.deal();
+                }
+                2..20 => return of_later(later),
+                _ => {}
+            }
         }
         if self.left == 0 {
             self.change_mood();
@@ -271,6 +296,49 @@ fn of_later(r: &mut Rng) -> Op {
         22 => Op::AllocIn { pool, stream, bytes: MIB * r.u64(1..48) },
         _ => Op::Stream { process, device: at, lag: lag(r) },
     }
+}
+
+/// Operations that show little alone, the last first.
+fn scene(r: &mut Rng) -> Vec<Op> {
+    let mut small = || r.u8(..);
+    let [at, pool, stream, process] = [small(), small(), small(), small()];
+    let bytes = MIB * r.u64(33..48);
+    let mut ops = match r.u8(0..3) {
+        // Memory that the driver does not take back in a flush, however often that tries.
+        0 => vec![
+            Op::Failures { process, what: THRICE, nth: r.u8(1..6) },
+            Op::FreeMost { at, keep: 11 },
+            Op::Settle { at, device: 0, wait: true },
+            Op::Empty { at },
+            Op::NoFaults { process },
+        ],
+        // A pool's memory goes, and comes back where it was.
+        1 => vec![
+            Op::AllocIn { pool, stream, bytes: bytes / 2 },
+            Op::Checkpoint { pool },
+            Op::Clear { pool },
+            Op::Squeeze { pool, mib: 48 },
+            Op::AllocIn { pool, stream, bytes },
+            Op::Squeeze { pool, mib: 0 },
+            Op::AllocIn { pool, stream, bytes: bytes / 2 },
+            Op::Restore,
+        ],
+        // A graph's pool is asked for more than the device has beside it.
+        _ => vec![
+            Op::Configure { at, what: 9 },
+            Op::Pool { at, device: process, kind: 0 },
+            Op::Stream { process: at, device: process, lag: 0 },
+            Op::Capture { at, stream, mode: 0, pool: pool / 3 * 3 },
+            Op::CaptureAlloc { bytes },
+            Op::CaptureFree { nth: at },
+            Op::EndCapture { well: true },
+            Op::CrowdBeside { leaves: r.u8(0..64) },
+            Op::AllocBeside { bytes: MIB * r.u64(12..30) },
+            Op::Launch { graph: at, stream },
+        ],
+    };
+    ops.reverse();
+    ops
 }
 
 fn lag(r: &mut Rng) -> u16 {

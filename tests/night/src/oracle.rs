@@ -28,6 +28,7 @@ pub fn always(world: &World, made: u64, took: u64) {
             format!("one operation made {made} calls of drivers, and there are {things} things to call about")
         });
     }
+    world.graphs.borrow_mut().expect_memory(world);
     let captured = {
         let state = world.state();
         state.captured.map(|lane| state.lanes[lane])

@@ -8,7 +8,7 @@ use alloc_core::backend::{
 };
 use alloc_core::types::{DeviceIndex, DevicePtr, Event, PhysicalHandle, Stream};
 use granule_conformance::interpose::{Hook, Interposed};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,10 +21,21 @@ pub struct Wire {
     dead: Mutex<HashSet<Stream>>,
     /// Events that could not be waited for, and were not found to have passed since.
     broken: Mutex<HashSet<Event>>,
-    /// Memory that came in one piece: how often it did, and where it was that went back.
-    pieces: Mutex<(u64, Vec<DevicePtr>)>,
+    /// Memory that came in one piece.
+    pieces: Mutex<Pieces>,
     /// What processes reach each other's memory by, if not by file descriptors.
     fabric: Option<Fabric>,
+}
+
+/// Memory that comes in one piece, mapped nowhere.
+#[derive(Debug, Default)]
+struct Pieces {
+    /// How often it came.
+    count: u64,
+    /// How long those are that there are.
+    lengths: HashMap<DevicePtr, u64>,
+    /// Where those were that went back, and how long, one after another.
+    back: Vec<(DevicePtr, u64)>,
 }
 
 /// Nobody panics over what is locked here.
@@ -72,19 +83,29 @@ impl Wire {
     /// How often memory came in one piece so far, mapped nowhere.
     #[must_use]
     pub fn pieces(&self) -> u64 {
-        locked(&self.pieces).0
+        locked(&self.pieces).count
     }
 
     /// How many such pieces went back so far.
     #[must_use]
     pub fn pieces_back(&self) -> usize {
-        locked(&self.pieces).1.len()
+        locked(&self.pieces).back.len()
     }
 
     /// Whether the piece at an address went back, after so many others.
     #[must_use]
     pub fn went_back(&self, base: DevicePtr, after: usize) -> bool {
-        locked(&self.pieces).1.iter().skip(after).any(|piece| *piece == base)
+        locked(&self.pieces).back.iter().skip(after).any(|(piece, _)| *piece == base)
+    }
+
+    /// A piece that went back after so many others, and has to do with what is asked for.
+    #[must_use]
+    pub fn back_since(
+        &self,
+        after: usize,
+        concerns: impl Fn(DevicePtr, u64) -> bool,
+    ) -> Option<(DevicePtr, u64)> {
+        locked(&self.pieces).back.iter().skip(after).copied().find(|(ptr, bytes)| concerns(*ptr, *bytes))
     }
 
     fn note_wait(&self, event: Event, works: bool) {
@@ -186,14 +207,18 @@ impl Hook for Listener {
 
     fn malloc(&self, inner: &dyn Backend, device: DeviceIndex, bytes: u64) -> Result<DevicePtr> {
         let piece = inner.malloc(device, bytes)?;
-        locked(&self.0.pieces).0 += 1;
+        let mut pieces = locked(&self.0.pieces);
+        pieces.count += 1;
+        pieces.lengths.insert(piece, bytes);
         Ok(piece)
     }
 
     unsafe fn free(&self, inner: &dyn Backend, device: DeviceIndex, ptr: DevicePtr) -> Result<()> {
         // SAFETY: passed on as it came.
         unsafe { inner.free(device, ptr) }?;
-        locked(&self.0.pieces).1.push(ptr);
+        let mut pieces = locked(&self.0.pieces);
+        let bytes = pieces.lengths.remove(&ptr).unwrap_or(0);
+        pieces.back.push((ptr, bytes));
         Ok(())
     }
 

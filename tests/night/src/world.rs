@@ -518,6 +518,9 @@ impl World {
             Op::Tag { pool, tag } => pools::tag(self, pool, tag),
             Op::Crowd { at, stream, leaves } => memory::crowd(self, at, stream, leaves),
             Op::Squeeze { pool, mib } => pools::squeeze(self, pool, mib),
+            Op::Clear { pool } => pools::clear(self, pool),
+            Op::CrowdBeside { leaves } => pools::crowd_beside(self, leaves),
+            Op::AllocBeside { bytes } => pools::alloc_beside(self, bytes),
             _ => unreachable!("the others are done above"),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::World;
 use crate::features::Feature;
+use crate::op::THRICE;
 use alloc_core::backend::ErrorKind;
 use alloc_core::config::Compact;
 use backend_openreg::{Call, Effect, Fault, FaultPlan};
@@ -84,14 +85,14 @@ const TOGETHER: &[(Call, Option<Call>)] = &[
 /// Several calls fail: a call again and again, and what would undo it.
 pub fn several(world: &World, process: u8, what: u8, nth: u8) {
     let process = usize::from(process) % world.processes.len();
+    if what == THRICE {
+        return thrice(world, process, u64::from(nth));
+    }
     let (first, second) = TOGETHER[usize::from(what) % TOGETHER.len()];
     // As in [`set`].
     let compacts = |site: &super::Site| site.settings.borrow().compaction != Compact::Never;
     let maps = second.is_some_and(|second| matches!(second, Call::ReleasePhysical | Call::Unmap));
-    // What a trial of fabric handles takes is lost where the driver does not take it back.
-    if maps
-        && (world.setup.fabric || world.sites.iter().any(|site| site.process == process && compacts(site)))
-    {
+    if maps && world.sites.iter().any(|site| site.process == process && compacts(site)) {
         return;
     }
     let effect = Effect::Fail(if what & 128 == 0 { ErrorKind::Other } else { ErrorKind::OutOfMemory });
@@ -105,6 +106,17 @@ pub fn several(world: &World, process: u8, what: u8, nth: u8) {
     let mut state = world.state();
     (state.faulty[process], state.unfigured[process]) = (true, true);
     (state.stuck[process], state.relapsing[process]) = (maps, true);
+}
+
+/// The driver does not release a piece of physical memory, however often that is tried in one go; then it works again.
+fn thrice(world: &World, process: usize, nth: u64) {
+    let fails = |nth| Fault::at(nth, Effect::Fail(ErrorKind::Other)).of(Call::ReleasePhysical);
+    let plan = (nth..nth + 3).fold(FaultPlan::none(), |plan, nth| plan.with(fails(nth)));
+    world.processes[process].machine.set_faults(plan);
+    world.met.note(Feature::Faults);
+    let mut state = world.state();
+    (state.faulty[process], state.unfigured[process]) = (true, true);
+    (state.stuck[process], state.relapsing[process]) = (false, false);
 }
 
 /// The driver of a process works again.

@@ -7,7 +7,7 @@ use alloc_core::AllocError;
 use alloc_core::backend::CaptureMode;
 use alloc_core::graph::{CapturedGraph, GraphCapture};
 use alloc_core::types::{DevicePtr, Stream};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most graphs that there are at a time.
 const MOST: usize = 5;
@@ -69,11 +69,21 @@ struct Graph {
     freed: Freed,
 }
 
+impl Graph {
+    /// Whether a launch may write there.
+    fn writes(&self, ptr: DevicePtr, bytes: u64) -> bool {
+        let has = |block: &Inside| block.ptr.0 < ptr.0 + bytes && ptr.0 < block.ptr.0 + block.bytes;
+        self.freed.overlaps(ptr, bytes) || self.blocks.iter().any(has)
+    }
+}
+
 /// The program's captures and graphs.
 #[derive(Debug, Default)]
 pub struct Graphs {
     capture: Option<Capturing>,
     list: Vec<Graph>,
+    /// How many pieces of memory of each process had gone back when that was looked at last.
+    seen: BTreeMap<usize, usize>,
 }
 
 impl Graphs {
@@ -146,6 +156,13 @@ impl Graphs {
         captures || self.list.iter().any(|graph| graph.pool == Some(pool))
     }
 
+    /// The newest graph's allocator, the program's pool that it has memory of, and its stream.
+    #[must_use]
+    pub fn newest(&self) -> Option<(usize, u64, usize)> {
+        let graph = self.list.last()?;
+        graph.pool.map(|pool| (graph.site, pool, graph.lane))
+    }
+
     /// What graphs wrote into memory of the pool is lost.
     pub fn forget(&mut self, pool: u64) {
         self.list.iter_mut().filter(|graph| graph.pool == Some(pool)).for_each(|graph| graph.ran = false);
@@ -173,6 +190,27 @@ impl Graphs {
                     graph.number, graph.pool
                 ),
             );
+        }
+    }
+
+    /// Memory that a launch may write stays, as long as there is a graph for it.
+    pub fn expect_memory(&mut self, world: &World) {
+        for (n, process) in world.processes.iter().enumerate() {
+            let gone = process.wire.pieces_back();
+            let seen = std::mem::replace(self.seen.entry(n).or_default(), gone);
+            if seen == gone {
+                continue;
+            }
+            for graph in self.list.iter().filter(|graph| world.sites[graph.site].process == n) {
+                if let Some((ptr, bytes)) =
+                    process.wire.back_since(seen, |ptr, bytes| graph.writes(ptr, bytes))
+                {
+                    world.verdict.find(
+                        "graph",
+                        format!("{bytes} bytes at {ptr} went back, and graph {} writes there", graph.number),
+                    );
+                }
+            }
         }
     }
 

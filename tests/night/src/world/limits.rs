@@ -123,6 +123,7 @@ pub fn configure(world: &World, at: u8, what: u8) {
         3 => settings.hardened = !settings.hardened,
         6 => compaction::change(world, of, &mut settings, false),
         7 | 8 => compaction::change(world, of, &mut settings, true),
+        9 => settings.max_split_size = 32 * MIB,
         4 => settings.max_split_size = if settings.max_split_size == u64::MAX { 32 * MIB } else { u64::MAX },
         _ => settings.garbage_collection_threshold = 0.7,
     }

@@ -85,7 +85,13 @@ fn grown(world: &World, site: usize, (stream, ordinary): (Stream, bool), ptr: De
 /// The device is nearly full: a block has what is free of it, but for some MiB.
 pub fn crowd(world: &World, at: u8, stream: u8, leaves: u8) {
     let (site, _) = world.site(at);
-    let Some(lane) = free_lane(world, site, stream) else { return };
+    if let Some(lane) = free_lane(world, site, stream) {
+        crowd_device(world, site, lane, leaves);
+    }
+}
+
+/// A stream's device is nearly full.
+pub fn crowd_device(world: &World, site: usize, lane: usize, leaves: u8) {
     let device = world.state().lanes[lane].stream.device;
     let machine = world.machine(site);
     let room = machine.capacity(device).saturating_sub(machine.used(device));
@@ -351,14 +357,17 @@ fn look(world: &World, nth: usize) {
 /// All but every `keep`-th block of an allocator go back.
 pub fn free_most(world: &World, at: u8, keep: u8) {
     let (site, _) = world.site(at);
+    give_all(world, |block| block.site == site && !block.tag.is_multiple_of(u64::from(keep.max(1)) + 1));
+}
+
+/// All such blocks go back, but for those of graphs.
+pub fn give_all(world: &World, goes: impl Fn(&Block) -> bool) {
     let mut nth = 0;
     while nth < world.state().blocks.len() {
         let goes = {
             let state = world.state();
             let block = &state.blocks[nth];
-            block.site == site
-                && block.graph.is_none()
-                && !block.tag.is_multiple_of(u64::from(keep.max(1)) + 1)
+            block.graph.is_none() && goes(block)
         };
         if goes && may_go(world, nth) {
             give(world, nth);

@@ -159,18 +159,44 @@ pub fn end(world: &World, pool: u8) {
 
 /// Memory of a private pool, in a scope that lasts for the one request.
 pub fn alloc(world: &World, pool: u8, stream: u8, bytes: u64) {
-    let scope = {
-        let pools = world.pools.borrow();
-        let Some(pool) = pools.chosen(pool) else { return };
-        if pools.is_open(pool.number) {
-            return;
-        }
-        let process = world.sites[pool.site].process;
+    let pools = world.pools.borrow();
+    let Some(pool) = pools.chosen(pool) else { return };
+    let process = world.sites[pool.site].process;
+    let lane = {
         let state = world.state();
         let suits = |n: usize, lane: &super::Lane| !state.captures(n) && lane.stream.device == pool.device;
-        let Some(lane) = state.lane(process, stream, suits) else { return };
-        let stream = state.lanes[lane].stream;
-        drop(state);
+        state.lane(process, stream, suits)
+    };
+    let (number, Some(lane)) = (pool.number, lane) else { return };
+    drop(pools);
+    alloc_of(world, number, lane, bytes);
+}
+
+/// The newest graph's device is nearly full.
+pub fn crowd_beside(world: &World, leaves: u8) {
+    let newest = world.graphs.borrow().newest();
+    let Some((site, _, lane)) = newest else { return };
+    let device = world.state().lanes[lane].stream.device;
+    memory::crowd_device(world, site, world.default_lane(world.sites[site].process, device), leaves);
+}
+
+/// Memory of the newest graph's pool, for its stream.
+pub fn alloc_beside(world: &World, bytes: u64) {
+    let newest = world.graphs.borrow().newest();
+    let Some((_, number, lane)) = newest else { return };
+    if !world.state().captures(lane) {
+        alloc_of(world, number, lane, bytes);
+    }
+}
+
+fn alloc_of(world: &World, number: u64, lane: usize, bytes: u64) {
+    let scope = {
+        let pools = world.pools.borrow();
+        let Some(pool) = pools.list.iter().find(|pool| pool.number == number) else { return };
+        if pools.is_open(number) {
+            return;
+        }
+        let stream = world.state().lanes[lane].stream;
         let filter = match bytes % 4 {
             0 => Filter::Always,
             1 => Filter::this_thread(),
@@ -178,14 +204,14 @@ pub fn alloc(world: &World, pool: u8, stream: u8, bytes: u64) {
             _ => Filter::Custom(std::sync::Arc::new(move |other| other == stream)),
         };
         match pool.pool.enter(filter) {
-            Ok(scope) => (scope, pool.site, lane, pool.number),
+            Ok(scope) => (scope, pool.site),
             Err(error) => {
-                let busy = world.graphs.borrow().uses(pool.number);
+                let busy = world.graphs.borrow().uses(number);
                 return world.refused(pool.site, "MemoryPool::enter", &error, busy);
             }
         }
     };
-    let (_scope, site, lane, number) = scope;
+    let (_scope, site) = scope;
     memory::take(world, site, lane, bytes, Some(number));
 }
 
@@ -332,6 +358,14 @@ pub fn tag(world: &World, pool: u8, tag: u8) {
             world.refused(site, "set_tag", &error, matches!(error, AllocError::Sleep(_)) && !possible);
         }
     }
+}
+
+/// All that is live in a pool goes back, but for what is asleep.
+pub fn clear(world: &World, pool: u8) {
+    let Some((number, site)) = world.pools.borrow().chosen(pool).map(|pool| (pool.number, pool.site)) else {
+        return;
+    };
+    memory::give_all(world, |block| block.pool == Some(number) && block.site == site && !block.asleep);
 }
 
 /// A pool may hold little, or again whatever there is.
