@@ -53,20 +53,20 @@ impl Reader {
             let length = (bytes - done).min(CHUNK as u64);
             let at = ptr.add(done);
             // SAFETY: the caller's.
-            unsafe { self.read(backend, at, length, !pattern) }?;
-            if self.is_all(!pattern) {
+            let mut found = unsafe { self.read(backend, at, length, !pattern) }?;
+            if is_all(found, !pattern) {
                 // Nothing was copied, or exactly this is there: another filling tells.
                 // SAFETY: the caller's.
-                unsafe { self.read(backend, at, length, pattern) }?;
-                if self.is_all(pattern) {
+                found = unsafe { self.read(backend, at, length, pattern) }?;
+                if is_all(found, pattern) {
                     let detail = "the device's memory holds no bytes that could be checked";
                     let device = backend.current_device().unwrap_or_default();
                     return Err(BackendError::new(ErrorKind::NotSupported, 0, "copy", device, detail));
                 }
             }
-            if !self.is_all(pattern) {
+            if !is_all(found, pattern) {
                 let wrong = |(_, byte): &(u64, &u8)| **byte != pattern;
-                let mut differing = (0..).zip(&self.buffer).filter(wrong);
+                let mut differing = (0..).zip(found).filter(wrong);
                 if let Some((offset, found)) = differing.next() {
                     let found = Mismatch { at: at.add(offset), bytes: 0, found: *found };
                     mismatch.get_or_insert(found).bytes += 1 + differing.count() as u64;
@@ -77,25 +77,36 @@ impl Reader {
         Ok(mismatch)
     }
 
-    /// Whether every byte of the buffer is `byte`: the first one is, and each of the others is like the one before it. So many
-    /// are compared at a time, however this is compiled.
-    fn is_all(&self, byte: u8) -> bool {
-        match self.buffer.split_first() {
-            Some((first, others)) => *first == byte && *others == self.buffer[..others.len()],
-            None => true,
-        }
-    }
-
     /// Reads `bytes` at `at` into the buffer, which is full of `filling` before.
     ///
     /// # Safety
     /// Rule 2 of the contract for the range.
-    unsafe fn read(&mut self, backend: &dyn Backend, at: DevicePtr, bytes: u64, filling: u8) -> Result<()> {
-        self.buffer.resize(usize::try_from(bytes).unwrap_or(CHUNK), filling);
-        self.buffer.fill(filling);
-        let host = DevicePtr(self.buffer.as_mut_ptr().expose_provenance() as u64);
+    unsafe fn read(
+        &mut self,
+        backend: &dyn Backend,
+        at: DevicePtr,
+        bytes: u64,
+        filling: u8,
+    ) -> Result<&[u8]> {
+        let length = usize::try_from(bytes).unwrap_or(CHUNK);
+        if self.buffer.len() < length {
+            self.buffer = vec![0; length];
+        }
+        let buffer = &mut self.buffer[..length];
+        buffer.fill(filling);
+        let host = DevicePtr(buffer.as_mut_ptr().expose_provenance() as u64);
         // SAFETY: rule 2: the caller's for the device range; the host range is this reader's buffer, `bytes` long, which
         // nobody else has.
-        unsafe { backend.copy(host, at, bytes, CopyKind::DeviceToHost) }
+        unsafe { backend.copy(host, at, bytes, CopyKind::DeviceToHost) }?;
+        Ok(buffer)
+    }
+}
+
+/// Whether every byte is `byte`: the first one is, and each of the others is like the one before it. So many are compared at a
+/// time, however this is compiled.
+fn is_all(bytes: &[u8], byte: u8) -> bool {
+    match bytes.split_first() {
+        Some((first, others)) => *first == byte && *others == bytes[..others.len()],
+        None => true,
     }
 }
