@@ -12,6 +12,8 @@ const FEW: u64 = 500;
 /// So many steps of loops over blocks, streams, pools, granules or views need none, and so many more for each thing that there
 /// is.
 const STEPS: (u64, u64) = (1000, 30);
+/// What a spill hook made room for, or might have, is looked for again, and cached memory with it. A wake does so for each piece.
+const SPILL: u64 = 10;
 
 /// After every operation: no wrong use of memory was trapped, the capture that is under way is whole, and it `made` no more
 /// calls of drivers than a few for each thing that there is, or was, and `took` no more steps.
@@ -19,7 +21,7 @@ pub fn always(world: &World, made: u64, took: u64) {
     // Also of what an operation gave back.
     let things: usize = world.processes.iter().map(Process::things).sum();
     world.most.set(world.most.get().max((things + world.state().blocks.len()) as u64));
-    let steps = STEPS.0 + STEPS.1 * world.most.get();
+    let steps = STEPS.0 + (STEPS.1 + SPILL * world.state().spills) * world.most.get();
     world.verdict.expect(took <= steps, "steps", || {
         format!("one operation took {took} steps, and there were {} things at most", world.most.get())
     });

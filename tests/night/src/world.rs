@@ -183,6 +183,8 @@ pub struct State {
     pub relapsing: Vec<bool>,
     /// A request was served with what a spill hook gave back.
     pub spilled: bool,
+    /// How often the operation under way asked a spill hook.
+    pub spills: u64,
     /// Allocators and devices with limits of whatever kind.
     pub limited: bool,
     /// Which devices of which allocator reach which.
@@ -234,7 +236,7 @@ impl State {
 
     /// An operation begins.
     pub fn begin(&mut self, op: usize) {
-        self.op = (op as u64, 0);
+        (self.op, self.spills) = ((op as u64, 0), 0);
     }
 
     /// Whether work of a stream is captured now.

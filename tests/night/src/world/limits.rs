@@ -180,6 +180,7 @@ pub fn spill(n: usize, site: &Site, shared: &Arc<Mutex<State>>) {
         let Some(allocator) = allocator.upgrade() else { return 0 };
         let block = {
             let mut state = shared.try_lock().expect("nobody has the state over a call of the engine");
+            state.spills += 1;
             let plain = |block: &super::Block| {
                 let own = block.last == block.home && block.told.is_empty();
                 own && !block.asleep && !block.shared && !block.uncached && block.graph.is_none()
