@@ -1,7 +1,7 @@
 //! Histories as nights print them, and that the rules they are judged by can be broken.
 
 use alloc_core::backend::{Backend, ErrorKind, EventFlags, HandleType};
-use alloc_core::types::{DeviceIndex, MIB};
+use alloc_core::types::{DeviceIndex, DevicePtr, MIB};
 use backend_openreg::{Call, FaultPlan};
 use night::history;
 use night::op::Op;
@@ -281,4 +281,32 @@ fn memory_that_went_back_is_known() {
     unsafe { driver.free(DeviceIndex(0), one) }.unwrap();
     assert_eq!((wire.pieces(), wire.pieces_back()), (2, 1));
     assert!(wire.went_back(one, 0) && !wire.went_back(one, 1) && !wire.went_back(other, 0));
+}
+
+#[test]
+fn memory_that_a_launch_writes_and_that_goes_back_is_found() {
+    let fixed = |seed: &u64| {
+        let setup = Setup::of(*seed);
+        !setup.growable && setup.devices == 1 && setup.settings.iter().flatten().all(|one| !one.hardened)
+    };
+    let world = World::new((1..).find(fixed).unwrap());
+    for op in [
+        Op::Stream { process: 0, device: 0, lag: 0 },
+        Op::Capture { at: 0, stream: 0, mode: 0, pool: 1 },
+        Op::CaptureAlloc { bytes: 24 * MIB },
+        Op::CaptureFree { nth: 0 },
+        Op::EndCapture { well: true },
+    ] {
+        world.apply(&op);
+    }
+    world.graphs.borrow_mut().expect_memory(&world);
+    assert_eq!(world.verdict.found(), None);
+    let segments = world.sites[0].allocator.snapshot(false).segments;
+    let driver = world.processes[0].wire.to(world.processes[0].machine.clone());
+    driver.synchronize_device(DeviceIndex(0)).unwrap();
+    // SAFETY: rule 3: the capture's own segment, whose work is done; the engine never gets to give it back.
+    unsafe { driver.free(DeviceIndex(0), DevicePtr(segments[0].address)) }.unwrap();
+    world.graphs.borrow_mut().expect_memory(&world);
+    assert_eq!(world.verdict.found().map(|found| found.oracle), Some("graph"));
+    std::mem::forget(world);
 }
