@@ -8,6 +8,7 @@ pub mod host;
 pub mod limits;
 pub mod memory;
 pub mod pools;
+pub mod pressure;
 pub mod sharing;
 pub mod sleep;
 pub mod streams;
@@ -26,6 +27,7 @@ use alloc_core::host::{HostAllocator, HostOptions};
 use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{Held, OpenReg};
+use pressure::Pressure;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -516,13 +518,13 @@ impl World {
             Op::Compact { at, device } => compaction::compact(self, at, device),
             Op::Pin { nth } => compaction::pin(self, nth),
             Op::Quiesce { mood } => self.hooks.set(mood),
-            Op::Failures { process, what, nth } => faults::several(self, process, what, nth),
-            Op::Tag { pool, tag } => pools::tag(self, pool, tag),
-            Op::Crowd { at, stream, leaves } => memory::crowd(self, at, stream, leaves),
-            Op::Squeeze { pool, mib } => pools::squeeze(self, pool, mib),
-            Op::Clear { pool } => pools::clear(self, pool),
-            Op::CrowdBeside { leaves } => pools::crowd_beside(self, leaves),
-            Op::AllocBeside { bytes } => pools::alloc_beside(self, bytes),
+            Op::Failures { process, what, nth } => Pressure(self).fail(process, what, nth),
+            Op::Tag { pool, tag } => self.pools.borrow_mut().tag(self, pool, tag),
+            Op::Crowd { at, stream, leaves } => Pressure(self).crowd(at, stream, leaves),
+            Op::Squeeze { pool, mib } => Pressure(self).squeeze(pool, mib),
+            Op::Clear { pool } => Pressure(self).clear(pool),
+            Op::CrowdBeside { leaves } => Pressure(self).crowd_beside(leaves),
+            Op::AllocBeside { bytes } => Pressure(self).alloc_beside(bytes),
             _ => unreachable!("the others are done above"),
         }
     }

@@ -82,41 +82,42 @@ const TOGETHER: &[(Call, Option<Call>)] = &[
     (Call::CreatePhysical, Some(Call::ReleasePhysical)),
 ];
 
-/// Several calls fail: a call again and again, and what would undo it.
-pub fn several(world: &World, process: u8, what: u8, nth: u8) {
-    let process = usize::from(process) % world.processes.len();
-    if what == THRICE {
-        return thrice(world, process, u64::from(nth));
+/// Several calls that fail: a call again and again, and what would undo it, too.
+#[derive(Debug)]
+pub struct Failures {
+    /// Which.
+    pub plan: FaultPlan,
+    /// Whether memory that was mapped may stay where it is.
+    pub sticks: bool,
+    /// Whether a call may fail again that is made once more.
+    pub relapses: bool,
+}
+
+impl Failures {
+    /// What an operation says, from the `nth` call on.
+    #[must_use]
+    pub fn of(what: u8, nth: u8) -> Self {
+        let (first, second) = TOGETHER[usize::from(what) % TOGETHER.len()];
+        let (nth, relapses) = (u64::from(nth), what != THRICE);
+        let undoes = second.is_some_and(|second| matches!(second, Call::ReleasePhysical | Call::Unmap));
+        let plan = if relapses { together(first, second, nth, what) } else { refused_thrice(nth) };
+        Self { plan, sticks: relapses && undoes, relapses }
     }
-    let (first, second) = TOGETHER[usize::from(what) % TOGETHER.len()];
-    // As in [`set`].
-    let compacts = |site: &super::Site| site.settings.borrow().compaction != Compact::Never;
-    let maps = second.is_some_and(|second| matches!(second, Call::ReleasePhysical | Call::Unmap));
-    if maps && world.sites.iter().any(|site| site.process == process && compacts(site)) {
-        return;
-    }
+}
+
+fn together(first: Call, second: Option<Call>, nth: u64, what: u8) -> FaultPlan {
     let effect = Effect::Fail(if what & 128 == 0 { ErrorKind::Other } else { ErrorKind::OutOfMemory });
-    let plan = FaultPlan::none().with(Fault::from(u64::from(nth), effect).of(first));
-    let plan = match second {
+    let plan = FaultPlan::none().with(Fault::from(nth, effect).of(first));
+    match second {
         Some(second) => plan.with(Fault::from(1, Effect::Fail(ErrorKind::Other)).of(second)),
         None => plan,
-    };
-    world.processes[process].machine.set_faults(plan);
-    world.met.note(Feature::Faults);
-    let mut state = world.state();
-    (state.faulty[process], state.unfigured[process]) = (true, true);
-    (state.stuck[process], state.relapsing[process]) = (maps, true);
+    }
 }
 
 /// The driver does not release a piece of physical memory, however often that is tried in one go; then it works again.
-fn thrice(world: &World, process: usize, nth: u64) {
+fn refused_thrice(nth: u64) -> FaultPlan {
     let fails = |nth| Fault::at(nth, Effect::Fail(ErrorKind::Other)).of(Call::ReleasePhysical);
-    let plan = (nth..nth + 3).fold(FaultPlan::none(), |plan, nth| plan.with(fails(nth)));
-    world.processes[process].machine.set_faults(plan);
-    world.met.note(Feature::Faults);
-    let mut state = world.state();
-    (state.faulty[process], state.unfigured[process]) = (true, true);
-    (state.stuck[process], state.relapsing[process]) = (false, false);
+    (nth..nth + 3).fold(FaultPlan::none(), |plan, nth| plan.with(fails(nth)))
 }
 
 /// The driver of a process works again.

@@ -1,8 +1,8 @@
-//! Whether there was memory for a request that was refused: what a snapshot shows free.
+//! Whether there was memory for a request that was refused: what a snapshot shows free. And whether a flush left some.
 
-use super::World;
+use super::{Site, World};
 use alloc_core::snapshot::{BlockState, SegmentInfo};
-use alloc_core::types::{DevicePtr, MIB, PoolId, Stream};
+use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PoolId, Stream};
 
 /// A request of an allocator's default pool that nothing but the device's size was in the way of.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +26,7 @@ impl Wanted {
     }
 
     /// A block that was free for it beside the segment at `ptr`, which was taken for it.
-    #[must_use]
-    pub fn missed(self, world: &World, ptr: DevicePtr) -> Option<String> {
+    fn missed(self, world: &World, ptr: DevicePtr) -> Option<String> {
         let Self { site, stream, rounded, .. } = self;
         let settings = world.sites[site].settings.borrow();
         // As below. What is collected, is free of space that grows, or of streams with former handles, is another question.
@@ -45,6 +44,18 @@ impl Wanted {
         let fits =
             free.filter(|block| block.state == BlockState::Inactive).find(|block| block.size >= size)?;
         Some(format!("{} bytes at {:#x} are free for it", fits.size, fits.address))
+    }
+
+    /// It was served with memory of the device at `ptr`, which is wrong while a free block would have done.
+    pub fn expect_none_missed(self, world: &World, ptr: DevicePtr) {
+        let of = &world.sites[self.site];
+        if of.granule || of.settings.borrow().hardened || !of.allocator.is_enabled() {
+            return;
+        }
+        if let Some(block) = self.missed(world, ptr) {
+            let bytes = self.rounded;
+            world.verdict.find("fit", format!("malloc of {bytes} at {ptr} took memory, and {block}"));
+        }
     }
 
     /// What there was for it, if there was.
@@ -84,5 +95,31 @@ impl Wanted {
         (cached > 0 && room + cached >= needed).then(|| {
             format!("{cached} bytes of whole segments are cached, and {room} are free on the device")
         })
+    }
+}
+
+impl Site {
+    /// What a flush has given up is the device's again, also where the driver refused at first to take it.
+    pub fn expect_flushed(&self, world: &World, site: usize) {
+        let process = self.process;
+        let alone = world.sites.iter().filter(|other| other.process == process).count() == 1;
+        let other = {
+            let state = world.state();
+            state.relapsing[process]
+                || state.captured.is_some()
+                || state.blocks.iter().any(|block| block.uncached)
+        };
+        let asleep = world.pools.borrow().slept.iter().any(|(of, _)| *of == site);
+        if !alone || other || asleep || !world.imports.borrow().is_empty() {
+            return;
+        }
+        for device in (0..world.setup.devices).map(DeviceIndex) {
+            let stats = self.allocator.stats(device).unwrap_or_default();
+            let (held, used) =
+                (stats.reserved_bytes.all.current, world.processes[process].machine.used(device) as i64);
+            world.verdict.expect(held == used, "flush", || {
+                format!("after a flush {held} bytes are held of device {device}, which has {used} in use")
+            });
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::contents::{Pattern, Span};
 use crate::features::Feature;
 use crate::verdict::Verdict;
 use alloc_core::backend::ErrorKind;
-use alloc_core::types::{DeviceIndex, DevicePtr, MIB, Stream};
+use alloc_core::types::{DevicePtr, MIB, Stream};
 use alloc_core::{AllocError, steps};
 use std::sync::Arc;
 
@@ -58,52 +58,14 @@ pub fn take(world: &World, site: usize, lane: usize, bytes: u64, pool: Option<u6
             world.verdict.expect(!sleeps || got == 0 || !world.setup.growable, "sleep", || {
                 format!("{ptr} of a pool with a tag came with memory that cannot sleep")
             });
-            if world.machine(site).used(stream.device) > used {
-                grown(world, site, (stream, pool.is_none()), ptr, bytes);
+            if world.machine(site).used(stream.device) > used && pool.is_none() {
+                Wanted { site, stream, rounded: bytes, needed: 0 }.expect_none_missed(world, ptr);
             }
             world.graphs.borrow().expect_apart(world, (site, pool), ptr, bytes);
             world.graphs.borrow().come_before(world, site, lane, ptr, bytes);
             write(world, n);
         }
         Err(error) => refuse(world, site, (stream, pool.is_none()), bytes, &error),
-    }
-}
-
-/// A request was served with memory of the device, which is wrong while a free block would have done. An ordinary one is of
-/// the default pool.
-fn grown(world: &World, site: usize, (stream, ordinary): (Stream, bool), ptr: DevicePtr, bytes: u64) {
-    let of = &world.sites[site];
-    if !ordinary || of.granule || of.settings.borrow().hardened || !of.allocator.is_enabled() {
-        return;
-    }
-    let wanted = Wanted { site, stream, rounded: bytes, needed: 0 };
-    if let Some(block) = wanted.missed(world, ptr) {
-        world.verdict.find("fit", format!("malloc of {bytes} at {ptr} took memory, and {block}"));
-    }
-}
-
-/// The device is nearly full: a block has what is free of it, but for some MiB.
-pub fn crowd(world: &World, at: u8, stream: u8, leaves: u8) {
-    let (site, _) = world.site(at);
-    if let Some(lane) = free_lane(world, site, stream) {
-        crowd_device(world, site, lane, leaves);
-    }
-}
-
-/// A stream's device is nearly full.
-pub fn crowd_device(world: &World, site: usize, lane: usize, leaves: u8) {
-    let device = world.state().lanes[lane].stream.device;
-    let machine = world.machine(site);
-    let room = machine.capacity(device).saturating_sub(machine.used(device));
-    let bytes = room.saturating_sub(u64::from(leaves) * MIB / 8);
-    let bytes = match world.sites[site].settings.borrow().expandable_segments_reserve {
-        // No segment has more.
-        Some(_) => bytes.min(60 * MIB),
-        None => bytes,
-    };
-    if bytes > MIB {
-        let pool = world.pools.borrow().of_scope(site, lane);
-        take(world, site, lane, bytes, pool);
     }
 }
 
@@ -285,7 +247,7 @@ pub fn free(world: &World, nth: u16) {
 }
 
 /// What came straight from the driver goes there at once, which breaks a capture.
-fn may_go(world: &World, nth: usize) -> bool {
+pub(super) fn may_go(world: &World, nth: usize) -> bool {
     let state = world.state();
     state.captured.is_none() || !state.blocks[nth].uncached
 }
@@ -357,17 +319,14 @@ fn look(world: &World, nth: usize) {
 /// All but every `keep`-th block of an allocator go back.
 pub fn free_most(world: &World, at: u8, keep: u8) {
     let (site, _) = world.site(at);
-    give_all(world, |block| block.site == site && !block.tag.is_multiple_of(u64::from(keep.max(1)) + 1));
-}
-
-/// All such blocks go back, but for those of graphs.
-pub fn give_all(world: &World, goes: impl Fn(&Block) -> bool) {
     let mut nth = 0;
     while nth < world.state().blocks.len() {
         let goes = {
             let state = world.state();
             let block = &state.blocks[nth];
-            block.graph.is_none() && goes(block)
+            block.site == site
+                && block.graph.is_none()
+                && !block.tag.is_multiple_of(u64::from(keep.max(1)) + 1)
         };
         if goes && may_go(world, nth) {
             give(world, nth);
@@ -437,31 +396,8 @@ pub fn wrong_free(world: &World, value: u64) {
 pub fn empty(world: &World, at: u8) {
     let (site, of) = world.site(at);
     match of.allocator.empty_cache() {
-        Ok(()) => flushed(world, site),
+        Ok(()) => of.expect_flushed(world, site),
         Err(error) => world.refused(site, "empty_cache", &error, waits_for_capture(world, &error)),
-    }
-}
-
-/// What a flush has given up is the device's again, also where the driver refused once to take it.
-fn flushed(world: &World, site: usize) {
-    let process = world.sites[site].process;
-    let alone = world.sites.iter().filter(|other| other.process == process).count() == 1;
-    let other = {
-        let state = world.state();
-        state.relapsing[process]
-            || state.captured.is_some()
-            || state.blocks.iter().any(|block| block.uncached)
-    };
-    let asleep = world.pools.borrow().slept.iter().any(|(of, _)| *of == site);
-    if !alone || other || asleep || !world.imports.borrow().is_empty() {
-        return;
-    }
-    for device in (0..world.setup.devices).map(DeviceIndex) {
-        let held = world.sites[site].allocator.stats(device).unwrap_or_default().reserved_bytes.all.current;
-        let used = world.machine(site).used(device) as i64;
-        world.verdict.expect(held == used, "flush", || {
-            format!("after a flush {held} bytes are held of device {device}, which has {used} in use")
-        });
     }
 }
 

@@ -4,7 +4,6 @@ use super::{Block, World, chosen, memory};
 use crate::features::Feature;
 use alloc_core::AllocError;
 use alloc_core::backend::Backend;
-use alloc_core::config::MemoryLimit;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions, PoolScope};
 use alloc_core::sleep::SleepTag;
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB};
@@ -94,7 +93,78 @@ impl Pools {
         self.scopes.iter().any(|scope| scope.number == number)
     }
 
-    fn chosen(&self, pool: u8) -> Option<&Pool> {
+    /// A scope for one request of so many bytes, and whose pool it is.
+    pub fn enter(&self, world: &World, number: u64, lane: usize, bytes: u64) -> Option<(PoolScope, usize)> {
+        let pool = self.list.iter().find(|pool| pool.number == number)?;
+        if self.is_open(number) {
+            return None;
+        }
+        let stream = world.state().lanes[lane].stream;
+        let filter = match bytes % 4 {
+            0 => Filter::Always,
+            1 => Filter::this_thread(),
+            2 => Filter::Stream(stream),
+            _ => Filter::Custom(std::sync::Arc::new(move |other| other == stream)),
+        };
+        match pool.pool.enter(filter) {
+            Ok(scope) => Some((scope, pool.site)),
+            Err(error) => {
+                let busy = world.graphs.borrow().uses(number);
+                world.refused(pool.site, "MemoryPool::enter", &error, busy);
+                None
+            }
+        }
+    }
+
+    /// A pool that has none gets a sleep tag. What it holds in one piece stays awake.
+    pub fn tag(&mut self, world: &World, pool: u8, tag: u8) {
+        let Some(n) = chosen(pool, &self.list, |pool| pool.number) else { return };
+        let Pool { number, site, device, serves_all, tag: former, .. } = self.list[n];
+        // Who has a block of the default pool knows nothing of sleep.
+        if serves_all || former.is_some() || world.state().captured.is_some() {
+            return;
+        }
+        let (id, tag) = (self.list[n].pool.id(), tag % 3);
+        let of = &world.sites[site].allocator;
+        match of.sleep_mode().set_tag(device, id, Some(SleepTag::new(tag_name(tag)))) {
+            Ok(()) => {
+                self.list[n].tag = Some(tag);
+                world.graphs.borrow_mut().tag(number, tag);
+                let captured = self.list[n].captured;
+                self.captured.extend(captured.then_some((site, tag)));
+                let mut state = world.state();
+                let saved = self.saved.iter_mut().flat_map(|saved| &mut saved.live);
+                let of_pool = |block: &&mut Block| block.pool == Some(number) && !block.uncached;
+                for block in state.blocks.iter_mut().chain(saved).filter(of_pool) {
+                    block.tag_of_pool = Some(tag);
+                }
+            }
+            Err(error) => {
+                let possible = world.setup.growable && of.is_enabled();
+                world.refused(site, "set_tag", &error, matches!(error, AllocError::Sleep(_)) && !possible);
+            }
+        }
+    }
+
+    /// Bytes that a wake may need: what segments grow by, behind live blocks. What graphs know is not known here.
+    #[must_use]
+    pub fn most_to_wake(&self, world: &World, site: usize, tag: u8) -> u64 {
+        if self.captured.contains(&(site, tag)) {
+            return u64::MAX;
+        }
+        let (state, of) = (world.state(), &world.sites[site]);
+        let large = if of.granule { 2 * MIB } else { of.settings.borrow().large_segment_size };
+        let sleeps = |block: &&Block| block.site == site && block.tag_of_pool == Some(tag);
+        let around = |block: &Block| {
+            let unit = if block.bytes > MIB { large } else { 2 * MIB };
+            block.size.next_multiple_of(unit) + unit
+        };
+        state.blocks.iter().filter(sleeps).map(around).sum()
+    }
+
+    /// Which pool is meant.
+    #[must_use]
+    pub fn chosen(&self, pool: u8) -> Option<&Pool> {
         chosen(pool, &self.list, |pool| pool.number).map(|n| &self.list[n])
     }
 }
@@ -169,50 +239,10 @@ pub fn alloc(world: &World, pool: u8, stream: u8, bytes: u64) {
     };
     let (number, Some(lane)) = (pool.number, lane) else { return };
     drop(pools);
-    alloc_of(world, number, lane, bytes);
-}
-
-/// The newest graph's device is nearly full.
-pub fn crowd_beside(world: &World, leaves: u8) {
-    let newest = world.graphs.borrow().newest();
-    let Some((site, _, lane)) = newest else { return };
-    let device = world.state().lanes[lane].stream.device;
-    memory::crowd_device(world, site, world.default_lane(world.sites[site].process, device), leaves);
-}
-
-/// Memory of the newest graph's pool, for its stream.
-pub fn alloc_beside(world: &World, bytes: u64) {
-    let newest = world.graphs.borrow().newest();
-    let Some((_, number, lane)) = newest else { return };
-    if !world.state().captures(lane) {
-        alloc_of(world, number, lane, bytes);
+    let entered = world.pools.borrow().enter(world, number, lane, bytes);
+    if let Some((_scope, site)) = entered {
+        memory::take(world, site, lane, bytes, Some(number));
     }
-}
-
-fn alloc_of(world: &World, number: u64, lane: usize, bytes: u64) {
-    let scope = {
-        let pools = world.pools.borrow();
-        let Some(pool) = pools.list.iter().find(|pool| pool.number == number) else { return };
-        if pools.is_open(number) {
-            return;
-        }
-        let stream = world.state().lanes[lane].stream;
-        let filter = match bytes % 4 {
-            0 => Filter::Always,
-            1 => Filter::this_thread(),
-            2 => Filter::Stream(stream),
-            _ => Filter::Custom(std::sync::Arc::new(move |other| other == stream)),
-        };
-        match pool.pool.enter(filter) {
-            Ok(scope) => (scope, pool.site),
-            Err(error) => {
-                let busy = world.graphs.borrow().uses(number);
-                return world.refused(pool.site, "MemoryPool::enter", &error, busy);
-            }
-        }
-    };
-    let (_scope, site) = scope;
-    memory::take(world, site, lane, bytes, Some(number));
 }
 
 /// Requests for a stream go to a pool from here on.
@@ -326,61 +356,5 @@ pub fn restore(world: &World) {
             let allowed = matches!(error, AllocError::Checkpoint { .. });
             world.refused(saved.site, "restore", &error, allowed);
         }
-    }
-}
-
-/// A pool that has none gets a sleep tag. What it holds in one piece stays awake.
-pub fn tag(world: &World, pool: u8, tag: u8) {
-    let mut pools = world.pools.borrow_mut();
-    let Some(n) = chosen(pool, &pools.list, |pool| pool.number) else { return };
-    let Pool { number, site, device, serves_all, tag: former, .. } = pools.list[n];
-    // Who has a block of the default pool knows nothing of sleep.
-    if serves_all || former.is_some() || world.state().captured.is_some() {
-        return;
-    }
-    let (id, tag) = (pools.list[n].pool.id(), tag % 3);
-    let of = &world.sites[site].allocator;
-    match of.sleep_mode().set_tag(device, id, Some(SleepTag::new(tag_name(tag)))) {
-        Ok(()) => {
-            pools.list[n].tag = Some(tag);
-            world.graphs.borrow_mut().tag(number, tag);
-            let captured = pools.list[n].captured;
-            pools.captured.extend(captured.then_some((site, tag)));
-            let mut state = world.state();
-            let saved = pools.saved.iter_mut().flat_map(|saved| &mut saved.live);
-            let of_pool = |block: &&mut Block| block.pool == Some(number) && !block.uncached;
-            for block in state.blocks.iter_mut().chain(saved).filter(of_pool) {
-                block.tag_of_pool = Some(tag);
-            }
-        }
-        Err(error) => {
-            let possible = world.setup.growable && of.is_enabled();
-            world.refused(site, "set_tag", &error, matches!(error, AllocError::Sleep(_)) && !possible);
-        }
-    }
-}
-
-/// All that is live in a pool goes back, but for what is asleep.
-pub fn clear(world: &World, pool: u8) {
-    let Some((number, site)) = world.pools.borrow().chosen(pool).map(|pool| (pool.number, pool.site)) else {
-        return;
-    };
-    memory::give_all(world, |block| block.pool == Some(number) && block.site == site && !block.asleep);
-}
-
-/// A pool may hold little, or again whatever there is.
-pub fn squeeze(world: &World, pool: u8, mib: u8) {
-    if !world.setup.limits {
-        return;
-    }
-    let pools = world.pools.borrow();
-    let Some(pool) = pools.chosen(pool) else { return };
-    let hard = (mib > 40).then(|| MemoryLimit::Bytes(u64::from(mib / 2) * MIB));
-    let set = pool.pool.set_limits(hard, None);
-    world.met.note(Feature::Limits);
-    world.state().limited = true;
-    if let Err(error) = set {
-        let allowed = matches!(error, AllocError::Budget { .. } | AllocError::Settings(_));
-        world.refused(pool.site, "limits", &error, allowed);
     }
 }

@@ -5,7 +5,6 @@ use super::pools::tag_name;
 use crate::features::Feature;
 use alloc_core::AllocError;
 use alloc_core::sleep::{Backup, Retention, Tags};
-use alloc_core::types::MIB;
 
 /// Pools of an allocator sleep.
 pub fn sleep(world: &World, at: u8, tag: u8, backup: u8) {
@@ -60,7 +59,7 @@ pub fn sleep(world: &World, at: u8, tag: u8, backup: u8) {
 /// Pools of an allocator wake.
 pub fn wake(world: &World, at: u8, tag: u8) {
     let (site, of) = world.site(at);
-    let most = most_to_wake(world, site, tag % 3);
+    let most = world.pools.borrow().most_to_wake(world, site, tag % 3);
     match of.allocator.sleep_mode().wake(Tags::Only(&[tag_name(tag)])) {
         Ok(report) => {
             world.verdict.expect(report.woken <= most, "wake", || {
@@ -77,21 +76,6 @@ pub fn wake(world: &World, at: u8, tag: u8) {
             world.refused(site, "wake", &error, allowed);
         }
     }
-}
-
-/// Bytes that a wake may need: what segments grow by, behind live blocks. What graphs know is not known here.
-fn most_to_wake(world: &World, site: usize, tag: u8) -> u64 {
-    if world.pools.borrow().captured.contains(&(site, tag)) {
-        return u64::MAX;
-    }
-    let (state, of) = (world.state(), &world.sites[site]);
-    let large = if of.granule { 2 * MIB } else { of.settings.borrow().large_segment_size };
-    let sleeps = |block: &&super::Block| block.site == site && block.tag_of_pool == Some(tag);
-    let around = |block: &super::Block| {
-        let unit = if block.bytes > MIB { large } else { 2 * MIB };
-        block.size.next_multiple_of(unit) + unit
-    };
-    state.blocks.iter().filter(sleeps).map(around).sum()
 }
 
 /// What slept is awake, and has what was in it.
