@@ -50,6 +50,7 @@ use crate::policy::{Chosen, Maker, Supply};
 use crate::process::attention::{Edge, Reason};
 use crate::process::edges;
 use crate::process::foreign::{Calls, Foreign};
+use crate::process::unified::Membership;
 use crate::sync::{Arc, Guard};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use crate::watch::history::{HistoryOptions, RecordContext};
@@ -58,7 +59,7 @@ use arenas::Arenas;
 use crossings::Crossings;
 use features::{
     budgets::Budgets, checkpoint::Checkpoints, exact::ExactPlaces, limits::Limits, peers::Peers,
-    sharing::Sharing, sleep::Sleep, statistics::Statistics, wake::Wake,
+    sharing::Sharing, sleep::Sleep, statistics::Statistics, unified, wake::Wake,
 };
 use hardened::Hardened;
 use history::History;
@@ -156,6 +157,8 @@ pub struct DeviceAllocator {
     release: Arc<Release>,
     ladder: Ladder,
     features: Features,
+    /// Its part in memory that it shares with the host, if it does.
+    unified: Option<Membership>,
 }
 
 impl std::fmt::Debug for DeviceAllocator {
@@ -171,6 +174,9 @@ impl std::fmt::Debug for DeviceAllocator {
 impl Drop for DeviceAllocator {
     /// Gives everything back to the device that is not in the program's hands.
     fn drop(&mut self) {
+        if let Some(unified) = &self.unified {
+            unified.end(true);
+        }
         let scopes = self.base.pools.abandon_scopes();
         self.base.site.foreign().end(Arc::unwrap_or_clone(scopes));
         self.base.history.record(&HistoryOptions::default());
@@ -230,6 +236,7 @@ impl DeviceAllocator {
                 exact: ExactPlaces::new(&base),
                 compaction,
             },
+            unified: unified::join(&base, &release),
             release,
             base,
         }
@@ -379,6 +386,9 @@ impl DeviceAllocator {
     /// Ends without a word to the driver: what is held is lost to it, and no destructor runs.
     pub(crate) fn leak(self) {
         if self.base.site.edge() != Some(Edge::Forked) {
+            if let Some(unified) = &self.unified {
+                unified.end(false);
+            }
             self.base.exchange.imports().abandon();
             edges::take_back(self.base.site.attention());
         }

@@ -349,14 +349,15 @@ impl Ladder {
         });
         let device = self.base.holdings.lock();
         let held = device.accounts().held();
-        let limits = device.limits(pool);
+        let limits = device.limits(Some(pool));
         let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held));
         let others = [
             Some(self.base.site.total_memory()),
             device.accounts().ceilings().soft,
             device.rejects_above(self.base.site.total_memory()),
         ];
-        let others = others.into_iter().flatten().map(|bytes| bytes.saturating_sub(held));
+        let counted = device.accounts().counted();
+        let others = others.into_iter().flatten().map(|bytes| bytes.saturating_sub(counted));
         let room = room.chain(others).min().unwrap_or(0);
         Situation { held, own, most_needed, room }
     }

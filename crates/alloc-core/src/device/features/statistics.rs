@@ -190,7 +190,8 @@ impl Statistics {
             let memory = site.memory_info()?;
             let ours = Ours::of(&stats, views);
             // The system may have more to give than the driver's total, and counts what is taken as free then.
-            let used = memory.total.saturating_sub(memory.free).max(ours.held());
+            let pinned = self.base.holdings.lock().accounts().pinned();
+            let used = memory.total.saturating_sub(memory.free).max(ours.held() + pinned);
             let nodes = self.node_memory().unwrap_or_default();
             let (graphs, quota) = {
                 let mut holdings = self.base.holdings.lock();
@@ -198,7 +199,7 @@ impl Statistics {
             };
             Ok(DeviceLedger::new(
                 (memory.total, used),
-                (ours, graphs),
+                (ours, pinned, graphs),
                 std::process::id(),
                 &entries,
                 &processes,

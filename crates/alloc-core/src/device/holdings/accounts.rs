@@ -87,6 +87,8 @@ pub(in crate::device) struct Accounts {
     since_boundary: i64,
     /// Bytes being taken from the device at the moment, by threads that hold no lock.
     intents: u128,
+    /// Pinned host memory that is of the device's memory, which limits count, too.
+    pinned: u64,
     ceilings: Ceilings,
     pools: BTreeMap<PoolId, Account>,
     tenants: Tenants,
@@ -102,6 +104,7 @@ impl Accounts {
             reserved: StatArray::default(),
             since_boundary: 0,
             intents: 0,
+            pinned: 0,
             ceilings: Ceilings::new(total, settings),
             pools: BTreeMap::new(),
             tenants: Tenants::default(),
@@ -119,7 +122,7 @@ impl Accounts {
     /// The whole device may hold so much from here on.
     pub(in crate::device) fn set_ceilings(&mut self, ceilings: Ceilings) {
         self.ceilings = ceilings;
-        let held = self.reserved();
+        let held = self.kept();
         if let Some(soft) = self.watch.review(held, ceilings.soft) {
             self.note(Crossing { owner: Owner::Device, pool: None, held, wanted: 0, soft });
         }
@@ -141,20 +144,21 @@ impl Accounts {
         self.is_observed = true;
     }
 
-    /// Every limit of this process that a request to `pool` has to keep.
-    pub(in crate::device) fn limits(&self, pool: PoolId) -> Vec<Limit> {
+    /// Every limit of this process that a request to `pool` has to keep, or one for memory of no pool.
+    pub(in crate::device) fn limits(&self, pool: Option<PoolId>) -> Vec<Limit> {
         let whole = |name: &str, bytes: Option<u64>, shortage| {
             let limit =
                 |bytes, held| Limit { name: name.into(), way_out: None, bytes, held, shortage, counts: None };
-            bytes.map(|bytes| limit(bytes, self.held()))
+            bytes.map(|bytes| limit(bytes, self.counted()))
         };
-        let account = self.pools.get(&pool);
-        let own = account.and_then(|account| {
+        let own = pool.and_then(|pool| {
+            let account = self.pools.get(&pool)?;
             let name = || format!("the limit of pool {pool} (set_pool_limit)");
             let (held, shortage, counts) = (clamped(account.held()), Shortage::Pool, Some(vec![pool]));
             account.limit.map(|bytes| Limit { name: name(), way_out: None, bytes, held, shortage, counts })
         });
-        let of_tenant = self.tenant_of(pool).and_then(|(number, tenant)| {
+        let tenant = pool.and_then(|pool| self.tenant_of(pool));
+        let of_tenant = tenant.and_then(|(number, tenant)| {
             let name = || format!("the hard limit of tenant {:?} (set_budget)", tenant.name());
             let counts = Some(self.pools_of(Owner::Tenant(number)));
             let (held, shortage) = (clamped(tenant.held()), Shortage::Tenant);
@@ -168,9 +172,9 @@ impl Accounts {
             })
         });
         let name = "what other tenants' guarantees leave (set_budget)";
-        let left = self.guarantees().left_for(self.tenant_of(pool));
-        let left = left.filter(|_| self.guarantees().kept_from(self.tenant_of(pool)) > 0);
-        let left = left.map(|left| self.held().saturating_add(left));
+        let left = self.guarantees().left_for(tenant);
+        let left = left.filter(|_| self.guarantees().kept_from(tenant) > 0);
+        let left = left.map(|left| self.counted().saturating_add(left));
         let of_device = [
             whole("the memory fraction", self.ceilings.fraction, Shortage::Device),
             whole("memory_limit", self.ceilings.hard, Shortage::Device),
@@ -227,7 +231,7 @@ impl Accounts {
 
     /// What is guaranteed to tenants.
     pub(in crate::device) fn guarantees(&self) -> Guarantees<'_> {
-        Guarantees::new(&self.tenants, self.held(), &self.ceilings)
+        Guarantees::new(&self.tenants, self.counted(), &self.ceilings)
     }
 
     /// What a pool holds, what is being taken for it included.
@@ -252,6 +256,31 @@ impl Accounts {
         clamped(u128::from(self.reserved()) + self.intents)
     }
 
+    /// Bytes that count against limits of the whole device: those held, and those pinned in the same memory.
+    pub(in crate::device) fn counted(&self) -> u64 {
+        self.held().saturating_add(self.pinned)
+    }
+
+    /// Bytes pinned in the same memory; 0 where that is not the host's.
+    pub(in crate::device) fn pinned(&self) -> u64 {
+        self.pinned
+    }
+
+    /// So many bytes are pinned in the same memory, or about to be.
+    pub(in crate::device) fn set_pinned(&mut self, pinned: u64) {
+        let before = std::mem::replace(&mut self.pinned, pinned);
+        if let Some(soft) = self.watch.review(self.kept(), self.ceilings.soft) {
+            let wanted = pinned.saturating_sub(before);
+            let held = self.kept() - wanted;
+            self.note(Crossing { owner: Owner::Device, pool: None, held, wanted, soft });
+        }
+    }
+
+    /// Bytes that are reserved or pinned, without those on their way from the device.
+    fn kept(&self) -> u64 {
+        self.reserved().saturating_add(self.pinned)
+    }
+
     /// Bytes held from the device.
     pub(in crate::device) fn reserved(&self) -> u64 {
         self.reserved.all.current.unsigned_abs()
@@ -263,10 +292,10 @@ impl Accounts {
 
     /// Memory was taken from the device for a pool.
     pub(in crate::device) fn take(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
-        let before = self.reserved();
+        let before = self.kept();
         self.reserved.increase(tier, signed(bytes));
         self.since_boundary = self.since_boundary.max(self.reserved.all.current);
-        let of_device = self.watch.review(self.reserved(), self.ceilings.soft);
+        let of_device = self.watch.review(self.kept(), self.ceilings.soft);
         let of_device = of_device.map(|soft| (Owner::Device, before, soft));
         let account = self.pools.entry(pool).or_default();
         account.used = true;
@@ -287,7 +316,7 @@ impl Accounts {
     /// Memory of a pool was given back to the device.
     pub(in crate::device) fn give_back(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
         self.reserved.decrease(tier, signed(bytes));
-        self.watch.review(self.reserved(), self.ceilings.soft);
+        self.watch.review(self.kept(), self.ceilings.soft);
         let account = self.pools.entry(pool).or_default();
         account.reserved.decrease(tier, signed(bytes));
         account.watch.review(account.bytes(), account.soft);
@@ -327,7 +356,7 @@ impl Accounts {
 
     /// Whether `bytes` more are more than `memory_limit` allows.
     pub(in crate::device) fn is_over_hard(&self, bytes: u64) -> bool {
-        self.ceilings.hard.is_some_and(|hard| self.held().saturating_add(bytes) > hard)
+        self.ceilings.hard.is_some_and(|hard| self.counted().saturating_add(bytes) > hard)
     }
 
     /// Whether limits admit that `more` is to be taken than was admitted.

@@ -399,7 +399,7 @@ impl Compaction {
             self.base.site.backend().clear_error();
             0
         });
-        let limits = self.base.holdings.lock().limits(pool);
+        let limits = self.base.holdings.lock().limits(Some(pool));
         limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held)).fold(free, u64::min)
     }
 

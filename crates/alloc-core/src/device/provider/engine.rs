@@ -38,8 +38,9 @@ impl Engine<GranuleMemory> for Provider {
     }
 
     fn rejects(&self, held: u64) -> bool {
-        let limit = self.base.holdings.lock().rejects_above(self.total());
-        limit.is_some_and(|limit| held > limit)
+        let state = self.base.holdings.lock();
+        let counted = held.saturating_add(state.accounts().pinned());
+        state.rejects_above(self.total()).is_some_and(|limit| counted > limit)
     }
 
     fn total(&self) -> u64 {
