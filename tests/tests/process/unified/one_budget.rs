@@ -4,10 +4,12 @@ use super::{Board, DEVICE};
 use alloc_core::backend::Backend;
 use alloc_core::config::{MemoryLimit, PolicyName, Settings};
 use alloc_core::host::{HostAllocator, HostOptions, NumaPolicy};
+use alloc_core::sleep::{Backup, Tags};
 use alloc_core::types::{DevicePtr, GIB, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
 use granule_tests::alone::over_lookalikes;
+use granule_tests::sleepers::{malloc_in, tagged};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -79,6 +81,8 @@ fn shares_of_the_device_and_what_processes_agree_on_count_both() {
     let held = allocator.malloc(100 * MIB, stream(&board)).unwrap();
     let text = host.allocate(32 * MIB).unwrap_err().to_string();
     assert!(text.contains("the memory fraction allows 128.00 MiB"), "{text}");
+    host.allocate(16 * MIB).unwrap();
+    assert!(allocator.malloc(16 * MIB, stream(&board)).is_err());
     allocator.set_memory_fraction(1.0, DEVICE).unwrap();
     host.allocate(32 * MIB).unwrap();
     assert!(
@@ -124,6 +128,22 @@ fn what_is_idle_on_one_side_goes_before_the_other_is_refused() {
             host.free(pinned.id).unwrap();
         }
     }
+}
+
+#[test]
+fn a_pool_that_wakes_keeps_within_the_limit_and_gets_what_is_idle() {
+    let board = Board::with(GIB);
+    let (allocator, host) = (Arc::new(board.allocator(limited(PolicyName::Granule, 64))), pinning(&board));
+    let pool = tagged(&allocator, "weights");
+    let block = malloc_in(&pool, &allocator, 40 * MIB, stream(&board));
+    // SAFETY: nothing uses the memory.
+    unsafe { allocator.sleep_mode().sleep(Tags::All, &Backup::Discard) }.unwrap();
+    let pinned = host.allocate(32 * MIB).expect("what sleeps takes nothing");
+    let refusal = allocator.sleep_mode().wake(Tags::All).unwrap_err();
+    assert!(matches!(refusal, AllocError::NoRoomToWake { .. }), "{refusal}");
+    host.free(pinned.id).unwrap();
+    allocator.sleep_mode().wake(Tags::All).expect("what is idle goes");
+    allocator.free(block).unwrap();
 }
 
 #[test]
