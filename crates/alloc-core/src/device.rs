@@ -50,7 +50,6 @@ use crate::policy::{Chosen, Maker, Supply};
 use crate::process::attention::{Edge, Reason};
 use crate::process::edges;
 use crate::process::foreign::{Calls, Foreign};
-use crate::process::unified::Membership;
 use crate::sync::{Arc, Guard};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use crate::watch::history::{HistoryOptions, RecordContext};
@@ -149,6 +148,7 @@ struct Features {
     checkpoints: Checkpoints,
     exact: ExactPlaces,
     compaction: Arc<Compaction>,
+    unified: Option<unified::Membership>,
 }
 
 /// A caching allocator for one device. Reach it through [`CachingAllocator`](crate::allocator::CachingAllocator).
@@ -157,8 +157,6 @@ pub struct DeviceAllocator {
     release: Arc<Release>,
     ladder: Ladder,
     features: Features,
-    /// Its part in memory that it shares with the host, if it does.
-    unified: Option<Membership>,
 }
 
 impl std::fmt::Debug for DeviceAllocator {
@@ -174,9 +172,7 @@ impl std::fmt::Debug for DeviceAllocator {
 impl Drop for DeviceAllocator {
     /// Gives everything back to the device that is not in the program's hands.
     fn drop(&mut self) {
-        if let Some(unified) = &self.unified {
-            unified.end(true);
-        }
+        self.features.unified.iter().for_each(|unified| unified.end(true));
         let scopes = self.base.pools.abandon_scopes();
         self.base.site.foreign().end(Arc::unwrap_or_clone(scopes));
         self.base.history.record(&HistoryOptions::default());
@@ -235,8 +231,8 @@ impl DeviceAllocator {
                 checkpoints: Checkpoints::new(&base),
                 exact: ExactPlaces::new(&base),
                 compaction,
+                unified: unified::join(&base, &release),
             },
-            unified: unified::join(&base, &release),
             release,
             base,
         }
@@ -386,9 +382,7 @@ impl DeviceAllocator {
     /// Ends without a word to the driver: what is held is lost to it, and no destructor runs.
     pub(crate) fn leak(self) {
         if self.base.site.edge() != Some(Edge::Forked) {
-            if let Some(unified) = &self.unified {
-                unified.end(false);
-            }
+            self.features.unified.iter().for_each(|unified| unified.end(false));
             self.base.exchange.imports().abandon();
             edges::take_back(self.base.site.attention());
         }

@@ -7,6 +7,7 @@ pub(super) mod counters;
 pub(super) mod guarantees;
 pub(super) mod recording;
 pub(super) mod tenants;
+mod whole;
 
 use super::site::Site;
 use crate::config::Settings;
@@ -85,8 +86,8 @@ impl DeviceState {
 
     fn publish(&self) {
         if let Some(published) = &self.published {
-            published.set(self.accounts.reserved());
-            published.claim(self.accounts.counted());
+            published.set(self.accounts.whole().reserved());
+            published.claim(self.accounts.whole().counted());
         }
     }
 
@@ -101,7 +102,7 @@ impl DeviceState {
 
     /// Whether what is agreed on with other processes leaves so much more, which is claimed then.
     fn others_leave(&mut self, bytes: u64) -> bool {
-        let before = self.accounts.counted();
+        let before = self.accounts.whole().counted();
         match (&mut self.agreement, &self.published) {
             (Some(agreement), Some(published)) => {
                 agreement.claim(published, before, before.saturating_add(bytes))
@@ -121,7 +122,7 @@ impl DeviceState {
         match (self.others_leave(bytes), limits.pop()) {
             (false, Some(agreed)) => Err(agreed),
             _ => {
-                self.set_pinned(self.accounts.pinned().saturating_add(bytes));
+                self.set_pinned(self.accounts.whole().pinned().saturating_add(bytes));
                 Ok(())
             }
         }
@@ -135,20 +136,20 @@ impl DeviceState {
 
     /// What this process may hold by what it has agreed on with others, as far as they are known.
     pub(super) fn shares(&self) -> Option<Shares> {
-        self.agreement.as_ref().map(|agreement| agreement.shares(self.accounts.counted()))
+        self.agreement.as_ref().map(|agreement| agreement.shares(self.accounts.whole().counted()))
     }
 
     /// The same, of the processes that run now. Reads their files.
     pub(super) fn latest_quota(&mut self) -> Option<Quota> {
         let published = self.published.as_ref()?;
-        self.agreement.as_mut().map(|agreement| agreement.latest(published, self.accounts.counted()))
+        self.agreement.as_mut().map(|agreement| agreement.latest(published, self.accounts.whole().counted()))
     }
 
     /// Every limit that a request to `pool` has to keep, or one for memory of no pool.
     pub(super) fn limits(&self, pool: Option<PoolId>) -> Vec<Limit> {
         let mut limits = self.accounts.limits(pool);
         if let Some(shares) = self.shares() {
-            let held = self.accounts.counted();
+            let held = self.accounts.whole().counted();
             let (name, way_out) = (shares.quota.to_string(), Some(shares.way_out()));
             let bytes = held.saturating_add(shares.quota.left());
             limits.push(Limit { name, way_out, bytes, held, shortage: Shortage::Device, counts: None });
@@ -395,7 +396,7 @@ impl Holdings {
     pub(super) fn admit(&self, pool: PoolId, request: &Request, asked: Asked) -> Result<bool> {
         let mut state = self.state.lock();
         let accounts = &state.accounts;
-        let wanted = accounts.counted().saturating_add(asked.bytes);
+        let wanted = accounts.whole().counted().saturating_add(asked.bytes);
         let refused = accounts.ceilings().allowed().is_some_and(|allowed| wanted > allowed);
         if refused
             || accounts.is_over_hard(asked.exact)
@@ -416,7 +417,7 @@ impl Holdings {
         let over = accounts
             .ceilings()
             .allowed()
-            .is_some_and(|allowed| accounts.counted().saturating_add(bytes) > allowed);
+            .is_some_and(|allowed| accounts.whole().counted().saturating_add(bytes) > allowed);
         !over && accounts.budget_refusal(pool, bytes).is_none() && state.intend(pool, bytes)
     }
 
@@ -424,7 +425,7 @@ impl Holdings {
     pub(super) fn pin(&self, bytes: u64) -> std::result::Result<(), Box<PinnedRefusal>> {
         let mut state = self.state.lock();
         state.pin(bytes).map_err(|limit| {
-            let (held, pinned) = (state.accounts.held(), state.accounts.pinned());
+            let (held, pinned) = (state.accounts.whole().held(), state.accounts.whole().pinned());
             let (label, device) = (self.site.backend().label(), self.site.device());
             let remedy = limit.way_out.unwrap_or_else(|| format!("raising {}", limit.name));
             let (limit, allowed) = (limit.name, limit.bytes);
@@ -440,7 +441,7 @@ impl Holdings {
     /// Refuses a request before the driver is asked (`throw_on_cudamalloc_oom`).
     fn reject(&self, mut state: Guard<'_, DeviceState>, request: &Request, limit: u64) -> AllocError {
         state.counters.oom_rejections += 1;
-        let held = state.accounts.counted();
+        let held = state.accounts.whole().counted();
         drop(state);
         let requested = request.requested;
         self.observers.tell_rejected(Rejection { requested, wanted: request.segment_bytes, held, limit });
@@ -453,7 +454,7 @@ impl Holdings {
         accounts
             .ceilings()
             .soft
-            .is_some_and(|soft| accounts.counted().saturating_add(request.segment_bytes) > soft)
+            .is_some_and(|soft| accounts.whole().counted().saturating_add(request.segment_bytes) > soft)
     }
 
     /// The share of the device's memory that may be held; 1 when unlimited.

@@ -195,7 +195,7 @@ impl Release {
     pub(super) fn collect_garbage(&self, call: &Call<'_>) -> Result<bool> {
         let (held, allowed) = {
             let state = self.base.holdings.lock();
-            (state.accounts().counted(), state.accounts().ceilings().allowed())
+            (state.accounts().whole().counted(), state.accounts().ceilings().allowed())
         };
         let threshold =
             self.base.arenas.directory().with_template(|template| template.policy.garbage_threshold(allowed));

@@ -2,7 +2,8 @@
 
 use crate::device::Base;
 use crate::device::release::Release;
-use crate::process::unified::{Membership, PinnedRefusal, Sharing};
+pub(in crate::device) use crate::process::unified::Membership;
+use crate::process::unified::{PinnedRefusal, Sharing};
 use crate::sync::Arc;
 
 /// The device, as pinned memory sees it.

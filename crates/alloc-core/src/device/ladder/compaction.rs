@@ -334,7 +334,7 @@ impl Compaction {
             }
         }
         let wanted = self.provider.missing_for(&mut arena.lock(), request);
-        let held = self.base.holdings.lock().accounts().held();
+        let held = self.base.holdings.lock().accounts().whole().held();
         let needed = self.base.arenas.in_use().saturating_add(request.size);
         let needed = self.most_needed.fetch_max(needed, Ordering::Relaxed).max(needed);
         let excess = held.saturating_add(wanted).saturating_sub(needed + needed / 1000 * BEYOND);
