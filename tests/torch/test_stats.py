@@ -1,5 +1,7 @@
 """Statistics, limits and the texts made of them."""
+import tempfile
 import warnings
+from pathlib import Path
 
 import torch
 from observe import MIB, brief, error, raw, stats
@@ -190,6 +192,33 @@ def test_memory_info_is_the_drivers():
     del kept
     torch.cuda.empty_cache()
     return [*seen, torch.cuda.mem_get_info()]
+
+
+@scene(alone=True, install=False, allocators=(GRANULE,), env={"GRANULE_LOOKALIKE": "h100,personality=uma"})
+def test_memory_info_is_the_systems_where_the_device_shares_the_hosts_memory():
+    import granule_torch
+
+    with tempfile.TemporaryDirectory() as root:
+        meminfo = Path(root, "proc", "meminfo")
+        meminfo.parent.mkdir()
+
+        def available(mib):
+            meminfo.write_text(f"MemTotal: 4194304 kB\nMemFree: 1024 kB\nMemAvailable: {mib << 10} kB\n", encoding="ascii")
+
+        available(3700)
+        granule_torch.enable(settings=f"system_root:{root}")
+        driver = torch.cuda.memory.mem_get_info.__wrapped__()
+        assert driver[1] == 4 << 30 and driver[0] < 3600 * MIB, "the driver counts the page cache as taken"
+        for mib in (3700, 3500):
+            available(mib)
+            assert torch.cuda.mem_get_info() == torch.accelerator.get_memory_info() == (mib * MIB, 4 << 30)
+        available(1)
+        assert torch.cuda.mem_get_info() == driver, "the driver knows of more"
+        torch.cuda.set_per_process_memory_fraction(0.25)
+        available(3700)
+        kept = raw(900 * MIB)
+        assert "1024.00 MiB allowed" in error(raw, 200 * MIB) and f"{3700 / 1024:.2f} GiB is free" in error(raw, 200 * MIB)
+        del kept
 
 
 @scene(real=True, since=(2, 13))

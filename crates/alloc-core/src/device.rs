@@ -58,7 +58,7 @@ use arenas::Arenas;
 use crossings::Crossings;
 use features::{
     budgets::Budgets, checkpoint::Checkpoints, exact::ExactPlaces, limits::Limits, peers::Peers,
-    sharing::Sharing, sleep::Sleep, statistics::Statistics, wake::Wake,
+    sharing::Sharing, sleep::Sleep, statistics::Statistics, unified, wake::Wake,
 };
 use hardened::Hardened;
 use history::History;
@@ -148,6 +148,7 @@ struct Features {
     checkpoints: Checkpoints,
     exact: ExactPlaces,
     compaction: Arc<Compaction>,
+    unified: Option<unified::Membership>,
 }
 
 /// A caching allocator for one device. Reach it through [`CachingAllocator`](crate::allocator::CachingAllocator).
@@ -171,6 +172,7 @@ impl std::fmt::Debug for DeviceAllocator {
 impl Drop for DeviceAllocator {
     /// Gives everything back to the device that is not in the program's hands.
     fn drop(&mut self) {
+        self.features.unified.iter().for_each(|unified| unified.end(true));
         let scopes = self.base.pools.abandon_scopes();
         self.base.site.foreign().end(Arc::unwrap_or_clone(scopes));
         self.base.history.record(&HistoryOptions::default());
@@ -229,6 +231,7 @@ impl DeviceAllocator {
                 checkpoints: Checkpoints::new(&base),
                 exact: ExactPlaces::new(&base),
                 compaction,
+                unified: unified::join(&base, &release),
             },
             release,
             base,
@@ -379,6 +382,7 @@ impl DeviceAllocator {
     /// Ends without a word to the driver: what is held is lost to it, and no destructor runs.
     pub(crate) fn leak(self) {
         if self.base.site.edge() != Some(Edge::Forked) {
+            self.features.unified.iter().for_each(|unified| unified.end(false));
             self.base.exchange.imports().abandon();
             edges::take_back(self.base.site.attention());
         }

@@ -3,6 +3,7 @@
 use crate::backend::BackendError;
 use crate::config::ConfigError;
 use crate::process::attention::Edge;
+use crate::process::unified::PinnedRefusal;
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
 use crate::watch::oom::OomReport;
 use crate::watch::pointer::BadPointer;
@@ -16,6 +17,9 @@ pub enum AllocError {
     /// Every remedy was tried and no fit exists.
     #[error("{0}")]
     OutOfMemory(Box<OomReport>),
+    /// A limit of a device that shares the host's memory leaves none to be pinned.
+    #[error("{0}")]
+    PinnedOutOfMemory(Box<PinnedRefusal>),
     /// One exabyte or more was asked for.
     #[error("{label} out of memory. Tried to allocate more than 1EB memory.")]
     MoreThanAnExabyte {
@@ -306,6 +310,7 @@ impl AllocError {
         matches!(
             self,
             Self::OutOfMemory(_)
+                | Self::PinnedOutOfMemory(_)
                 | Self::MoreThanAnExabyte { .. }
                 | Self::Rejected { .. }
                 | Self::NoRoomToWake { .. }

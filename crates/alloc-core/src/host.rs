@@ -53,6 +53,7 @@ use crate::config::{PolicyName, Settings};
 use crate::error::{AllocError, Result, log_end};
 use crate::process::attention::{Edge, Reason};
 use crate::process::edges;
+use crate::process::unified::Membership;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::history::HistoryOptions;
@@ -122,6 +123,8 @@ impl HostOptions {
 #[derive(Debug)]
 pub struct HostAllocator {
     cache: Arc<PinnedCache>,
+    /// Its part in memory that devices share, if they do.
+    unified: Option<Membership>,
     /// Never dropped in a forked child, which has no such thread.
     background: ManuallyDrop<Mutex<Option<Background>>>,
 }
@@ -133,7 +136,8 @@ impl HostAllocator {
     /// What the backend says to questions about its devices; [`AllocError::Settings`] for values out of range.
     pub fn new(backend: Arc<dyn Backend>, settings: &Settings, options: HostOptions) -> Result<Self> {
         let cache = Arc::new(PinnedCache::new(backend, settings, &options)?);
-        Ok(Self { cache, background: ManuallyDrop::new(Mutex::new(Rank::Registry, None)) })
+        let unified = cache.join();
+        Ok(Self { cache, unified, background: ManuallyDrop::new(Mutex::new(Rank::Registry, None)) })
     }
 
     /// The backend.
@@ -151,8 +155,12 @@ impl HostAllocator {
     /// Memory of `bytes`, aligned to 64 bytes at least, of no stream's. 0 bytes give [`HostBlock::NONE`]. **Blocks** where
     /// the cache has no fit, while the driver pins memory; before that fails for want of memory, devices are waited for.
     ///
+    /// Where devices share the memory, it counts against their limits, next to what they hold; before a request is refused,
+    /// devices give back what they have cached.
+    ///
     /// # Errors
-    /// [`AllocError::Backend`]; nothing is lost, and the call can be made again.
+    /// [`AllocError::Backend`]; [`AllocError::PinnedOutOfMemory`] where such a limit refuses. Nothing is lost, and the call can be
+    /// made again.
     pub fn allocate(&self, bytes: u64) -> Result<HostBlock> {
         self.start_background();
         self.asking(|cache| cache.allocate(bytes, None))
@@ -427,6 +435,9 @@ impl Drop for HostAllocator {
             return;
         }
         self.stop_background();
+        if let Some(unified) = &self.unified {
+            unified.end(driver.edge().is_none());
+        }
         if driver.edge().is_some() {
             let _cache = ManuallyDrop::new(Arc::clone(&self.cache));
         } else {

@@ -7,3 +7,4 @@ pub(crate) mod foreign;
 pub(crate) mod held_event;
 pub(crate) mod stream_identity;
 pub mod system;
+pub(crate) mod unified;

@@ -35,6 +35,8 @@ pub(crate) enum Rank {
     LastResort,
     /// Held while a thread waits for the device on behalf of all.
     Synchronisation,
+    /// Who has a part of memory that devices share with the host; held over limits of devices.
+    Unified,
     /// The recorded peaks, taken before all arenas.
     Peaks,
     /// Arena number n of a device.

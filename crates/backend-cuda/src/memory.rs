@@ -214,12 +214,20 @@ fn address_range(site: Site<'_, CudaDriver>, ptr: DevicePtr) -> Result<AddressRa
     Ok(AddressRange { base: DevicePtr(base), bytes: bytes as u64 })
 }
 
+/// Asks a second time where memory is short. On WSL2 such an error comes again with the next call (WSL 14078), whatever that asks
+/// for: so it comes here, and not to a request that could be served.
+fn asked_again(mut ask: impl FnMut() -> Result<()>) -> Result<()> {
+    ask().or_else(|error| if error.kind == ErrorKind::OutOfMemory { ask() } else { Err(error) })
+}
+
 // The driver's bits for both ways are those of `HostFlags`: 1 portable, 2 mapped, 4 write-combined.
 impl HostCalls for CudaDriver {
     fn host_malloc(site: Site<'_, Self>, bytes: usize, flags: HostFlags) -> Result<u64> {
         let mut memory = ptr::null_mut();
-        // SAFETY: the function writes one address.
-        unsafe { call!(site.cuMemHostAlloc(&raw mut memory, bytes, flags.bits())) }?;
+        asked_again(|| {
+            // SAFETY: the function writes one address.
+            unsafe { call!(site.cuMemHostAlloc(&raw mut memory, bytes, flags.bits())) }
+        })?;
         Ok(number(memory))
     }
 
@@ -229,8 +237,10 @@ impl HostCalls for CudaDriver {
     }
 
     unsafe fn register(site: Site<'_, Self>, ptr: u64, bytes: usize, flags: HostFlags) -> Result<()> {
-        // SAFETY: the caller promises that the range is host memory until it is unregistered.
-        unsafe { call!(site.cuMemHostRegister_v2(pointer(ptr), bytes, flags.bits())) }
+        asked_again(|| {
+            // SAFETY: the caller promises that the range is host memory until it is unregistered.
+            unsafe { call!(site.cuMemHostRegister_v2(pointer(ptr), bytes, flags.bits())) }
+        })
     }
 
     unsafe fn unregister(site: Site<'_, Self>, ptr: u64) -> Result<()> {

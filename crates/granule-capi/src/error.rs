@@ -178,7 +178,9 @@ impl Failure {
 
 fn status_of(error: &AllocError) -> granule_status {
     match error {
-        AllocError::OutOfMemory(_) | AllocError::MoreThanAnExabyte { .. } => GRANULE_OUT_OF_MEMORY,
+        AllocError::OutOfMemory(_)
+        | AllocError::PinnedOutOfMemory(_)
+        | AllocError::MoreThanAnExabyte { .. } => GRANULE_OUT_OF_MEMORY,
         AllocError::Rejected { .. } => GRANULE_REJECTED,
         AllocError::Backend(error) => match error.kind {
             ErrorKind::OutOfMemory => GRANULE_OUT_OF_MEMORY,

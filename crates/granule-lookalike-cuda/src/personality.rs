@@ -23,6 +23,7 @@ const VENDOR: Vendor = Vendor {
         "cuMemExportToShareableHandle",
         "cuMemImportFromShareableHandle",
         "cuMemMap",
+        "cuMemPoolCreate",
         "cuMemSetAccess",
     ],
 };

@@ -143,6 +143,7 @@ const SCALARS: &[Scalar] = {
         ("hardened_checked_blocks", Counter, Count, "Hardened mode: blocks checked", |r| hardened(r, |h| h.checked)),
         ("hardened_unchecked_blocks", Counter, Count, "Hardened mode: freed blocks that were not checked, or not wholly", |r| hardened(r, |h| h.unchecked)),
         ("device_used", Gauge, Bytes, "With publish:True: bytes of the device that are taken, by whomever", |r| ledger(r, |l| l.used)),
+        ("device_pinned", Gauge, Bytes, "With publish:True: bytes of host memory that this process has pinned, where that is the device's memory", |r| ledger(r, |l| l.pinned)),
         ("device_graphs", Gauge, Bytes, "With publish:True: bytes that graphs took beyond their pools, when they were launched first", |r| ledger(r, |l| l.graphs)),
         ("device_process_other", Gauge, Bytes, "With publish:True: bytes that this process has beyond the allocator's, as far as they are known", |r| ledger(r, |l| l.process_other)),
         ("device_other_processes", Gauge, Bytes, "With publish:True: bytes that other processes have, as far as they are known", |r| ledger(r, DeviceLedger::others)),

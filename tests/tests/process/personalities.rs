@@ -62,6 +62,90 @@ fn on_wsl2_what_cannot_be_made_resident_is_memory_that_is_short() {
     });
 }
 
+/// WSL 14078: after page-locked memory has ended, the error comes again with a call that could be served.
+#[test]
+fn on_wsl2_an_error_that_comes_again_is_no_reason_to_refuse_pinned_memory() {
+    over_lookalikes("personality=wsl2", || {
+        let cuda = Cuda::load().unwrap();
+        cuda.host_malloc(2 * GIB, HostFlags::PORTABLE).unwrap_err();
+        let block =
+            cuda.host_malloc(MIB, HostFlags::PORTABLE).expect("what is left of the error does not come here");
+        // SAFETY: rule 3: nothing uses it.
+        unsafe { cuda.host_free(block) }.unwrap();
+        let host = HostAllocator::new(cuda.clone(), &Settings::default(), HostOptions::default()).unwrap();
+        host.allocate(2 * GIB).unwrap_err();
+        let block = host.allocate(MIB).expect("nor here");
+        host.free(block.id).unwrap();
+    });
+}
+
+#[test]
+fn on_wsl2_a_pool_that_could_be_exported_is_not_made() {
+    over_lookalikes("personality=wsl2", || {
+        let _driver = Cuda::load().unwrap();
+        assert_eq!((makes_pool(1), makes_pool(0)), (1, 801), "the second is what the lookalike never does");
+    });
+}
+
+/// What the driver answers to a pool of memory of device 0 that is to be exported by these handle types.
+fn makes_pool(handle_types: u32) -> u32 {
+    /// `CUmemPoolProps`.
+    #[repr(C)]
+    struct Properties {
+        kind: u32,
+        handle_types: u32,
+        location: [i32; 2],
+        rest: [u64; 9],
+    }
+    // SAFETY: the library that the backend has loaded; its initialisers ran.
+    let library = unsafe { libloading::Library::new(cuda_library()) }.unwrap();
+    // SAFETY: the lookalike's function of that name has this signature.
+    let create: libloading::Symbol<'_, unsafe extern "C" fn(*mut u64, *const Properties) -> u32> =
+        unsafe { library.get(c"cuMemPoolCreate") }.unwrap();
+    let properties = Properties { kind: 1, handle_types, location: [1, 0], rest: [0; 9] };
+    let mut pool = 0;
+    // SAFETY: it reads the properties and writes one handle.
+    unsafe { create(&raw mut pool, &raw const properties) }
+}
+
+/// What the driver answers to memory that is asked for on this thread, which has no current context.
+fn makes_memory_without_context() -> u32 {
+    // SAFETY: the library that the backend has loaded; its initialisers ran.
+    let library = unsafe { libloading::Library::new(cuda_library()) }.unwrap();
+    // SAFETY: the lookalike's function of that name has this signature, but for the type of the properties.
+    let create: libloading::Symbol<'_, unsafe extern "C" fn(*mut u64, usize, *const [u64; 8], u64) -> u32> =
+        unsafe { library.get(c"cuMemCreate") }.unwrap();
+    let (mut handle, properties) = (0, [0; 8]);
+    // SAFETY: it reads properties, which are no longer than these, and writes one handle.
+    unsafe { create(&raw mut handle, MIB as usize, &raw const properties, 0) }
+}
+
+/// HAMi-core 172 and 217: memory is made where a context is current, also on other threads, and a number that is no status is an
+/// error with that number.
+#[test]
+fn a_limiter_finds_a_context_where_memory_is_made_and_may_answer_what_is_no_status() {
+    over_lookalikes("personality=limiter", || {
+        let cuda = Cuda::load().unwrap();
+        let memory = cuda.virtual_memory().expect("what is refused once is tried again");
+        assert!(properties(&*cuda).is_empty());
+        std::thread::scope(|scope| {
+            scope.spawn(|| is_usable(memory)).join().expect("a context is current where memory is made");
+            let answered = scope.spawn(makes_memory_without_context).join().unwrap();
+            assert_eq!(answered, 201, "without one it is refused");
+        });
+        let controls = Controls::of(&cuda_library());
+        let stream = cuda.default_stream(DEVICE);
+        let pools = cuda.driver_pools().unwrap();
+        let taken = pools.malloc_async(MIB, stream).unwrap();
+        controls.fail_function(c"cuMemFreeAsync", 1, -1);
+        // SAFETY: rule 3: nothing uses it; it is refused.
+        let refused = unsafe { pools.free_async(taken, stream) }.unwrap_err();
+        assert_eq!((refused.kind, refused.code), (ErrorKind::Other, -1), "{refused}");
+        // SAFETY: rule 3: nothing uses it.
+        unsafe { pools.free_async(taken, stream) }.expect("it is still there");
+    });
+}
+
 #[test]
 fn on_tegra_lack_of_memory_is_not_believed_while_much_is_free() {
     over_lookalikes("personality=tegra", || {
@@ -97,12 +181,26 @@ fn where_descriptors_are_refused_memory_stays_in_the_process() {
 
 #[test]
 fn a_fabric_that_is_not_permitted_leaves_descriptors() {
-    over_lookalikes("personality=no-imex", || {
+    leaves_descriptors("personality=no-imex", 800);
+}
+
+#[test]
+fn a_fabric_that_is_not_supported_leaves_descriptors() {
+    leaves_descriptors("personality=no-imex-801", 801);
+}
+
+#[test]
+fn a_fabric_that_is_an_invalid_value_leaves_descriptors() {
+    leaves_descriptors("personality=no-imex-1", 1);
+}
+
+fn leaves_descriptors(personality: &str, code: i32) {
+    over_lookalikes(personality, || {
         let cuda = Cuda::load().unwrap();
         let memory = cuda.physical_sharing().unwrap();
         let bytes = memory.granularity(DEVICE, Granularity::Minimum).unwrap();
         let refused = memory.create_physical(DEVICE, bytes, HandleType::Fabric).unwrap_err();
-        assert_eq!(refused.code, 800, "{refused}");
+        assert_eq!(refused.code, code, "{refused}");
         assert_eq!(properties(&*cuda), ["export as a fabric handle"]);
         let handle = memory.create_physical(DEVICE, bytes, HandleType::PosixFd).unwrap();
         memory.export_physical(handle, HandleType::PosixFd).unwrap();

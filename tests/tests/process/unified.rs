@@ -1,28 +1,80 @@
-//! Devices that share the host's memory: what can be had is what the system says.
+//! Devices that share the host's memory: what can be had is what the system says, and what is pinned of it counts.
 
-use alloc_core::backend::{Attribute, Backend, MemoryInfo, Result};
+mod one_budget;
+
+use alloc_core::backend::{
+    Attribute, Backend, BackendError, ErrorKind, HandleType, HostFlags, MemoryInfo, PinnedHost, Result,
+    VirtualMemory,
+};
 use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::sleep::{Backup, Retention, Tags};
-use alloc_core::types::{DeviceIndex, GIB, MIB};
+use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PhysicalHandle};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
 use granule_conformance::interpose::{Hook, Interposed};
 use granule_tests::alone::over_lookalikes;
 use granule_tests::sleepers::{malloc_in, tagged};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
 const TOTAL: u64 = 120 * GIB;
 
-/// A device whose driver has the host's free memory for its own, as drivers of such boards do.
+/// A device whose driver has the host's free memory for its own, as drivers of such boards do. What is pinned comes from the
+/// same memory.
 #[derive(Debug)]
 struct Shares {
+    machine: Arc<OpenReg>,
     meminfo: PathBuf,
+    pinned: Pinned,
+}
+
+/// What is pinned: addresses and bytes.
+type Pinned = Arc<Mutex<BTreeMap<DevicePtr, u64>>>;
+
+impl Shares {
+    fn serves(&self, bytes: u64) -> Result<()> {
+        let pinned: u64 = self.pinned.lock().unwrap().values().sum();
+        if self.machine.memory_info(DEVICE)?.free.saturating_sub(pinned) >= bytes {
+            return Ok(());
+        }
+        Err(BackendError::new(ErrorKind::OutOfMemory, 2, "malloc", DEVICE, "the board has no more"))
+    }
 }
 
 impl Hook for Shares {
+    fn malloc(&self, inner: &dyn Backend, device: DeviceIndex, bytes: u64) -> Result<DevicePtr> {
+        self.serves(bytes)?;
+        inner.malloc(device, bytes)
+    }
+
+    fn create_physical(
+        &self,
+        inner: &dyn VirtualMemory,
+        device: DeviceIndex,
+        bytes: u64,
+        handle_type: HandleType,
+    ) -> Result<PhysicalHandle> {
+        self.serves(bytes)?;
+        inner.create_physical(device, bytes, handle_type)
+    }
+
+    fn host_malloc(&self, inner: &dyn PinnedHost, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
+        self.serves(bytes)?;
+        let ptr = inner.host_malloc(bytes, flags)?;
+        self.pinned.lock().unwrap().insert(ptr, bytes);
+        Ok(ptr)
+    }
+
+    unsafe fn host_free(&self, inner: &dyn PinnedHost, ptr: DevicePtr) -> Result<()> {
+        // SAFETY: rule 3 is the caller's promise.
+        unsafe { inner.host_free(ptr) }?;
+        self.pinned.lock().unwrap().remove(&ptr);
+        Ok(())
+    }
+
     fn attribute(&self, inner: &dyn Backend, device: DeviceIndex, attribute: Attribute) -> Result<i64> {
         if attribute == Attribute::Integrated { Ok(1) } else { inner.attribute(device, attribute) }
     }
@@ -39,12 +91,17 @@ impl Hook for Shares {
 struct Board {
     root: TempDir,
     machine: Arc<OpenReg>,
+    pinned: Pinned,
 }
 
 impl Board {
     fn new() -> Self {
-        let machine = OpenReg::new(OpenRegConfig::default().devices(1).capacity(TOTAL)).unwrap();
-        let board = Self { root: TempDir::new().unwrap(), machine };
+        Self::with(TOTAL)
+    }
+
+    fn with(total: u64) -> Self {
+        let machine = OpenReg::new(OpenRegConfig::default().devices(1).capacity(total)).unwrap();
+        let board = Self { root: TempDir::new().unwrap(), machine, pinned: Pinned::default() };
         board.file("proc/self/cgroup", "0::/\n");
         board.page_cache(0);
         board
@@ -58,7 +115,8 @@ impl Board {
 
     /// What nobody uses, for whom the page cache is not in the way.
     fn unused(&self) -> u64 {
-        self.machine.memory_info(DEVICE).unwrap().free
+        let pinned: u64 = self.pinned.lock().unwrap().values().sum();
+        self.machine.memory_info(DEVICE).unwrap().free - pinned
     }
 
     /// The system with so much of its memory in the page cache.
@@ -67,7 +125,7 @@ impl Board {
         let free = available.saturating_sub(cache);
         let text = format!(
             "MemTotal: {} kB\nMemFree: {} kB\nMemAvailable: {} kB\nCached: {} kB\n",
-            TOTAL >> 10,
+            self.machine.memory_info(DEVICE).unwrap().total >> 10,
             free >> 10,
             available >> 10,
             cache >> 10
@@ -75,11 +133,15 @@ impl Board {
         self.file("proc/meminfo", &text);
     }
 
+    fn backend(&self) -> Arc<dyn Backend> {
+        let (machine, pinned) = (self.machine.clone(), Arc::clone(&self.pinned));
+        let shares = Shares { machine, meminfo: self.root.path().join("proc/meminfo"), pinned };
+        Arc::new(Interposed::new(self.machine.clone(), shares))
+    }
+
     fn allocator(&self, settings: Settings) -> CachingAllocator {
-        let backend =
-            Interposed::new(self.machine.clone(), Shares { meminfo: self.root.path().join("proc/meminfo") });
         let settings = Settings { system_root: self.root.path().to_owned(), ..settings };
-        CachingAllocator::new(Arc::new(backend), settings).unwrap()
+        CachingAllocator::new(self.backend(), settings).unwrap()
     }
 }
 

@@ -295,9 +295,9 @@ impl Arenas {
             busy |= state.regions().iter().any(Region::is_changing);
             // An arena made since then may hold memory that was not added up.
             let all = self.directory.all().len() == arenas.len();
-            if all && !busy && state.accounts().is_at_rest() {
+            if all && !busy && state.accounts().whole().is_at_rest() {
                 let backed: u64 = state.regions().iter().map(Region::backed_bytes).sum();
-                let reserved = state.accounts().reserved();
+                let reserved = state.accounts().whole().reserved();
                 assert_eq!(fixed + backed, reserved, "reserved bytes are those of segments and granules");
                 let segments = state.counters().segment.all.current.unsigned_abs();
                 assert_eq!(fixed_count, segments, "the segment count is the number of fixed segments");

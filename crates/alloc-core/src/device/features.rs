@@ -10,6 +10,7 @@ pub(super) mod rounds;
 pub(super) mod sharing;
 pub(super) mod sleep;
 pub(super) mod statistics;
+pub(super) mod unified;
 pub(super) mod wake;
 pub(super) mod waking_up;
 

@@ -7,6 +7,7 @@ pub(super) mod counters;
 pub(super) mod guarantees;
 pub(super) mod recording;
 pub(super) mod tenants;
+mod whole;
 
 use super::site::Site;
 use crate::config::Settings;
@@ -18,6 +19,7 @@ use crate::features::ledger::registry::Published;
 use crate::memory::block::Tier;
 use crate::memory::region::{Piece, Regions};
 use crate::policy::Request;
+use crate::process::unified::PinnedRefusal;
 use crate::sync::plain::AtomicBool;
 use crate::sync::{Arc, Guard, Mutex, Ordering, Rank};
 use crate::types::{DeviceIndex, PoolId, Stream};
@@ -84,39 +86,70 @@ impl DeviceState {
 
     fn publish(&self) {
         if let Some(published) = &self.published {
-            published.set(self.accounts.reserved());
-            published.claim(self.accounts.held());
+            published.set(self.accounts.whole().reserved());
+            published.claim(self.accounts.whole().counted());
         }
     }
 
     /// Bytes are to be taken for a pool, as far as other processes leave them; `false` where they do not.
     fn intend(&mut self, pool: PoolId, bytes: u64) -> bool {
-        let before = self.accounts.held();
-        if let (Some(agreement), Some(published)) = (&mut self.agreement, &self.published)
-            && !agreement.claim(published, before, before.saturating_add(bytes))
-        {
-            return false;
+        let leave = self.others_leave(bytes);
+        if leave {
+            self.accounts.intend(pool, bytes);
         }
-        self.accounts.intend(pool, bytes);
-        true
+        leave
+    }
+
+    /// Whether what is agreed on with other processes leaves so much more, which is claimed then.
+    fn others_leave(&mut self, bytes: u64) -> bool {
+        let before = self.accounts.whole().counted();
+        match (&mut self.agreement, &self.published) {
+            (Some(agreement), Some(published)) => {
+                agreement.claim(published, before, before.saturating_add(bytes))
+            }
+            _ => true,
+        }
+    }
+
+    /// Bytes are to be pinned in the device's memory: counted from here on, or refused by the limit that is returned.
+    fn pin(&mut self, bytes: u64) -> std::result::Result<(), Limit> {
+        let mut limits = self.limits(None);
+        let refuses = |limit: &Limit| limit.held.saturating_add(bytes) > limit.bytes;
+        if let Some(at) = limits.iter().position(refuses) {
+            return Err(limits.swap_remove(at));
+        }
+        // Another process may have claimed something since the limits were looked at; theirs is the last.
+        match (self.others_leave(bytes), limits.pop()) {
+            (false, Some(agreed)) => Err(agreed),
+            _ => {
+                self.set_pinned(self.accounts.whole().pinned().saturating_add(bytes));
+                Ok(())
+            }
+        }
+    }
+
+    /// So many bytes are pinned in the device's memory.
+    fn set_pinned(&mut self, pinned: u64) {
+        self.accounts.set_pinned(pinned);
+        self.publish();
     }
 
     /// What this process may hold by what it has agreed on with others, as far as they are known.
     pub(super) fn shares(&self) -> Option<Shares> {
-        self.agreement.as_ref().map(|agreement| agreement.shares(self.accounts.held()))
+        self.agreement.as_ref().map(|agreement| agreement.shares(self.accounts.whole().counted()))
     }
 
     /// The same, of the processes that run now. Reads their files.
     pub(super) fn latest_quota(&mut self) -> Option<Quota> {
         let published = self.published.as_ref()?;
-        self.agreement.as_mut().map(|agreement| agreement.latest(published, self.accounts.held()))
+        self.agreement.as_mut().map(|agreement| agreement.latest(published, self.accounts.whole().counted()))
     }
 
-    /// Every limit that a request to `pool` has to keep.
-    pub(super) fn limits(&self, pool: PoolId) -> Vec<Limit> {
+    /// Every limit that a request to `pool` has to keep, or one for memory of no pool.
+    pub(super) fn limits(&self, pool: Option<PoolId>) -> Vec<Limit> {
         let mut limits = self.accounts.limits(pool);
         if let Some(shares) = self.shares() {
-            let held = self.accounts.held();
+            let held = self.accounts.whole().counted();
             let (name, way_out) = (shares.quota.to_string(), Some(shares.way_out()));
             let bytes = held.saturating_add(shares.quota.left());
             limits.push(Limit { name, way_out, bytes, held, shortage: Shortage::Device, counts: None });
@@ -363,7 +396,7 @@ impl Holdings {
     pub(super) fn admit(&self, pool: PoolId, request: &Request, asked: Asked) -> Result<bool> {
         let mut state = self.state.lock();
         let accounts = &state.accounts;
-        let wanted = accounts.held().saturating_add(asked.bytes);
+        let wanted = accounts.whole().counted().saturating_add(asked.bytes);
         let refused = accounts.ceilings().allowed().is_some_and(|allowed| wanted > allowed);
         if refused
             || accounts.is_over_hard(asked.exact)
@@ -384,14 +417,31 @@ impl Holdings {
         let over = accounts
             .ceilings()
             .allowed()
-            .is_some_and(|allowed| accounts.held().saturating_add(bytes) > allowed);
+            .is_some_and(|allowed| accounts.whole().counted().saturating_add(bytes) > allowed);
         !over && accounts.budget_refusal(pool, bytes).is_none() && state.intend(pool, bytes)
+    }
+
+    /// Bytes are to be pinned in the device's memory: counted from here on, if limits admit them.
+    pub(super) fn pin(&self, bytes: u64) -> std::result::Result<(), Box<PinnedRefusal>> {
+        let mut state = self.state.lock();
+        state.pin(bytes).map_err(|limit| {
+            let (held, pinned) = (state.accounts.whole().held(), state.accounts.whole().pinned());
+            let (label, device) = (self.site.backend().label(), self.site.device());
+            let remedy = limit.way_out.unwrap_or_else(|| format!("raising {}", limit.name));
+            let (limit, allowed) = (limit.name, limit.bytes);
+            Box::new(PinnedRefusal { label, device, bytes, held, pinned, limit, allowed, remedy })
+        })
+    }
+
+    /// So many bytes are pinned in the device's memory.
+    pub(super) fn set_pinned(&self, pinned: u64) {
+        self.state.lock().set_pinned(pinned);
     }
 
     /// Refuses a request before the driver is asked (`throw_on_cudamalloc_oom`).
     fn reject(&self, mut state: Guard<'_, DeviceState>, request: &Request, limit: u64) -> AllocError {
         state.counters.oom_rejections += 1;
-        let held = state.accounts.held();
+        let held = state.accounts.whole().counted();
         drop(state);
         let requested = request.requested;
         self.observers.tell_rejected(Rejection { requested, wanted: request.segment_bytes, held, limit });
@@ -404,7 +454,7 @@ impl Holdings {
         accounts
             .ceilings()
             .soft
-            .is_some_and(|soft| accounts.held().saturating_add(request.segment_bytes) > soft)
+            .is_some_and(|soft| accounts.whole().counted().saturating_add(request.segment_bytes) > soft)
     }
 
     /// The share of the device's memory that may be held; 1 when unlimited.

@@ -348,15 +348,16 @@ impl Ladder {
             peaks.most_in_use().unsigned_abs().max(in_use.unsigned_abs() + request.size)
         });
         let device = self.base.holdings.lock();
-        let held = device.accounts().held();
-        let limits = device.limits(pool);
+        let held = device.accounts().whole().held();
+        let limits = device.limits(Some(pool));
         let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held));
         let others = [
             Some(self.base.site.total_memory()),
             device.accounts().ceilings().soft,
             device.rejects_above(self.base.site.total_memory()),
         ];
-        let others = others.into_iter().flatten().map(|bytes| bytes.saturating_sub(held));
+        let counted = device.accounts().whole().counted();
+        let others = others.into_iter().flatten().map(|bytes| bytes.saturating_sub(counted));
         let room = room.chain(others).min().unwrap_or(0);
         Situation { held, own, most_needed, room }
     }
@@ -381,7 +382,7 @@ impl Ladder {
         }
         idle.sort_unstable_by_key(|(bytes, (number, _, id))| (*bytes, *number, id.index()));
         let chosen = choose(idle, target);
-        let before = self.base.holdings.lock().accounts().held();
+        let before = self.base.holdings.lock().accounts().whole().held();
         for (arena, slot) in arenas {
             for tier in [Tier::Large, Tier::Small] {
                 let released = self.release.release_fixed(arena, slot, tier, call, |state| {
@@ -404,6 +405,6 @@ impl Ladder {
         }
         let most: u64 = chosen.iter().map(|(bytes, _)| bytes).sum();
         // Others may give back and take at the same time: this only sizes a segment.
-        before.saturating_sub(self.base.holdings.lock().accounts().held()).min(most)
+        before.saturating_sub(self.base.holdings.lock().accounts().whole().held()).min(most)
     }
 }

@@ -114,6 +114,16 @@ impl Release {
         Ok(())
     }
 
+    /// Gives back what is cached, for others that share the device's memory.
+    pub(super) fn release_for_others(&self) -> Result<()> {
+        let mut call = self.base.history.begin_call(None, RecordContext::All)?;
+        call.capturing = self.base.lifetimes.thread_captures();
+        let outcome = self.release(Flush::Everything, &call);
+        drop(call);
+        self.base.history.tell_trackers();
+        outcome
+    }
+
     /// See [`CachingAllocator::empty_cache`](crate::allocator::CachingAllocator::empty_cache).
     pub(crate) fn empty_cache(&self, what: Flush) -> Result<()> {
         let mut call = self.base.history.begin_call(None, RecordContext::All)?;
@@ -185,7 +195,7 @@ impl Release {
     pub(super) fn collect_garbage(&self, call: &Call<'_>) -> Result<bool> {
         let (held, allowed) = {
             let state = self.base.holdings.lock();
-            (state.accounts().held(), state.accounts().ceilings().allowed())
+            (state.accounts().whole().counted(), state.accounts().ceilings().allowed())
         };
         let threshold =
             self.base.arenas.directory().with_template(|template| template.policy.garbage_threshold(allowed));

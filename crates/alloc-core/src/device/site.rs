@@ -12,6 +12,7 @@ use crate::process::edges;
 use crate::process::foreign::{Calls, Foreign};
 use crate::process::stream_identity::{named, shown};
 use crate::process::system::{Shared, System};
+use crate::process::unified::Unified;
 use crate::sync::{Arc, OnceLock, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use crate::watch::observers::{SegmentChange, SegmentEvent};
@@ -256,6 +257,11 @@ impl Site {
 
     fn uuid(&self) -> Option<Uuid> {
         self.backend.properties(self.device).inspect_err(|_| self.backend.clear_error()).ok()?.uuid
+    }
+
+    /// The memory that it shares with the host, if it does.
+    pub(super) fn unified(&self) -> Option<&'static Unified> {
+        self.shared.as_ref().map(|(shared, _)| Unified::of(self.backend.id(), *shared))
     }
 
     /// Whether its memory is the host's.

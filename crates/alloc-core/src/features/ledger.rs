@@ -1,10 +1,10 @@
 //! Whose the bytes of a device are: this allocator's, this process's, other processes', nobody's that is known.
 //!
 //! ```text
-//! used = ours (live + cached + pending) + graphs + process_other + other_processes + unaccounted
+//! used = ours (live + cached + pending) + pinned + graphs + process_other + other_processes + unaccounted
 //! ```
 //!
-//! `used` is the driver's figure, `ours` is counted. `graphs` is the driver's own memory for graphs: what came when each of the
+//! `used` is the driver's figure, `ours` and `pinned` are counted. `graphs` is the driver's own memory for graphs: what came when each of the
 //! allocator's graphs was launched first, and what the driver says that it keeps for memory nodes. The rest is what others say of
 //! themselves:
 //!
@@ -79,6 +79,8 @@ pub struct DeviceLedger {
     pub used: u64,
     /// What this allocator has.
     pub ours: Ours,
+    /// Host memory that this process's allocators have pinned, where it is the device's memory; 0 elsewhere.
+    pub pinned: u64,
     /// What the driver took for graphs beyond their pools. For the allocator's own
     /// [`CapturedGraph`](crate::graph::CapturedGraph)s that live: what was used more after each one's first launch. For memory that
     /// any graphs of this process allocate themselves: what the driver keeps, also after their end. Graphs that others launch are
@@ -98,7 +100,7 @@ impl DeviceLedger {
     /// `own` is this process's number; `entries` leave out the allocator whose ledger it is.
     pub(crate) fn new(
         (total, used): (u64, u64),
-        (ours, graphs): (Ours, u64),
+        (ours, pinned, graphs): (Ours, u64, u64),
         own: u32,
         entries: &[Entry],
         processes: &[ProcessMemory],
@@ -113,7 +115,7 @@ impl DeviceLedger {
             *told.entry(process.pid).or_default() += process.bytes;
         }
         // The management library counts what allocators hold, too; one of the two may be late.
-        let own_told = told.remove(&own).unwrap_or(0).saturating_sub(ours.held() + graphs);
+        let own_told = told.remove(&own).unwrap_or(0).saturating_sub(ours.held() + pinned + graphs);
         let process_other = granule.remove(&own).unwrap_or(0).max(own_told);
         let pids: std::collections::BTreeSet<u32> = granule.keys().chain(told.keys()).copied().collect();
         let other_processes: Vec<_> = pids
@@ -126,14 +128,14 @@ impl DeviceLedger {
             .filter(|process| process.bytes > 0)
             .collect();
         let mut ledger =
-            Self { total, used, ours, graphs, process_other, other_processes, unaccounted: 0, quota };
+            Self { total, used, ours, pinned, graphs, process_other, other_processes, unaccounted: 0, quota };
         ledger.unaccounted = used.saturating_sub(ledger.known());
         ledger
     }
 
     /// What is known to be somebody's.
     fn known(&self) -> u64 {
-        self.ours.held() + self.graphs + self.process_other + self.others()
+        self.ours.held() + self.pinned + self.graphs + self.process_other + self.others()
     }
 
     /// What other processes have, together.
@@ -155,6 +157,7 @@ impl DeviceLedger {
             |now: u64, before: u64| i64::try_from(i128::from(now) - i128::from(before)).unwrap_or(i64::MAX);
         PhaseUse {
             ours: change(self.ours.held(), before.ours.held()),
+            pinned: change(self.pinned, before.pinned),
             graphs: change(self.graphs, before.graphs),
             process_other: change(self.process_other, before.process_other),
             other_processes: change(self.others(), before.others()),
@@ -168,6 +171,8 @@ impl DeviceLedger {
 pub struct PhaseUse {
     /// What the allocator took.
     pub ours: i64,
+    /// What was pinned of the device's memory.
+    pub pinned: i64,
     /// What graphs took that were launched for the first time.
     pub graphs: i64,
     /// What the process took beyond that, as far as it is known.

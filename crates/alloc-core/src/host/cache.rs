@@ -18,6 +18,7 @@ use crate::memory::block::BlockId;
 use crate::process::attention::Edge;
 use crate::process::edges;
 use crate::process::foreign::Foreign;
+use crate::process::unified::{Membership, Pins, Unified};
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::types::{PoolId, Stream};
 use crate::watch::history::{Context, RecordContext};
@@ -38,6 +39,14 @@ pub(super) fn validate(settings: &Settings) -> Result<()> {
         return Err(AllocError::Settings(text));
     }
     Ok(())
+}
+
+/// Whether more memory would help.
+fn is_short(refused: &AllocError) -> bool {
+    match refused {
+        AllocError::Backend(error) => matches!(error.kind, ErrorKind::OutOfMemory | ErrorKind::ResourceLimit),
+        refused => refused.is_out_of_memory(),
+    }
 }
 
 /// Pinned blocks, from the driver and back, and what is kept between. Whether the driver may be called at all is asked
@@ -98,6 +107,11 @@ impl PinnedCache {
         self.wants_thread.load(Ordering::Acquire)
     }
 
+    /// From here on it gives way to devices that share the memory, if some do.
+    pub(super) fn join(self: &Arc<Self>) -> Option<Membership> {
+        self.source.unified().map(|unified| unified.join_cache(Arc::clone(self) as Arc<dyn Pins>))
+    }
+
     /// See [`HostAllocator::configure`](super::HostAllocator::configure).
     pub(super) fn configure(&self, settings: &Settings) {
         self.table.lock().configure(settings);
@@ -142,22 +156,29 @@ impl PinnedCache {
         self.make(size, &order, &knobs)
     }
 
-    /// A block from the source; where the driver has no memory left, after each remedy once more, unless that has left one
-    /// in the cache.
+    /// A block from the source; where the driver has no memory left, or devices that share it leave none, after each remedy once
+    /// more, unless that has left one in the cache.
     fn make(&self, size: u64, order: &Order<'_>, knobs: &Knobs) -> Result<HostBlock> {
         let context = order.context.as_deref();
-        let remedies: [&dyn Fn() -> Result<()>; 2] = [&|| self.poll(context), &|| self.synchronise(context)];
+        let (poll, wait) = (|| self.poll(context), || self.synchronise(context));
+        let unified = self.source.unified();
+        let ask = || {
+            unified.into_iter().for_each(Unified::ask_devices);
+            Ok(())
+        };
         // A capture has its own work to queue: it is not held up by the work of others.
-        let allowed = if order.capturing { 1 } else { 2 };
-        let mut remedies = remedies.into_iter().take(allowed);
+        let remedies: [(bool, &dyn Fn() -> Result<()>); 3] =
+            [(true, &poll), (!order.capturing, &wait), (unified.is_some(), &ask)];
+        let mut remedies = remedies.into_iter().filter(|(allowed, _)| *allowed);
         loop {
             let refused = match self.source.take(size, knobs) {
                 Ok(fresh) => return Ok(self.table.lock().add(fresh, order)),
                 Err(error) => error,
             };
             self.driver.backend().clear_error();
-            let short = matches!(refused.kind, ErrorKind::OutOfMemory | ErrorKind::ResourceLimit);
-            let Some(remedy) = remedies.next().filter(|_| short) else { return Err(refused.into()) };
+            let Some((_, remedy)) = remedies.next().filter(|_| is_short(&refused)) else {
+                return Err(refused);
+            };
             if let Err(error) = remedy().and(self.release_cached(context)) {
                 tracing::warn!(%error, "not all cached pinned memory could be given back");
             }
@@ -324,5 +345,17 @@ impl PinnedCache {
         }
         let kept = self.table.lock().clear_kept();
         self.give_back(kept, None)
+    }
+}
+
+impl Pins for PinnedCache {
+    fn give_back(&self, may_wait: bool) {
+        if self.driver.edge().is_some() {
+            return;
+        }
+        let noticed = if may_wait { self.synchronise(None) } else { self.poll(None) };
+        if let Err(error) = self.driver.noticing(noticed.and(self.release_cached(None))) {
+            tracing::warn!(%error, "not all cached pinned memory could be given back for a device");
+        }
     }
 }

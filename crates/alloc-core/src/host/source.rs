@@ -6,7 +6,9 @@ mod slab;
 
 use super::block::{Fresh, Origin};
 use super::table::Knobs;
-use crate::backend::{Backend, BackendError, DeviceGuard, ErrorKind, HostFlags, Result, Unsupported};
+use crate::backend::{self, Backend, BackendError, DeviceGuard, ErrorKind, HostFlags, Unsupported};
+use crate::error::{AllocError, Result};
+use crate::process::unified::Unified;
 use crate::sync::plain::AtomicBool;
 use crate::sync::{Arc, Mutex, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr};
@@ -40,6 +42,8 @@ pub(super) struct Source {
     /// The node it is placed on; `None` is the system's choice.
     node: Option<u32>,
     reserve: Mutex<ReserveState>,
+    /// The memory that it takes, where devices have theirs there.
+    unified: Option<&'static Unified>,
     /// Whether it was told that pages cannot be registered.
     told: AtomicBool,
 }
@@ -56,11 +60,18 @@ fn without_pinning(absent: Unsupported) -> BackendError {
 impl Source {
     pub(super) fn new(backend: Arc<dyn Backend>, node: Option<u32>, reserve: u64) -> Self {
         let reserve = if reserve > 0 { ReserveState::Wanted(reserve) } else { ReserveState::Absent };
-        Self { backend, node, reserve: Mutex::new(Rank::Registry, reserve), told: AtomicBool::new(false) }
+        let unified = Unified::of_pages(&*backend, node);
+        let reserve = Mutex::new(Rank::Registry, reserve);
+        Self { backend, node, reserve, unified, told: AtomicBool::new(false) }
     }
 
     pub(super) fn node(&self) -> Option<u32> {
         self.node
+    }
+
+    /// The memory that it takes, where devices have theirs there.
+    pub(super) fn unified(&self) -> Option<&'static Unified> {
+        self.unified
     }
 
     /// Memory of `size` bytes.
@@ -111,7 +122,25 @@ impl Source {
         }
     }
 
+    /// Takes pinned memory from the driver, as far as devices that share it admit that.
     fn pin(&self, bytes: u64, knobs: &Knobs) -> Result<(DevicePtr, Origin, Duration)> {
+        let claimed = self.unified.map_or(Ok(()), |unified| unified.claim(bytes));
+        claimed.map_err(AllocError::PinnedOutOfMemory)?;
+        let pinned = self.pin_unasked(bytes, knobs);
+        if pinned.is_err() {
+            self.give_up(bytes);
+        }
+        pinned.map_err(AllocError::Backend)
+    }
+
+    /// Bytes are pinned no more.
+    fn give_up(&self, bytes: u64) {
+        if let Some(unified) = self.unified {
+            unified.give_up(bytes);
+        }
+    }
+
+    fn pin_unasked(&self, bytes: u64, knobs: &Knobs) -> backend::Result<(DevicePtr, Origin, Duration)> {
         assert_unlocked();
         let _device = self.device()?;
         let begun = Instant::now();
@@ -142,7 +171,7 @@ impl Source {
     }
 
     /// New pages, brought into being and registered.
-    fn register(&self, bytes: u64, threads: u64) -> Result<DevicePtr> {
+    fn register(&self, bytes: u64, threads: u64) -> backend::Result<DevicePtr> {
         let registration = self.backend.host_registration()?;
         let ptr = prefault::map(bytes)?;
         if let Some(node) = self.node {
@@ -162,7 +191,7 @@ impl Source {
 
     /// The first device whose context exists, so that pinning makes none. One that cannot be asked is passed over: it may
     /// be lost, and the memory is for the others, too.
-    fn device(&self) -> Result<Option<DeviceGuard<'_>>> {
+    fn device(&self) -> backend::Result<Option<DeviceGuard<'_>>> {
         for device in (0..self.backend.device_count()?).map(DeviceIndex) {
             let entered = match self.backend.has_primary_context(device) {
                 Ok(false) => continue,
@@ -190,7 +219,7 @@ impl Source {
         ptr: DevicePtr,
         size: u64,
         origin: Origin,
-    ) -> Result<Option<Duration>> {
+    ) -> backend::Result<Option<Duration>> {
         if origin == Origin::Reserve {
             if let ReserveState::Ready(reserve) = &mut *self.reserve.lock() {
                 reserve.slab.put(ptr.0 - reserve.base.0, size);
@@ -208,11 +237,12 @@ impl Source {
             // SAFETY: rule 3, which the caller keeps.
             unsafe { self.backend.pinned_host()?.host_free(ptr) }?;
         }
+        self.give_up(size);
         Ok(Some(begun.elapsed()))
     }
 
     /// Gives the reserve back, if no block has a piece of it.
-    pub(super) fn give_reserve_back(&self) -> Result<()> {
+    pub(super) fn give_reserve_back(&self) -> backend::Result<()> {
         let reserve = {
             let mut state = self.reserve.lock();
             match std::mem::replace(&mut *state, ReserveState::Absent) {

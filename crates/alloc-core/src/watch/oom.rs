@@ -6,6 +6,7 @@ use crate::base::round::format_bytes;
 use crate::base::shares::Shares;
 use crate::base::tenants::Marks;
 use crate::config::PytorchRelease;
+pub use crate::process::unified::PinnedRefusal;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use std::fmt;
@@ -145,6 +146,9 @@ pub struct OomReport {
     pub allocated: u64,
     /// Held from the device.
     pub reserved: u64,
+    /// Host memory that is pinned in the device's memory, and counts against limits, too; 0 where the device has memory of its
+    /// own.
+    pub pinned: u64,
     /// Of the reserved bytes, those that private pools have free.
     pub private_free: u64,
     /// Given back and waiting for other streams.
@@ -201,7 +205,7 @@ impl OomReport {
         };
         format!(
             "{} out of memory. Tried to allocate {}. Device {} ({}) has a total capacity of {}, of which {} is free.{}{} Of \
-             {} held, {} are in use{private} and {} are free.{}{}{}",
+             {} held, {} are in use{private} and {} are free.{}{}{}{}",
             self.label,
             bytes(self.tried),
             self.device,
@@ -213,9 +217,20 @@ impl OomReport {
             bytes(self.reserved),
             bytes(self.allocated),
             bytes(idle),
+            self.pinned_beside(),
             self.own_source(),
             self.reserve_hint(),
             self.quota(),
+        )
+    }
+
+    fn pinned_beside(&self) -> String {
+        if self.pinned == 0 {
+            return String::new();
+        }
+        format!(
+            " This device shares the host's memory: {} of it are pinned host memory of this process, and limits count both.",
+            format_bytes(self.pinned)
         )
     }
 
@@ -260,12 +275,12 @@ impl OomReport {
         )
     }
 
-    /// Bytes that live memory and the request need beyond what may be held: no setting helps with those.
+    /// Bytes that live memory, pinned memory beside it and the request need beyond what may be held: no setting helps with those.
     #[must_use]
     pub fn shortfall(&self) -> u64 {
         let limit = self.allowed.unwrap_or(u64::MAX).min(self.device_total);
         let awake = (self.allocated + self.pending).saturating_sub(self.asleep);
-        awake.saturating_add(self.block_size).saturating_sub(limit)
+        awake.saturating_add(self.pinned).saturating_add(self.block_size).saturating_sub(limit)
     }
 
     /// What is in the way, and what would help.

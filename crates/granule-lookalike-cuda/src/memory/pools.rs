@@ -2,8 +2,10 @@
 
 use crate::entry::{device, driver, here, of_size};
 use crate::header::*;
+use crate::personality::personality;
 use backend_api::Backend;
 use lookalike::pools::{PoolAttribute, attribute, device_of, handle_of};
+use lookalike::rules::Made;
 use lookalike::{Answer, Code, pools};
 use std::ffi::{c_int, c_ulonglong, c_void};
 use std::ptr::without_provenance_mut;
@@ -125,9 +127,11 @@ lookalike::entries! {
         flags.put(if is_own { CU_MEM_ACCESS_FLAGS_PROT_READWRITE } else { CU_MEM_ACCESS_FLAGS_PROT_NONE })
     }
 
-    /// A pool of the program's own: not simulated.
-    fn cuMemPoolCreate as cuMemPoolCreate_t(out _pool: *mut CUmemoryPool, input _properties: *const CUmemPoolProps) {
+    /// A pool of the program's own: not simulated. What it is asked to be exported by may be refused before.
+    fn cuMemPoolCreate as cuMemPoolCreate_t(out _pool: *mut CUmemoryPool, input properties: *const CUmemPoolProps) {
         driver()?;
+        let made = Made { rdma: false, handle_types: properties.get()?.handleTypes };
+        personality()?.driver.of_memory("cuMemPoolCreate", made)?;
         Err(Code::NOT_SUPPORTED)
     }
 

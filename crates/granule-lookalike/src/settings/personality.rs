@@ -330,6 +330,14 @@ mod tests {
                 "about = 'x'\n[[cuda.refuse]]\ncalls = ['cuMemMap']\nanswer = 2\nmade-with = 'love'",
                 "unknown variant `love`",
             ),
+            (
+                "about = 'x'\n[[cuda.refuse]]\ncalls = ['cuMemMap']\nanswer = 2\nrepeats = 1",
+                "only refusals of sizes",
+            ),
+            (
+                "about = 'x'\n[[cuda.refuse]]\ncalls = ['cuMemCreate']\nanswer = 2\nabove = '1GiB'\nwithout-context = true",
+                "one of made-with, above, beyond and without-context",
+            ),
         ] {
             let message = part(wrong).unwrap_err();
             assert!(message.contains(says), "{message}");

@@ -1,7 +1,7 @@
 //! Rules by which a driver refuses calls.
 
 use super::words::{Vendor, amount, no_call};
-use crate::{Answer, Code};
+use crate::{Answer, Code, contexts};
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,8 +21,17 @@ pub(crate) struct Rule {
     beyond: Option<String>,
     /// Only so many times.
     first: Option<u64>,
+    /// Only on threads without a current context.
+    #[serde(default)]
+    without_context: bool,
+    /// After a refusal of a size, so many calls answer the same, whatever they ask for.
+    #[serde(default)]
+    repeats: u64,
     #[serde(skip)]
     struck: Arc<AtomicU64>,
+    /// How often it is still repeated.
+    #[serde(skip)]
+    left: Arc<AtomicU64>,
 }
 
 /// A property of physical memory.
@@ -60,9 +69,13 @@ impl Rule {
         if let Some(unknown) = self.calls.iter().find(|call| !vendor.calls.contains(&call.as_str())) {
             return Err(no_call(unknown, vendor));
         }
-        let conditions = [self.made_with.is_some(), self.above.is_some(), self.beyond.is_some()];
+        let conditions =
+            [self.made_with.is_some(), self.above.is_some(), self.beyond.is_some(), self.without_context];
         if conditions.iter().filter(|there| **there).count() > 1 {
-            return Err(format!("{:?}: one of made-with, above and beyond", self.calls));
+            return Err(format!("{:?}: one of made-with, above, beyond and without-context", self.calls));
+        }
+        if self.repeats > 0 && self.above.is_none() && self.beyond.is_none() {
+            return Err(format!("{:?}: only refusals of sizes (above, beyond) are repeated", self.calls));
         }
         for text in [&self.above, &self.beyond].into_iter().flatten() {
             amount(text, 0).ok_or_else(|| format!("`{text}` is no size: write 75% or 2GiB"))?;
@@ -92,7 +105,13 @@ impl Rule {
 
     pub(crate) fn of_call(&self, function: &str) -> Answer {
         let plain = self.made_with.is_none() && self.above.is_none() && self.beyond.is_none();
-        if plain && self.is_about(function) { self.strike() } else { Ok(()) }
+        let strikes = plain && (!self.without_context || contexts::current_device().is_err());
+        if strikes && self.is_about(function) { self.strike() } else { Ok(()) }
+    }
+
+    /// Whether this call is one that the last refusal is repeated for.
+    fn is_repeated(&self) -> bool {
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
     pub(crate) fn of_size(
@@ -104,12 +123,19 @@ impl Rule {
         if self.above.is_none() && self.beyond.is_none() || !self.is_about(function) {
             return Ok(());
         }
+        if self.is_repeated() {
+            return Err(Code(self.answer));
+        }
         let (held, total) = held()?;
         let over = |limit: &Option<String>, bytes: u64| {
             limit.as_deref().and_then(|text| amount(text, total)).is_some_and(|limit| bytes > limit)
         };
         let strikes = over(&self.above, bytes) || over(&self.beyond, held.saturating_add(bytes));
-        if strikes { self.strike() } else { Ok(()) }
+        let answer = if strikes { self.strike() } else { Ok(()) };
+        if answer.is_err() {
+            self.left.store(self.repeats, Ordering::Relaxed);
+        }
+        answer
     }
 
     pub(crate) fn of_memory(&self, function: &str, made: Made) -> Answer {

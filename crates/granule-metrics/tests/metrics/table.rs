@@ -77,6 +77,7 @@ impl Numbers {
             total: self.count(),
             used: self.count(),
             ours: Ours::default(),
+            pinned: self.count(),
             graphs: self.count(),
             process_other: self.count(),
             other_processes: vec![OtherProcess { pid: 1, bytes: self.count(), granule: None }],
@@ -252,9 +253,10 @@ fn of_host(figures: &HostGranuleStats) -> Vec<i64> {
 fn of_ledger(ledger: &Option<DeviceLedger>) -> Vec<u64> {
     let ledger = ledger.as_ref().unwrap();
     let quota = ledger.quota.unwrap();
-    let whose = [ledger.used, ledger.graphs, ledger.process_other, ledger.others(), ledger.unaccounted];
+    let DeviceLedger { used, pinned, graphs, process_other, unaccounted, .. } = *ledger;
+    let whose = [used, pinned, graphs, process_other, ledger.others(), unaccounted];
     let agreed = [quota.guarantee, quota.processes, quota.others, quota.kept_for_others, quota.left()];
-    [whose, agreed].concat()
+    [&whose[..], &agreed[..]].concat()
 }
 
 /// All figures of a tenant, written out for the same reason.

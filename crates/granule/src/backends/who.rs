@@ -18,6 +18,8 @@ pub struct Who {
     pub used: u64,
     /// What the allocator has that was asked.
     pub ours: Ours,
+    /// Host memory that its process has pinned, where that is the device's memory.
+    pub pinned: u64,
     /// What the driver took for its graphs beyond their pools, and keeps for memory nodes of the process's graphs.
     pub graphs: u64,
     /// What its process has beyond that, as far as it is known.
@@ -93,6 +95,7 @@ impl Who {
             total: ledger.total,
             used: ledger.used,
             ours: Ours { live, cached, pending, asleep, views },
+            pinned: ledger.pinned,
             graphs: ledger.graphs,
             process_other: ledger.process_other,
             other_processes: others

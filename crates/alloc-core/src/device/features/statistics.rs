@@ -190,7 +190,8 @@ impl Statistics {
             let memory = site.memory_info()?;
             let ours = Ours::of(&stats, views);
             // The system may have more to give than the driver's total, and counts what is taken as free then.
-            let used = memory.total.saturating_sub(memory.free).max(ours.held());
+            let pinned = self.base.holdings.lock().accounts().whole().pinned();
+            let used = memory.total.saturating_sub(memory.free).max(ours.held() + pinned);
             let nodes = self.node_memory().unwrap_or_default();
             let (graphs, quota) = {
                 let mut holdings = self.base.holdings.lock();
@@ -198,7 +199,7 @@ impl Statistics {
             };
             Ok(DeviceLedger::new(
                 (memory.total, used),
-                (ours, graphs),
+                (ours, pinned, graphs),
                 std::process::id(),
                 &entries,
                 &processes,
@@ -272,7 +273,7 @@ impl Statistics {
         // Both at once, and nothing else: other threads may rest for moments only.
         let (memory, held) = self.undisturbed(|| {
             let memory = site.memory_info().inspect_err(|_| site.backend().clear_error()).ok();
-            (memory, self.base.holdings.lock().accounts().reserved())
+            (memory, self.base.holdings.lock().accounts().whole().reserved())
         })?;
         let known = held.saturating_add(others).saturating_add(nodes);
         memory.map(|memory| memory.total.saturating_sub(memory.free).saturating_sub(known))
@@ -409,7 +410,7 @@ impl Statistics {
 
     /// The most since the last boundary.
     fn since_boundary(&self, peaks: &Peaks) -> Bytes {
-        Bytes::new(peaks.since_boundary(), self.base.holdings.lock().accounts().since_boundary())
+        Bytes::new(peaks.since_boundary(), self.base.holdings.lock().accounts().whole().since_boundary())
     }
 
     fn moment(&self, arenas: &[Guard<'_, ArenaState>]) -> Moment {
@@ -424,7 +425,7 @@ impl Statistics {
         }
         let state = self.base.holdings.lock();
         Moment {
-            bytes: Bytes::new(&row, signed(state.accounts().reserved())),
+            bytes: Bytes::new(&row, signed(state.accounts().whole().reserved())),
             handed_out,
             taken_back,
             events: state.counters().events(),

@@ -4,6 +4,7 @@
 use super::ceilings::Ceilings;
 use super::guarantees::{Guarantees, clamped};
 use super::tenants::{Owner, Tenant, Tenants, Watch, signed};
+use super::whole::Whole;
 use crate::base::steps::Counted;
 use crate::config::Settings;
 use crate::features::budget::{Marks, Shortage};
@@ -82,11 +83,7 @@ impl Account {
 /// What is held from the device, in all and by pool, and what may be.
 #[derive(Debug)]
 pub(in crate::device) struct Accounts {
-    reserved: StatArray,
-    /// The most held since a boundary of scopes.
-    since_boundary: i64,
-    /// Bytes being taken from the device at the moment, by threads that hold no lock.
-    intents: u128,
+    whole: Whole,
     ceilings: Ceilings,
     pools: BTreeMap<PoolId, Account>,
     tenants: Tenants,
@@ -99,9 +96,7 @@ pub(in crate::device) struct Accounts {
 impl Accounts {
     pub(in crate::device) fn new(total: u64, settings: &Settings) -> Self {
         Self {
-            reserved: StatArray::default(),
-            since_boundary: 0,
-            intents: 0,
+            whole: Whole::default(),
             ceilings: Ceilings::new(total, settings),
             pools: BTreeMap::new(),
             tenants: Tenants::default(),
@@ -119,7 +114,7 @@ impl Accounts {
     /// The whole device may hold so much from here on.
     pub(in crate::device) fn set_ceilings(&mut self, ceilings: Ceilings) {
         self.ceilings = ceilings;
-        let held = self.reserved();
+        let held = self.whole.kept();
         if let Some(soft) = self.watch.review(held, ceilings.soft) {
             self.note(Crossing { owner: Owner::Device, pool: None, held, wanted: 0, soft });
         }
@@ -141,20 +136,21 @@ impl Accounts {
         self.is_observed = true;
     }
 
-    /// Every limit of this process that a request to `pool` has to keep.
-    pub(in crate::device) fn limits(&self, pool: PoolId) -> Vec<Limit> {
+    /// Every limit of this process that a request to `pool` has to keep, or one for memory of no pool.
+    pub(in crate::device) fn limits(&self, pool: Option<PoolId>) -> Vec<Limit> {
         let whole = |name: &str, bytes: Option<u64>, shortage| {
             let limit =
                 |bytes, held| Limit { name: name.into(), way_out: None, bytes, held, shortage, counts: None };
-            bytes.map(|bytes| limit(bytes, self.held()))
+            bytes.map(|bytes| limit(bytes, self.whole.counted()))
         };
-        let account = self.pools.get(&pool);
-        let own = account.and_then(|account| {
+        let own = pool.and_then(|pool| {
+            let account = self.pools.get(&pool)?;
             let name = || format!("the limit of pool {pool} (set_pool_limit)");
             let (held, shortage, counts) = (clamped(account.held()), Shortage::Pool, Some(vec![pool]));
             account.limit.map(|bytes| Limit { name: name(), way_out: None, bytes, held, shortage, counts })
         });
-        let of_tenant = self.tenant_of(pool).and_then(|(number, tenant)| {
+        let tenant = pool.and_then(|pool| self.tenant_of(pool));
+        let of_tenant = tenant.and_then(|(number, tenant)| {
             let name = || format!("the hard limit of tenant {:?} (set_budget)", tenant.name());
             let counts = Some(self.pools_of(Owner::Tenant(number)));
             let (held, shortage) = (clamped(tenant.held()), Shortage::Tenant);
@@ -168,9 +164,9 @@ impl Accounts {
             })
         });
         let name = "what other tenants' guarantees leave (set_budget)";
-        let left = self.guarantees().left_for(self.tenant_of(pool));
-        let left = left.filter(|_| self.guarantees().kept_from(self.tenant_of(pool)) > 0);
-        let left = left.map(|left| self.held().saturating_add(left));
+        let left = self.guarantees().left_for(tenant);
+        let left = left.filter(|_| self.guarantees().kept_from(tenant) > 0);
+        let left = left.map(|left| self.whole.counted().saturating_add(left));
         let of_device = [
             whole("the memory fraction", self.ceilings.fraction, Shortage::Device),
             whole("memory_limit", self.ceilings.hard, Shortage::Device),
@@ -227,7 +223,7 @@ impl Accounts {
 
     /// What is guaranteed to tenants.
     pub(in crate::device) fn guarantees(&self) -> Guarantees<'_> {
-        Guarantees::new(&self.tenants, self.held(), &self.ceilings)
+        Guarantees::new(&self.tenants, self.whole.counted(), &self.ceilings)
     }
 
     /// What a pool holds, what is being taken for it included.
@@ -247,26 +243,26 @@ impl Accounts {
         }
     }
 
-    /// Bytes held from the device, those being taken at the moment included.
-    pub(in crate::device) fn held(&self) -> u64 {
-        clamped(u128::from(self.reserved()) + self.intents)
+    /// What is held and pinned in all.
+    pub(in crate::device) fn whole(&self) -> &Whole {
+        &self.whole
     }
 
-    /// Bytes held from the device.
-    pub(in crate::device) fn reserved(&self) -> u64 {
-        self.reserved.all.current.unsigned_abs()
-    }
-
-    pub(in crate::device) fn is_at_rest(&self) -> bool {
-        self.intents == 0
+    /// So many bytes are pinned in the same memory, or about to be.
+    pub(in crate::device) fn set_pinned(&mut self, pinned: u64) {
+        let before = self.whole.set_pinned(pinned);
+        if let Some(soft) = self.watch.review(self.whole.kept(), self.ceilings.soft) {
+            let wanted = pinned.saturating_sub(before);
+            let held = self.whole.kept() - wanted;
+            self.note(Crossing { owner: Owner::Device, pool: None, held, wanted, soft });
+        }
     }
 
     /// Memory was taken from the device for a pool.
     pub(in crate::device) fn take(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
-        let before = self.reserved();
-        self.reserved.increase(tier, signed(bytes));
-        self.since_boundary = self.since_boundary.max(self.reserved.all.current);
-        let of_device = self.watch.review(self.reserved(), self.ceilings.soft);
+        let before = self.whole.kept();
+        self.whole.take(tier, bytes);
+        let of_device = self.watch.review(self.whole.kept(), self.ceilings.soft);
         let of_device = of_device.map(|soft| (Owner::Device, before, soft));
         let account = self.pools.entry(pool).or_default();
         account.used = true;
@@ -286,8 +282,8 @@ impl Accounts {
 
     /// Memory of a pool was given back to the device.
     pub(in crate::device) fn give_back(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
-        self.reserved.decrease(tier, signed(bytes));
-        self.watch.review(self.reserved(), self.ceilings.soft);
+        self.whole.give_back(tier, bytes);
+        self.watch.review(self.whole.kept(), self.ceilings.soft);
         let account = self.pools.entry(pool).or_default();
         account.reserved.decrease(tier, signed(bytes));
         account.watch.review(account.bytes(), account.soft);
@@ -296,14 +292,9 @@ impl Accounts {
         }
     }
 
-    /// The most held since the last boundary.
-    pub(in crate::device) fn since_boundary(&self) -> i64 {
-        self.since_boundary
-    }
-
     /// A boundary.
     pub(in crate::device) fn restart_peak(&mut self) {
-        self.since_boundary = self.reserved.all.current;
+        self.whole.restart_peak();
     }
 
     /// Bytes are to be taken for a pool.
@@ -317,7 +308,7 @@ impl Accounts {
     }
 
     fn change_intents(&mut self, pool: PoolId, change: impl Fn(&mut u128)) {
-        change(&mut self.intents);
+        self.whole.change_intents(&change);
         let account = self.pools.entry(pool).or_default();
         change(&mut account.intents);
         if let Some(tenant) = account.tenant.and_then(|number| self.tenants.get_mut(number)) {
@@ -327,7 +318,7 @@ impl Accounts {
 
     /// Whether `bytes` more are more than `memory_limit` allows.
     pub(in crate::device) fn is_over_hard(&self, bytes: u64) -> bool {
-        self.ceilings.hard.is_some_and(|hard| self.held().saturating_add(bytes) > hard)
+        self.ceilings.hard.is_some_and(|hard| self.whole.counted().saturating_add(bytes) > hard)
     }
 
     /// Whether limits admit that `more` is to be taken than was admitted.
@@ -424,7 +415,7 @@ impl Accounts {
     /// Totals, and those of private pools.
     pub(in crate::device) fn figures(&self) -> (StatArray, BTreeMap<PoolId, StatArray>) {
         let private = self.pools.iter().filter(|(id, account)| **id != PoolId::DEFAULT && account.used);
-        (self.reserved, private.map(|(id, account)| (*id, account.reserved)).collect())
+        (self.whole.figures(), private.map(|(id, account)| (*id, account.reserved)).collect())
     }
 
     /// What one pool holds.
@@ -434,7 +425,7 @@ impl Accounts {
 
     /// Changes every figure.
     pub(in crate::device) fn each(&mut self, mut change: impl FnMut(&mut Stat)) {
-        self.reserved.each(&mut change);
+        self.whole.each(&mut change);
         self.pools.values_mut().for_each(|account| account.reserved.each(&mut change));
         self.tenants.each(change);
     }

@@ -334,7 +334,7 @@ impl Compaction {
             }
         }
         let wanted = self.provider.missing_for(&mut arena.lock(), request);
-        let held = self.base.holdings.lock().accounts().held();
+        let held = self.base.holdings.lock().accounts().whole().held();
         let needed = self.base.arenas.in_use().saturating_add(request.size);
         let needed = self.most_needed.fetch_max(needed, Ordering::Relaxed).max(needed);
         let excess = held.saturating_add(wanted).saturating_sub(needed + needed / 1000 * BEYOND);
@@ -399,7 +399,7 @@ impl Compaction {
             self.base.site.backend().clear_error();
             0
         });
-        let limits = self.base.holdings.lock().limits(pool);
+        let limits = self.base.holdings.lock().limits(Some(pool));
         limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held)).fold(free, u64::min)
     }
 

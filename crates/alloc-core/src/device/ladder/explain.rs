@@ -221,7 +221,7 @@ impl Explainer {
             let pool = own.map_or(PoolId::DEFAULT, |own| own.tenure().pool().id);
             let pools = caches(arenas);
             let state = self.base.holdings.lock();
-            let limits = state.limits(pool);
+            let limits = state.limits(Some(pool));
             let wanted = self.wanted(own, missing, request, &state);
             let room = Room { device_free, limits: &limits, wanted };
             let (base, policy, private, pools, state) =
@@ -313,7 +313,8 @@ impl Case<'_> {
             device_free: self.room.device_free,
             allowed: accounts.ceilings().allowed(),
             allocated,
-            reserved: accounts.reserved(),
+            reserved: accounts.whole().reserved(),
+            pinned: accounts.whole().pinned(),
             private_free: self.pools.iter().filter(|p| p.pool != PoolId::DEFAULT).map(|p| p.free).sum(),
             pending: active - allocated,
             processes,

@@ -29,6 +29,8 @@ enum Step {
     Of(Owner),
     /// What belongs to no tenant.
     Rest(Flush),
+    /// Pinned memory of the host's, where that is the device's memory.
+    Pinned,
 }
 
 /// Memory that somebody has to get from the device.
@@ -72,12 +74,18 @@ impl Reclaim {
         outcome
     }
 
+    /// Has allocators of pinned memory give back what they have cached of the device's memory. `true` where something went.
+    fn release_pinned(&self, call: &Call<'_>) -> bool {
+        self.base.site.unified().is_some_and(|unified| unified.ask_caches(!call.capturing))
+    }
+
     /// What may be given back for somebody in need, in order. A pool or a tenant at its own limit gets room from its own
     /// cache only. Else those who hold more than their marks come first, then the requester's own cache, then what belongs to
-    /// no tenant, then tenants that keep to their marks.
+    /// no tenant, then tenants that keep to their marks. Last comes pinned memory that is of the device's memory.
     fn steps(&self, need: &Need) -> Vec<Step> {
+        let pinned = self.base.site.unified().map(|_| Step::Pinned);
         if !self.base.holdings.has_budgets() {
-            return vec![Step::Rest(Flush::Everything)];
+            return [Step::Rest(Flush::Everything)].into_iter().chain(pinned).collect();
         }
         let Need { pool, bytes, .. } = *need;
         let state = self.base.holdings.lock();
@@ -96,7 +104,7 @@ impl Reclaim {
         let all = accounts.tenants().numbers();
         let over = accounts.tenants().by_excess().into_iter();
         let mut steps: Vec<Step> = Vec::new();
-        let order = over.chain(own).map(tenant).chain([rest]).chain(all.map(tenant));
+        let order = over.chain(own).map(tenant).chain([rest]).chain(all.map(tenant)).chain(pinned);
         for step in order {
             if !steps.contains(&step) {
                 steps.push(step);
@@ -160,10 +168,13 @@ impl Reclaim {
         let mut outcome = Ok(());
         for step in self.steps(need) {
             // What one stream or region refuses to give back is no reason to refuse what others gave.
-            outcome = outcome.and(match step {
+            let given = match step {
                 Step::Rest(what) => self.release.release(what, call),
                 Step::Of(owner) => self.release_owner(owner, call),
-            });
+                Step::Pinned if self.release_pinned(call) => Ok(()),
+                Step::Pinned => continue,
+            };
+            outcome = outcome.and(given);
             if let Some(served) = attempt()? {
                 return Ok(Some(served));
             }
@@ -210,7 +221,7 @@ impl Reclaim {
         );
         let Need { pool, stream, bytes: wanted } = *need;
         let state = self.base.holdings.lock();
-        let limits = state.limits(pool);
+        let limits = state.limits(Some(pool));
         let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held)).chain([free]).min();
         let room = room.unwrap_or(0);
         let number = state.accounts().tenant_of(pool).map(|(number, _)| number);

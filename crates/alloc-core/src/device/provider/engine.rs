@@ -34,12 +34,13 @@ impl Engine<GranuleMemory> for Provider {
     }
 
     fn held(&self) -> u64 {
-        self.base.holdings.lock().accounts().held()
+        self.base.holdings.lock().accounts().whole().held()
     }
 
     fn rejects(&self, held: u64) -> bool {
-        let limit = self.base.holdings.lock().rejects_above(self.total());
-        limit.is_some_and(|limit| held > limit)
+        let state = self.base.holdings.lock();
+        let counted = held.saturating_add(state.accounts().whole().pinned());
+        state.rejects_above(self.total()).is_some_and(|limit| counted > limit)
     }
 
     fn total(&self) -> u64 {

@@ -135,7 +135,7 @@ fn told(who: &[Who]) -> String {
                 other.granule.map_or_else(String::new, |held| format!(", {} by Granule", size_text(held)));
             row(&format!("process {}{granule}", other.pid), other.bytes);
         }
-        let own = one.process_other + one.ours.live + one.ours.cached + one.ours.pending;
+        let own = one.process_other + one.pinned + one.ours.live + one.ours.cached + one.ours.pending;
         for (whose, bytes) in [("this command", own), ("graphs, kept by the driver", one.graphs)] {
             if bytes > 0 {
                 row(whose, bytes);

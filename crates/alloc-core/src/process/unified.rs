@@ -1,0 +1,254 @@
+//! Memory that is a device's and the host's at once: what devices hold of it and what is pinned of it is one budget.
+//!
+//! Devices count pinned bytes next to what they hold, under the lock of their limits. Pinned memory asks all devices that
+//! share its memory, whichever allocators they are of, before it takes any. Where either is short of memory, the other gives
+//! back what it keeps and nobody uses.
+//!
+//! ```text
+//! a request of device memory   admit: held + pinned + asked <= limit          ladder: Unified::ask_caches
+//! a request of pinned memory   Unified::claim -> Sharing::admit, each device  remedies: Unified::ask_devices
+//! ```
+
+use super::system::Shared;
+use crate::backend::Backend;
+use crate::base::round::format_bytes;
+use crate::sync::plain::AtomicPtr;
+use crate::sync::{Arc, InTransit, Mutex, Ordering, Rank, ThreadId, Transit, this_thread};
+use crate::types::{BackendId, DeviceIndex};
+use std::fmt;
+
+/// A device whose memory pinned memory lies in.
+pub(crate) trait Sharing: Send + Sync {
+    /// Counts bytes that are to be pinned, if the device's limits admit them next to what it holds. Takes a lock; calls nobody.
+    fn admit(&self, bytes: u64) -> Result<(), Box<PinnedRefusal>>;
+    /// So much is pinned now. Takes a lock; calls nobody.
+    fn note(&self, pinned: u64);
+    /// Gives back what is cached. **Blocks**, and calls the driver.
+    fn give_back(&self);
+}
+
+/// An allocator of pinned memory.
+pub(crate) trait Pins: Send + Sync {
+    /// Gives back what is cached, and where it may wait, what devices are done with then. Calls the driver.
+    fn give_back(&self, may_wait: bool);
+}
+
+/// Why memory may not be pinned: with what the device holds it would be more than a limit allows. Sizes are bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinnedRefusal {
+    /// `CUDA`, `HIP`, or what a vendor's backend calls itself.
+    pub label: &'static str,
+    /// The device that shares the memory.
+    pub device: DeviceIndex,
+    /// What was to be pinned.
+    pub bytes: u64,
+    /// What the device's allocator holds.
+    pub held: u64,
+    /// What is pinned already.
+    pub pinned: u64,
+    /// The limit, by its name.
+    pub limit: String,
+    /// What it allows, for both together.
+    pub allowed: u64,
+    /// What would help, besides giving memory back.
+    pub remedy: String,
+}
+
+impl fmt::Display for PinnedRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { label, device, limit, remedy, .. } = self;
+        let [bytes, held, pinned, allowed] =
+            [self.bytes, self.held, self.pinned, self.allowed].map(format_bytes);
+        write!(
+            f,
+            "{label} out of memory. Tried to pin {bytes} of host memory, which is the memory of device {device}, too: {held} are \
+             held as device memory and {pinned} as pinned memory, and {limit} allows {allowed} for both together. Freeing either \
+             would help, or {remedy}"
+        )
+    }
+}
+
+/// Memory that devices of a backend share with the host.
+pub(crate) struct Unified {
+    backend: BackendId,
+    memory: Shared,
+    parties: Mutex<Parties>,
+    /// Visits to parties, by their number and the visitor.
+    visits: Transit<(u64, ThreadId)>,
+    next: AtomicPtr<Unified>,
+}
+
+impl fmt::Debug for Unified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { backend, memory, .. } = self;
+        f.debug_struct("Unified").field("backend", backend).field("memory", memory).finish_non_exhaustive()
+    }
+}
+
+/// Who has a part of it. A party leaves before its owner goes.
+#[derive(Default)]
+struct Parties {
+    /// Bytes that are pinned, or about to be.
+    pinned: u64,
+    joined: u64,
+    devices: Vec<(u64, Arc<dyn Sharing>)>,
+    caches: Vec<(u64, Arc<dyn Pins>)>,
+}
+
+/// Of every backend that has such devices. Never given back to the heap: a forked child must find them without a lock.
+static ALL: AtomicPtr<Unified> = AtomicPtr::new(std::ptr::null_mut());
+
+/// A party, while it is asked for something.
+struct Visit<'u, P: ?Sized> {
+    // Given up before the visit ends: whoever leaves has the last reference.
+    party: Arc<P>,
+    _under_way: InTransit<'u, (u64, ThreadId)>,
+}
+
+/// That a party has a part of the memory.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    unified: &'static Unified,
+    number: u64,
+}
+
+impl Unified {
+    /// The memory `memory` of a backend's devices.
+    pub(crate) fn of(backend: BackendId, memory: Shared) -> &'static Self {
+        let find = || {
+            let follow = |at: &AtomicPtr<Self>| {
+                // SAFETY: the list's pointers are null or come from leaked boxes, which are only ever shared.
+                unsafe { at.load(Ordering::Acquire).as_ref() }
+            };
+            std::iter::successors(follow(&ALL), move |one| follow(&one.next))
+                .find(|one| one.backend == backend && one.memory == memory)
+        };
+        if let Some(known) = find() {
+            return known;
+        }
+        let parties = Mutex::new(Rank::Unified, Parties::default());
+        let new = Self { backend, memory, parties, visits: Transit::default(), next: AtomicPtr::default() };
+        let new: &'static Self = Box::leak(Box::new(new));
+        let mut newest = ALL.load(Ordering::Acquire);
+        loop {
+            // Another thread may have been faster; this one stays out of the list then, which is a few bytes.
+            if let Some(known) = find() {
+                return known;
+            }
+            new.next.store(newest, Ordering::Relaxed);
+            let this = std::ptr::from_ref(new).cast_mut();
+            match ALL.compare_exchange(newest, this, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return new,
+                Err(newer) => newest = newer,
+            }
+        }
+    }
+
+    /// The memory that pages on `node`, or on the system's choice of node, are of, if devices share that. Calls the driver.
+    pub(crate) fn of_pages(backend: &dyn Backend, node: Option<u32>) -> Option<&'static Self> {
+        let count = backend.device_count().inspect_err(|_| backend.clear_error()).unwrap_or(0);
+        let shared = (0..count).filter_map(|device| Shared::of(backend, DeviceIndex(device)));
+        let holds = |memory: &Shared| match memory {
+            Shared::Host => true,
+            Shared::Node(of_device) => node == Some(*of_device),
+        };
+        shared.into_iter().find(holds).map(|memory| Self::of(backend.id(), memory))
+    }
+
+    /// A device has its memory there.
+    pub(crate) fn join_device(&'static self, device: Arc<dyn Sharing>) -> Membership {
+        let mut parties = self.parties.lock();
+        device.note(parties.pinned);
+        let number = parties.number();
+        parties.devices.push((number, device));
+        Membership { unified: self, number }
+    }
+
+    /// An allocator pins memory there.
+    pub(crate) fn join_cache(&'static self, cache: Arc<dyn Pins>) -> Membership {
+        let mut parties = self.parties.lock();
+        let number = parties.number();
+        parties.caches.push((number, cache));
+        Membership { unified: self, number }
+    }
+
+    /// Bytes are to be pinned: counted from here on, if every device's limits admit them.
+    pub(crate) fn claim(&self, bytes: u64) -> Result<(), Box<PinnedRefusal>> {
+        let mut parties = self.parties.lock();
+        for at in 0..parties.devices.len() {
+            if let Err(refused) = parties.devices[at].1.admit(bytes) {
+                parties.tell(at);
+                return Err(refused);
+            }
+        }
+        parties.pinned = parties.pinned.saturating_add(bytes);
+        Ok(())
+    }
+
+    /// Bytes are pinned no more.
+    pub(crate) fn give_up(&self, bytes: u64) {
+        let mut parties = self.parties.lock();
+        parties.pinned = parties.pinned.saturating_sub(bytes);
+        parties.tell(parties.devices.len());
+    }
+
+    /// Bytes that are pinned, or about to be.
+    fn pinned(&self) -> u64 {
+        self.parties.lock().pinned
+    }
+
+    /// Asks allocators of pinned memory for what nobody uses. `true` where something went. Hold no lock.
+    pub(crate) fn ask_caches(&self, may_wait: bool) -> bool {
+        let before = self.pinned();
+        if before > 0 {
+            let visits = self.visit(&self.parties.lock().caches);
+            visits.iter().for_each(|visit| visit.party.give_back(may_wait));
+        }
+        self.pinned() < before
+    }
+
+    /// Asks devices for what nobody uses. Hold no lock. **Blocks.**
+    pub(crate) fn ask_devices(&self) {
+        let visits = self.visit(&self.parties.lock().devices);
+        visits.iter().for_each(|visit| visit.party.give_back());
+    }
+
+    fn visit<P: ?Sized>(&self, parties: &[(u64, Arc<P>)]) -> Vec<Visit<'_, P>> {
+        let visit = |(number, party): &(u64, Arc<P>)| Visit {
+            party: Arc::clone(party),
+            _under_way: self.visits.begin((*number, this_thread())),
+        };
+        parties.iter().map(visit).collect()
+    }
+}
+
+impl Parties {
+    fn number(&mut self) -> u64 {
+        self.joined += 1;
+        self.joined
+    }
+
+    /// The first `count` devices are told what is pinned.
+    fn tell(&self, count: usize) {
+        self.devices.iter().take(count).for_each(|(_, device)| device.note(self.pinned));
+    }
+}
+
+impl Membership {
+    /// The party goes. Where it `waits`, nobody visits it any more then, unless that is who calls.
+    pub(crate) fn end(&self, waits: bool) {
+        let gone = {
+            let mut parties = self.unified.parties.lock();
+            let mine = |number: &u64| *number == self.number;
+            let device = parties.devices.iter().position(|(number, _)| mine(number));
+            let cache = parties.caches.iter().position(|(number, _)| mine(number));
+            (device.map(|at| parties.devices.remove(at)), cache.map(|at| parties.caches.remove(at)))
+        };
+        drop(gone);
+        if waits {
+            let me = this_thread();
+            let others = |(number, visitor)| number == self.number && visitor != me;
+            self.unified.visits.wait_for(others, || None::<()>);
+        }
+    }
+}
