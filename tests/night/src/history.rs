@@ -2,11 +2,10 @@
 
 use crate::op::{Dealer, Op};
 use crate::oracle;
-use crate::verdict::Finding;
+use crate::threads;
+use crate::verdict::{Finding, caught};
 use crate::world::{Process, World};
 use alloc_core::steps;
-use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How many operations pass between two quiet points.
 const QUIET: usize = 64;
@@ -34,13 +33,13 @@ pub fn of_seed(seed: u64, ops: usize) -> Vec<Op> {
 /// Runs operations, each with its number, in the world of a seed.
 #[must_use]
 pub fn run(seed: u64, ops: impl IntoIterator<Item = (usize, Op)>, trace: bool) -> Outcome {
-    #[cfg(shuttle)]
-    return crate::threads::run(seed, ops.into_iter().collect(), trace);
-    #[cfg(not(shuttle))]
-    run_here(seed, ops, trace)
+    let ops: Vec<_> = ops.into_iter().collect();
+    let last = ops.last().map_or(0, |(n, _)| *n);
+    let stuck = |found| Outcome { ops: 0, hash: 0, met: 0, finding: Some((last, found)) };
+    threads::in_order(seed, move || run_here(seed, ops.iter().copied(), trace)).unwrap_or_else(stuck)
 }
 
-pub(crate) fn run_here(seed: u64, ops: impl IntoIterator<Item = (usize, Op)>, trace: bool) -> Outcome {
+fn run_here(seed: u64, ops: impl IntoIterator<Item = (usize, Op)>, trace: bool) -> Outcome {
     let mut outcome = Outcome { ops: 0, hash: 0, met: 0, finding: None };
     let mut last = 0;
     let world = World::new(seed);
@@ -56,16 +55,7 @@ pub(crate) fn run_here(seed: u64, ops: impl IntoIterator<Item = (usize, Op)>, tr
             oracle::always(&world, Process::calls(&world.processes) - calls, steps::taken() - steps);
             if outcome.ops % QUIET == QUIET - 1 {
                 oracle::quiet(&world);
-                // Where threads run in chosen orders, no fork is noticed.
-                #[cfg(not(shuttle))]
-                if (seed ^ (n / QUIET) as u64).is_multiple_of(crate::fork::ONE_IN) {
-                    crate::fork::run(&world);
-                }
-                #[cfg(shuttle)]
-                {
-                    crate::together::run(&world, &mut fastrand::Rng::with_seed(seed ^ (n as u64) << 32));
-                    oracle::quiet(&world);
-                }
+                between(&world, seed, n);
             }
         });
         outcome.ops += 1;
@@ -100,6 +90,20 @@ pub(crate) fn run_here(seed: u64, ops: impl IntoIterator<Item = (usize, Op)>, tr
     outcome
 }
 
+/// Does what is no operation: behind the `n`-th one.
+fn between(world: &World, seed: u64, n: usize) {
+    // Where threads run in chosen orders, no fork is noticed.
+    #[cfg(not(shuttle))]
+    if (seed ^ (n / QUIET) as u64).is_multiple_of(crate::fork::ONE_IN) {
+        crate::fork::Child::look(world);
+    }
+    #[cfg(shuttle)]
+    {
+        crate::together::Program::run(world, &mut fastrand::Rng::with_seed(seed ^ (n as u64) << 32));
+        oracle::quiet(world);
+    }
+}
+
 /// Runs a history that was found and written down.
 ///
 /// # Panics
@@ -110,25 +114,4 @@ pub fn replay(seed: u64, ops: &[Op]) {
         let op = ops.get(op);
         panic!("{oracle} at {op:?}: {what}");
     }
-}
-
-thread_local! {
-    /// What the last panic of this thread said, and where.
-    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
-}
-
-/// Panics are findings: they are not printed, but kept.
-pub fn keep_panics() {
-    std::panic::set_hook(Box::new(|panic| {
-        SAID.with(|said| *said.borrow_mut() = panic.to_string());
-    }));
-}
-
-fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Finding> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|_| Finding { oracle: "panic", what: panicked() })
-}
-
-/// What the last panic of this thread said, and where.
-pub(crate) fn panicked() -> String {
-    SAID.with(|said| said.borrow().clone())
 }

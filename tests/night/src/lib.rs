@@ -22,7 +22,6 @@ pub mod op;
 pub mod oracle;
 pub mod setup;
 pub mod shrink;
-#[cfg(shuttle)]
 mod threads;
 #[cfg(shuttle)]
 mod together;

@@ -4,6 +4,7 @@ use clap::Parser;
 use night::features::Pairs;
 use night::history::{self, Outcome};
 use night::shrink;
+use night::verdict::keep_panics;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -56,7 +57,7 @@ struct Done {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    history::keep_panics();
+    keep_panics();
     let (begun, mut done) = (Instant::now(), Done::default());
     let end = begun + Duration::from_secs_f64(options.minutes * 60.0);
     let mut seed = options.seed;

@@ -1,39 +1,54 @@
-//! One history under a scheduler that runs its threads in an order which follows from the seed.
+//! In which order the threads of a history run: one that follows from the seed, where the engine is built for that
+//! (`cargo xtask night --threads`). Elsewhere there is one thread.
 
-use crate::history::{self, Outcome};
-use crate::op::Op;
 use crate::verdict::Finding;
-use shuttle::scheduler::RandomScheduler;
-use shuttle::{Config, MaxSteps, Runner};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of each thread's stack.
-const STACK: usize = 2 << 20;
+/// What `work` comes to.
+///
+/// # Errors
+/// Threads that wait for each other, or the panic of one that nobody caught.
+#[cfg(not(shuttle))]
+#[allow(clippy::unnecessary_wraps)] // it is not, where there are threads
+pub(crate) fn in_order<T>(_: u64, work: impl Fn() -> T) -> Result<T, Finding> {
+    Ok(work())
+}
 
-/// Runs operations in the world of a seed.
-pub(crate) fn run(seed: u64, ops: Vec<(usize, Op)>, trace: bool) -> Outcome {
-    let mut config = Config::new();
-    config.stack_size = STACK;
-    config.max_steps = MaxSteps::None;
-    // Which orders the processor may see is for loom.
-    config.silence_warnings = true;
-    let last = ops.last().map_or(0, |(n, _)| *n);
-    let outcome = Arc::new(Mutex::new(None));
-    let kept = Arc::clone(&outcome);
-    let scheduler = RandomScheduler::new_from_seed(seed, 1);
-    // Threads that wait for each other are a panic of the scheduler's.
-    let ended = catch_unwind(AssertUnwindSafe(|| {
-        Runner::new(scheduler, config).run(move || {
-            let done = history::run_here(seed, ops.iter().copied(), trace);
-            *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+#[cfg(shuttle)]
+pub(crate) use chosen::in_order;
+
+#[cfg(shuttle)]
+mod chosen {
+    use super::Finding;
+    use crate::verdict::caught;
+    use shuttle::scheduler::RandomScheduler;
+    use shuttle::{Config, MaxSteps, Runner};
+    use std::sync::{Arc, Mutex, PoisonError};
+
+    /// Bytes of each thread's stack.
+    const STACK: usize = 2 << 20;
+
+    pub(crate) fn in_order<T: Send + 'static>(
+        seed: u64,
+        work: impl Fn() -> T + Send + Sync + 'static,
+    ) -> Result<T, Finding> {
+        let mut config = Config::new();
+        config.stack_size = STACK;
+        config.max_steps = MaxSteps::None;
+        // Which orders the processor may see is for loom.
+        config.silence_warnings = true;
+        let done = Arc::new(Mutex::new(None));
+        let scheduler = RandomScheduler::new_from_seed(seed, 1);
+        let ended = caught(|| {
+            let done = Arc::clone(&done);
+            Runner::new(scheduler, config).run(move || {
+                *done.lock().unwrap_or_else(PoisonError::into_inner) = Some(work());
+            });
         });
-    }));
-    let done = outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let stuck = || Finding { oracle: "threads", what: history::panicked() };
-    let mut done = done.unwrap_or_else(|| Outcome { ops: 0, hash: 0, met: 0, finding: None });
-    if ended.is_err() && done.finding.is_none() {
-        done.finding = Some((last, stuck()));
+        let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (done, ended) {
+            (Some(done), _) => Ok(done),
+            (None, Err(Finding { what, .. })) => Err(Finding { oracle: "threads", what }),
+            (None, Ok(())) => Err(Finding { oracle: "threads", what: "no schedule was run".to_owned() }),
+        }
     }
-    done
 }

@@ -4,8 +4,7 @@
 //! is no operation: a history has the same ones with and without threads.
 
 use crate::contents::{Pattern, Span};
-use crate::history::panicked;
-use crate::verdict::Verdict;
+use crate::verdict::{Finding, Verdict, caught};
 use crate::wire::Wire;
 use crate::world::{State, World, things};
 use alloc_core::backend::Backend;
@@ -20,7 +19,6 @@ use backend_openreg::{FaultPlan, OpenReg};
 use fastrand::Rng;
 use shuttle::thread;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -58,7 +56,7 @@ struct Block {
 }
 
 /// What the threads share. Nobody has a lock over a call of the engine, so the scheduler need not see these.
-struct Program<'a> {
+pub(crate) struct Program<'a> {
     seats: Vec<Seat<'a>>,
     devices: u16,
     state: Arc<Mutex<State>>,
@@ -68,75 +66,77 @@ struct Program<'a> {
     most: AtomicU64,
 }
 
-/// Has threads run to their ends. While a stream is captured, there is one thread.
-pub(crate) fn run(world: &World, random: &mut Rng) {
-    if world.state().captured.is_some() {
-        return;
-    }
-    let seats: Vec<_> = (0..world.sites.len()).filter_map(|site| seat(world, site)).collect();
-    if seats.is_empty() {
-        return;
-    }
-    // What launches may write comes before and after all of it.
-    let settle = || world.processes.iter().for_each(|process| process.machine.advance(LONG));
-    settle();
-    let program = Program {
-        seats,
-        devices: world.setup.devices,
-        state: world.shared(),
-        verdict: Arc::clone(&world.verdict),
-        blocks: Mutex::default(),
-        most: AtomicU64::default(),
-    };
-    // Nobody can stop them.
-    world.hooks.refusing(|| {
-        thread::scope(|scope| {
-            for _ in 0..random.usize(THREADS) {
-                let (program, mut own) = (&program, random.fork());
-                scope.spawn(move || {
-                    let acts = own.usize(ACTS);
-                    let acts = AssertUnwindSafe(|| {
-                        for _ in 0..acts {
-                            program.act(&mut own);
-                            program.count();
-                        }
-                    });
-                    let done = catch_unwind(acts);
-                    if done.is_err() {
-                        program.verdict.find("panic", panicked());
-                    }
-                });
-            }
-        });
-        while let Some(block) = program.pick(random) {
-            program.give(block);
+impl<'a> Seat<'a> {
+    /// An allocator that threads may use: it caches, and was not promised that there is one thread.
+    fn of(world: &'a World, site: usize) -> Option<Self> {
+        let of = &world.sites[site];
+        let settings = of.settings.borrow();
+        if settings.launches == Launches::AllocatingThread || !of.allocator.is_enabled() {
+            return None;
         }
-    });
-    world.most.set(world.most.get().max(program.most.load(Ordering::Relaxed)));
-    settle();
-}
-
-/// An allocator that threads may use: it caches, and was not promised that there is one thread.
-fn seat(world: &World, site: usize) -> Option<Seat<'_>> {
-    let of = &world.sites[site];
-    let settings = of.settings.borrow();
-    if settings.launches == Launches::AllocatingThread || !of.allocator.is_enabled() {
-        return None;
+        let state = world.state();
+        let lanes =
+            state.alive.iter().map(|lane| state.lanes[*lane]).filter(|lane| lane.process == of.process);
+        Some(Self {
+            process: of.process,
+            host: world.processes[of.process].host.as_ref(),
+            allocator: Arc::clone(&of.allocator),
+            machine: Arc::clone(&world.processes[of.process].machine),
+            wire: Arc::clone(&world.processes[of.process].wire),
+            hardened: settings.hardened,
+            streams: lanes.map(|lane| lane.stream).collect(),
+        })
     }
-    let state = world.state();
-    let lanes = state.alive.iter().map(|lane| state.lanes[*lane]).filter(|lane| lane.process == of.process);
-    Some(Seat {
-        process: of.process,
-        host: world.processes[of.process].host.as_ref(),
-        allocator: Arc::clone(&of.allocator),
-        machine: Arc::clone(&world.processes[of.process].machine),
-        wire: Arc::clone(&world.processes[of.process].wire),
-        hardened: settings.hardened,
-        streams: lanes.map(|lane| lane.stream).collect(),
-    })
 }
 
 impl Program<'_> {
+    /// Has threads run to their ends. While a stream is captured, there is one thread.
+    pub(crate) fn run(world: &World, random: &mut Rng) {
+        if world.state().captured.is_some() {
+            return;
+        }
+        let seats: Vec<_> = (0..world.sites.len()).filter_map(|site| Seat::of(world, site)).collect();
+        if seats.is_empty() {
+            return;
+        }
+        // What launches may write comes before and after all of it.
+        let settle = || world.processes.iter().for_each(|process| process.machine.advance(LONG));
+        settle();
+        let program = Program {
+            seats,
+            devices: world.setup.devices,
+            state: Arc::clone(&world.shared),
+            verdict: Arc::clone(&world.verdict),
+            blocks: Mutex::default(),
+            most: AtomicU64::default(),
+        };
+        // Nobody can stop them.
+        world.hooks.refusing(|| {
+            thread::scope(|scope| {
+                for _ in 0..random.usize(THREADS) {
+                    let (program, mut own) = (&program, random.fork());
+                    scope.spawn(move || {
+                        let acts = own.usize(ACTS);
+                        let done = caught(|| {
+                            for _ in 0..acts {
+                                program.act(&mut own);
+                                program.count();
+                            }
+                        });
+                        if let Err(Finding { oracle, what }) = done {
+                            program.verdict.find(oracle, what);
+                        }
+                    });
+                }
+            });
+            while let Some(block) = program.pick(random) {
+                program.give(block);
+            }
+        });
+        world.most.set(world.most.get().max(program.most.load(Ordering::Relaxed)));
+        settle();
+    }
+
     fn act(&self, random: &mut Rng) {
         let seat = random.usize(0..self.seats.len());
         let of = &self.seats[seat];

@@ -1,6 +1,8 @@
 //! What is found wrong, by whoever sees it first: operations, work of streams, the program's code that the engine calls.
 
 use alloc_core::steps;
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -47,4 +49,25 @@ impl Verdict {
         let look = || self.first.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.any.load(Ordering::Acquire).then(look).flatten()
     }
+}
+
+thread_local! {
+    /// What the last panic of this thread said, and where.
+    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Panics are findings: they are not printed, but kept.
+pub fn keep_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        SAID.with(|said| *said.borrow_mut() = panic.to_string());
+    }));
+}
+
+/// What `work` came to, or that it panicked.
+///
+/// # Errors
+/// The panic, as a finding.
+pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Finding> {
+    let what = |_| Finding { oracle: "panic", what: SAID.with(|said| said.borrow().clone()) };
+    catch_unwind(AssertUnwindSafe(work)).map_err(what)
 }

@@ -294,8 +294,8 @@ pub struct World {
     pub met: Met,
     /// The most things that there were at a time, of those about which drivers are called.
     pub most: Cell<u64>,
-    /// What the program holds.
-    shared: Arc<Mutex<State>>,
+    /// What the program holds; see [`state`](Self::state).
+    pub shared: Arc<Mutex<State>>,
     /// Private pools.
     pub pools: RefCell<pools::Pools>,
     /// Captures and graphs.
@@ -393,12 +393,6 @@ impl World {
     /// Where somebody has it.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.shared.try_lock().expect("nobody has the state over another operation")
-    }
-
-    /// The same, for other threads.
-    #[must_use]
-    pub fn shared(&self) -> Arc<Mutex<State>> {
-        Arc::clone(&self.shared)
     }
 
     /// The default stream of a device.
