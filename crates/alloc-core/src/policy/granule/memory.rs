@@ -216,12 +216,24 @@ impl Memory {
 impl Hooks for Memory {
     #[inline(always)]
     fn inserted(&mut self, block: &Block, id: BlockId) {
-        self.borders.insert_free(block, id);
+        if block.tier == Tier::Large {
+            self.borders.insert_free(block, id);
+        }
     }
 
     #[inline(always)]
     fn removed(&mut self, blocks: &BlockTable, id: BlockId) {
-        self.borders.remove_free(&blocks[id], id);
+        let block = &blocks[id];
+        if block.tier == Tier::Large {
+            self.borders.remove_free(block, id);
+        }
+    }
+
+    #[inline(always)]
+    fn resized(&mut self, block: &Block, id: BlockId) {
+        if block.tier == Tier::Large {
+            self.borders.resize_free(block, id);
+        }
     }
 
     #[inline(always)]
@@ -229,6 +241,7 @@ impl Hooks for Memory {
         size > SMALL_LIMIT
     }
 
+    #[inline(always)]
     fn place(&mut self, size: u64) -> Option<(SegmentId, u64)> {
         self.follow.place(size)
     }
