@@ -147,7 +147,7 @@ impl Follow {
     }
 
     /// A request was served.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn note(&mut self, Served { size, segment, addr }: Served) {
         let asked = if self.asked.size == size { self.asked } else { self.ask_apart(size) };
         self.log.get_or_insert_with(zeros)[self.count % LOG] = (size, addr, segment.0);

@@ -204,13 +204,6 @@ impl Memory {
         let mut gone = gone.iter().peekable();
         self.views.retain(|view| gone.next_if(|(segment, _)| *segment == view.segment).is_none());
     }
-
-    #[inline(never)]
-    fn log(&mut self, block: &Block) {
-        if !self.borders.is_empty() {
-            self.follow.note(Served { size: block.size, segment: block.segment, addr: block.addr });
-        }
-    }
 }
 
 impl Hooks for Memory {
@@ -248,8 +241,9 @@ impl Hooks for Memory {
 
     #[inline(always)]
     fn gave(&mut self, block: &Block) {
-        if block.size > SMALL_LIMIT {
-            self.log(block);
+        if block.size > SMALL_LIMIT && !self.borders.is_empty() {
+            let Block { size, segment, addr, .. } = *block;
+            self.follow.note(Served { size, segment, addr });
         }
     }
 
