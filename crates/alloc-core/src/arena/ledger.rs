@@ -88,6 +88,7 @@ impl Ledger {
     }
 
     /// Free blocks beside others in fixed segments became more or fewer.
+    #[inline(always)]
     pub(super) fn change_splits(&mut self, tier: Tier, (blocks, bytes): Splits) {
         self.counters.change(tier, Count::InactiveSplit, blocks);
         self.counters.change(tier, Count::InactiveSplitBytes, bytes);

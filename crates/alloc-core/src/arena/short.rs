@@ -124,19 +124,27 @@ impl<'a, K: Serving> Short<'a, K> {
         let mut short = unsafe { Short::<K>::new(state) };
         let request = short.heap().request(bytes);
         short.join_parked();
-        let block = short.find_remembered(&request)?;
+        if let Some(block) = short.find_place(&request) {
+            // It has the size of the request, and no fixed segment has such places.
+            return Some(short.hand_out_whole(block, bytes));
+        }
+        let block = short.find(&request)?;
         Some(short.hand_out(block, &request))
     }
 
     #[inline(always)]
     fn find_remembered(&mut self, request: &Request) -> Option<BlockId> {
-        if self.heap().memory().follows(request.size)
-            // SAFETY: this is of the kind.
-            && let Some(found) = unsafe { Self::find_followed(self.state, request.size) }
-        {
-            return Some(found);
+        self.find_place(request).or_else(|| self.find(request))
+    }
+
+    /// The bytes where the request was served before, if they are free.
+    #[inline(always)]
+    fn find_place(&mut self, request: &Request) -> Option<BlockId> {
+        if !self.heap().memory().follows(request.size) {
+            return None;
         }
-        self.find(request)
+        // SAFETY: this is of the kind.
+        unsafe { Self::find_followed(self.state, request.size) }
     }
 
     /// # Safety
@@ -205,8 +213,10 @@ impl<'a, K: Serving> Short<'a, K> {
             return self.free_and_join(id);
         }
         self.join_parked();
-        self.take_back(id);
-        self.heap().park(id);
+        let ArenaState { heap, ledger, .. } = &mut *self.state;
+        // SAFETY: this is of the kind.
+        let block = unsafe { OfKind::<K>::new(heap) }.park(id);
+        ledger.took_back(id, block);
         self.count_parked(id, 1);
     }
 
@@ -215,19 +225,17 @@ impl<'a, K: Serving> Short<'a, K> {
         // Both neighbours are looked at first: their records are cache misses that can be waited for together.
         let neighbours = self.state.heap.layout().neighbours_in(BlockPhase::Free, id);
         self.state.map.remove(DevicePtr(self.block(id).addr));
-        self.take_back(id);
-        self.join_freed(id, neighbours, (0, 0));
-    }
-
-    #[inline(always)]
-    fn take_back(&mut self, id: BlockId) {
         let ArenaState { heap, ledger, .. } = &mut *self.state;
         ledger.took_back(id, &mut heap.layout_mut().blocks_mut()[id]);
+        self.join_freed(id, neighbours, (0, 0));
     }
 
     /// What is parked is free: in fixed segments it counts as what it is, a block beside others.
     #[inline(always)]
     fn count_parked(&mut self, id: BlockId, sign: i64) {
+        if !self.state.heap.layout().segments().has_fixed() {
+            return;
+        }
         let block = self.block(id);
         if self.state.heap.layout().segments().is_fixed(block.segment) && block.is_split() {
             let (tier, bytes) = (block.tier, signed(block.size));
@@ -282,7 +290,7 @@ impl<'a, K: Serving> Short<'a, K> {
         if let Some(below) = below {
             blocks -= 1;
             bytes -= signed(self.block(below).size);
-            self.heap().take_from_index(below);
+            self.heap().take_out(below);
             let table = self.state.heap.layout_mut().blocks_mut();
             // The merged block is free: what it was last used for is the block's that was just freed.
             table[below].requested = requested;
@@ -298,7 +306,7 @@ impl<'a, K: Serving> Short<'a, K> {
             self.heap().take_from_index(above);
             self.state.heap.layout_mut().blocks_mut().absorb_above(id, above);
         }
-        self.heap().insert_free(id);
+        self.heap().put_joined(id, below.is_some());
         if self.state.heap.layout().segments().is_fixed(segment) {
             let block = self.block(id);
             if block.is_split() {

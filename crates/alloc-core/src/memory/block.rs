@@ -152,24 +152,27 @@ const _: () = assert!(std::mem::size_of::<Block>() == 64, "a block record is one
 pub const NO_USES: u32 = u32::MAX;
 
 impl Block {
+    /// A record that is not in use.
+    const VACANT: Self = Self {
+        addr: 0,
+        size: 0,
+        requested: 0,
+        epoch: 0,
+        born: 0,
+        prev: BlockId::NONE,
+        next: BlockId::NONE,
+        segment: SegmentId(0),
+        uses: NO_USES,
+        order: 0,
+        pending: 0,
+        state: BlockPhase::Vacant,
+        tier: Tier::Large,
+    };
+
     /// A free block of the large tier, for tests of what holds such.
     #[cfg(test)]
     pub(crate) fn free(addr: u64, size: u64) -> Self {
-        Self {
-            addr,
-            size,
-            requested: 0,
-            epoch: 0,
-            born: 0,
-            prev: BlockId::NONE,
-            next: BlockId::NONE,
-            segment: SegmentId(0),
-            uses: NO_USES,
-            order: 0,
-            pending: 0,
-            state: BlockPhase::Free,
-            tier: Tier::Large,
-        }
+        Self { addr, size, state: BlockPhase::Free, ..Self::VACANT }
     }
 
     /// First address after it.
@@ -213,17 +216,62 @@ impl BlockTable {
     /// # Panics
     /// Beyond 2^28 records; [`may_cut`](Self::may_cut) keeps well away from it.
     pub fn add(&mut self, block: Block) -> BlockId {
-        if let Some(id) = self.first_vacant {
-            self.vacant -= 1;
-            self.first_vacant = self[id].next.some();
-            self[id] = block;
-            return id;
+        let id = self.take_vacant();
+        self[id] = block;
+        id
+    }
+
+    /// A record to be written.
+    #[inline(always)]
+    fn take_vacant(&mut self) -> BlockId {
+        match self.first_vacant {
+            Some(id) => {
+                self.vacant -= 1;
+                self.first_vacant = self[id].next.some();
+                id
+            }
+            None => self.push_vacant(),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_vacant(&mut self) -> BlockId {
         assert!(self.records.len() < (1 << 28) - 1, "more than 2^28 blocks in one arena");
         #[allow(clippy::cast_possible_truncation)] // checked above
         let id = BlockId::new(self.records.len() as u32);
-        growth::push(&mut self.records, block);
+        growth::push(&mut self.records, Block::VACANT);
         id
+    }
+
+    /// Cuts a block after `size` bytes. The lower part keeps the record; the upper one, which is returned, is busy, and
+    /// nobody else uses it.
+    #[inline(never)]
+    pub(crate) fn cut(&mut self, lower: BlockId, size: u64) -> BlockId {
+        let upper = self.take_vacant();
+        let block = &mut self[lower];
+        let Block { addr, size: whole, requested, epoch, born, next, segment, order, tier, .. } = *block;
+        debug_assert!(size > 0 && size < whole, "both parts keep something");
+        (block.size, block.next) = (size, upper);
+        self[upper] = Block {
+            addr: addr + size,
+            size: whole - size,
+            requested,
+            epoch,
+            born,
+            prev: lower,
+            next,
+            segment,
+            uses: NO_USES,
+            order,
+            pending: 0,
+            state: BlockPhase::Busy,
+            tier,
+        };
+        if let Some(next) = next.some() {
+            self[next].prev = upper;
+        }
+        upper
     }
 
     /// Gives a record back for reuse.
@@ -268,17 +316,6 @@ impl BlockTable {
         self.len() == 0
     }
 
-    /// Links `upper` in above `lower`.
-    pub fn link_above(&mut self, lower: BlockId, upper: BlockId) {
-        let next = self[lower].next;
-        self[upper].prev = lower;
-        self[upper].next = next;
-        self[lower].next = upper;
-        if let Some(next) = next.some() {
-            self[next].prev = upper;
-        }
-    }
-
     /// Lets `lower` take over `upper`, its neighbour above, whose record goes.
     pub fn absorb_above(&mut self, lower: BlockId, upper: BlockId) {
         let Block { size, next, epoch, .. } = self[upper];
@@ -303,5 +340,33 @@ impl std::ops::Index<BlockId> for BlockTable {
 impl std::ops::IndexMut<BlockId> for BlockTable {
     fn index_mut(&mut self, id: BlockId) -> &mut Block {
         &mut self.records[id.index() as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_block_are_neighbours() {
+        let mut table = BlockTable::default();
+        let whole = table.add(Block { requested: 7, epoch: 3, ..Block::free(512, 2048) });
+        let top = table.cut(whole, 1536);
+        let middle = table.cut(whole, 512);
+        let places = |table: &BlockTable| -> Vec<_> {
+            table.upwards(whole).map(|(id, block)| (id, block.prev, block.addr, block.size)).collect()
+        };
+        let expected =
+            [(whole, BlockId::NONE, 512, 512), (middle, whole, 1024, 1024), (top, middle, 2048, 512)];
+        assert_eq!(places(&table), expected);
+        let Block { requested, epoch, state, uses, .. } = table[middle];
+        assert_eq!((requested, epoch, state, uses), (7, 3, BlockPhase::Busy, NO_USES));
+        // What is given back is used again.
+        table.absorb_above(whole, middle);
+        assert_eq!(table.len(), 2);
+        assert_eq!(table.cut(whole, 1024), middle);
+        let expected =
+            [(whole, BlockId::NONE, 512, 1024), (middle, whole, 1536, 512), (top, middle, 2048, 512)];
+        assert_eq!(places(&table), expected);
     }
 }

@@ -100,12 +100,15 @@ pub struct SegmentTable {
     records: Vec<Option<Segment>>,
     /// What they are: asked for with every request.
     kinds: Vec<Kind>,
+    /// How many are fixed.
+    fixed: usize,
     vacant: Vec<SegmentId>,
 }
 
 impl SegmentTable {
     pub(crate) fn add(&mut self, segment: Segment) -> SegmentId {
         let kind = Kind::of(segment.origin);
+        self.fixed += usize::from(kind == Kind::Fixed);
         if let Some(id) = self.vacant.pop() {
             self.records[id.0 as usize] = Some(segment);
             self.kinds[id.0 as usize] = kind;
@@ -116,6 +119,12 @@ impl SegmentTable {
         self.records.push(Some(segment));
         self.kinds.push(kind);
         id
+    }
+
+    /// Whether any segment is one `malloc` of the device.
+    #[inline(always)]
+    pub(crate) fn has_fixed(&self) -> bool {
+        self.fixed > 0
     }
 
     /// Whether a segment is one `malloc` of the device, without a look at its record.
@@ -138,7 +147,8 @@ impl SegmentTable {
 
     pub(crate) fn remove(&mut self, id: SegmentId) -> Option<Segment> {
         let segment = self.records[id.0 as usize].take();
-        if segment.is_some() {
+        if let Some(segment) = &segment {
+            self.fixed -= usize::from(segment.is_fixed());
             self.vacant.push(id);
         }
         segment

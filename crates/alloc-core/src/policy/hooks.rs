@@ -22,6 +22,10 @@ pub(crate) trait Hooks: Debug + Send {
     #[inline(always)]
     fn removed(&mut self, _: &BlockTable, _: BlockId) {}
 
+    /// A block among the free ones ends elsewhere than before.
+    #[inline(always)]
+    fn resized(&mut self, _: &Block, _: BlockId) {}
+
     /// Whether the free ones are searched for `size` bytes only after [`place`](Self::place) was asked.
     #[inline(always)]
     fn follows(&self, _size: u64) -> bool {

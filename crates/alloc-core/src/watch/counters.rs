@@ -174,7 +174,7 @@ impl Counters {
     }
 
     /// Changes one of the counts that requests do not change by themselves: inactive splits and oversize allocations.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn change(&mut self, tier: Tier, count: Count, amount: i64) {
         if amount == 0 {
             return;
@@ -191,14 +191,17 @@ impl Counters {
         }
     }
 
-    /// A limit is crossed. That may be because much was pending since limits were set, so they are set anew.
+    /// A limit is crossed. That may be because much was pending since limits were set, so they are set anew; where a ceiling is
+    /// crossed, that is done once it is [settled](Peaks::settle).
     #[cold]
     #[inline(never)]
     fn look_closer(&mut self) {
         self.crossed |= Count::ALL
             .iter()
             .any(|count| (0..ROWS).any(|row| self.current(row, *count) > self.ceiling[row][*count as usize]));
-        self.set_limits();
+        if !self.crossed {
+            self.set_limits();
+        }
     }
 
     fn set_limits(&mut self) {

@@ -143,7 +143,7 @@ impl<'a> Replaying<'a> {
         block.ok_or_else(|| StepError::Trace(format!("block {id} was never requested")))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn step(&mut self, event: &Event) -> Result<(), StepError> {
         self.done += 1;
         if let Some(program) = &self.program {

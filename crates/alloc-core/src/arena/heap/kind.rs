@@ -3,7 +3,7 @@
 
 use super::Heap;
 use super::records::Records;
-use crate::memory::block::{Block, BlockId, BlockPhase, NO_USES, SegmentId, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::policy::{
     GranulePolicy, Hooks, Placed, Placement, Placing, Policy, PytorchPolicy, Remembered, Request,
@@ -180,16 +180,41 @@ impl<'a, K: Kind> OfKind<'a, K> {
 
     /// Keeps a block as it is for the next request of its size; none is kept yet.
     #[inline(always)]
-    pub(in crate::arena) fn park(&mut self, id: BlockId) {
-        let (layout, _, memory) = self.parts();
+    pub(in crate::arena) fn park(self, id: BlockId) -> &'a mut Block {
+        let (layout, _, memory) = self.into_parts();
         let block = &mut layout.blocks_mut()[id];
         block.state = BlockPhase::Busy;
         memory.park(block, id);
+        block
     }
 
     /// Puts a block that is in no index among the free ones, as it is.
     #[inline(always)]
     pub(in crate::arena) fn insert_free(&mut self, id: BlockId) {
+        let (block, memory) = self.put_in_index(id);
+        memory.inserted(block, id);
+    }
+
+    /// Puts a block [back](Self::take_out) that has become longer or shorter at its end.
+    #[inline(always)]
+    pub(in crate::arena) fn put_back(&mut self, id: BlockId) {
+        let (block, memory) = self.put_in_index(id);
+        memory.resized(block, id);
+    }
+
+    /// [Puts](Self::put_back) a block back that took over what is above it, or [one](Self::insert_free) that was not among the free.
+    #[inline(always)]
+    pub(in crate::arena) fn put_joined(&mut self, id: BlockId, was_free: bool) {
+        let (block, memory) = self.put_in_index(id);
+        if was_free {
+            memory.resized(block, id);
+        } else {
+            memory.inserted(block, id);
+        }
+    }
+
+    #[inline(always)]
+    fn put_in_index(&mut self, id: BlockId) -> (&Block, &mut K::Memory) {
         let born = |tier: Tier| self.heap.searches[tier as usize].load(Ordering::Relaxed);
         let born = self.heap.ages.then(|| born(self.heap.layout.blocks()[id].tier));
         let (layout, placed, memory) = self.parts();
@@ -199,7 +224,7 @@ impl<'a, K: Kind> OfKind<'a, K> {
             block.born = born;
         }
         placed.insert(block, id);
-        memory.inserted(block, id);
+        (block, memory)
     }
 
     /// Takes a free block out of its index; its state is the caller's business.
@@ -210,17 +235,26 @@ impl<'a, K: Kind> OfKind<'a, K> {
         memory.removed(layout.blocks(), id);
     }
 
+    /// Takes a free block out of its index for a moment: it stays free from its first byte on, and is [put back](Self::put_back).
+    #[inline(always)]
+    pub(in crate::arena) fn take_out(&mut self, id: BlockId) {
+        let (layout, placed, _) = self.parts();
+        placed.remove(&layout.blocks()[id], id);
+    }
+
     /// Takes the bytes from `low` to `high` out of a free block, as busy. What is beside them stays free.
     #[inline(always)]
     pub(in crate::arena) fn take_range(&mut self, id: BlockId, low: u64, high: u64) -> BlockId {
-        self.take_from_index(id);
         let block = &mut self.heap.layout.blocks_mut()[id];
         let (addr, end) = (block.addr, block.end());
         let requested = std::mem::take(&mut block.requested);
         let mut middle = id;
         if addr < low {
+            self.take_out(id);
             middle = self.cut_above(id, low - addr, BlockPhase::Busy, NewRecord::Lower);
-            self.insert_free(id);
+            self.put_back(id);
+        } else {
+            self.take_from_index(id);
         }
         if high < end {
             self.cut_above(middle, high - low, BlockPhase::Free, NewRecord::Upper);
@@ -245,24 +279,12 @@ impl<'a, K: Kind> OfKind<'a, K> {
             (new, Records::new(order, layout, placement).of_part(id))
         });
         let blocks = self.heap.layout.blocks_mut();
-        let block = &mut blocks[id];
-        debug_assert!(size > 0 && size < block.size, "both parts keep something");
-        let mut upper = Block {
-            addr: block.addr + size,
-            size: block.size - size,
-            uses: NO_USES,
-            pending: 0,
-            state: BlockPhase::Busy,
-            ..block.clone()
-        };
+        let upper = blocks.cut(id, size);
         match new {
-            Some((NewRecord::Lower, order)) => block.order = order,
-            Some((NewRecord::Upper, order)) => upper.order = order,
+            Some((NewRecord::Lower, order)) => blocks[id].order = order,
+            Some((NewRecord::Upper, order)) => blocks[upper].order = order,
             None => {}
         }
-        block.size = size;
-        let upper = blocks.add(upper);
-        blocks.link_above(id, upper);
         match upper_state {
             BlockPhase::Free => self.insert_free(upper),
             BlockPhase::Unmapped => self.heap.insert_unmapped(upper),

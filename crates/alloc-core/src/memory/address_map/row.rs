@@ -79,7 +79,7 @@ fn from_own<W: Word, const N: usize>(cells: &[W; N], slot: usize) -> impl Iterat
 pub(super) fn find<W: Word, const N: usize>(cells: &[W; N], slot: usize) -> Option<Entry> {
     from_own(cells, slot)
         .map(|cell| Entry(cell.load(Ordering::Acquire)))
-        .find(|entry| *entry != Entry::EMPTY && entry.slot() == slot)
+        .find(|entry| entry.slot() == slot && *entry != Entry::EMPTY)
 }
 
 /// Puts an entry into a free cell. Segments of two arenas may share a page, so a cell is claimed, not
@@ -98,7 +98,7 @@ pub(super) fn clear<W: Word, const N: usize>(cells: &[W; N], slot: usize) -> boo
     let mut cells = from_own(cells, slot);
     let cell = cells.find(|cell| {
         let entry = Entry(cell.load(Ordering::Relaxed));
-        entry != Entry::EMPTY && entry.slot() == slot
+        entry.slot() == slot && entry != Entry::EMPTY
     });
     cell.inspect(|cell| cell.store(0, Ordering::Release)).is_some()
 }

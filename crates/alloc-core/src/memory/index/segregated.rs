@@ -37,7 +37,6 @@ pub struct SegregatedIndex {
     present: ClassSet,
     /// The heads by class, then blocks by number; nothing before the first block comes.
     links: Vec<Link>,
-    len: usize,
 }
 
 /// Where the link of a block is.
@@ -89,7 +88,7 @@ impl SegregatedIndex {
             found = self.best_of(from, size);
         }
         let Some(found) = found else { return self.take_hidden(from, size, fits) };
-        self.unlink(from, found);
+        self.unlink(found);
         Some(block_at(found))
     }
 
@@ -105,20 +104,20 @@ impl SegregatedIndex {
         if size == u32::MAX {
             return None;
         }
-        let mut best: Option<(K, usize, usize)> = None;
+        let mut best: Option<(K, usize)> = None;
         let mut from = class(size);
         for _ in 0..classes {
             let Some(class) = self.present.next(from) else { break };
             if let Some(at) = self.best_of(class, size) {
                 let key = order(block_at(at));
-                if best.as_ref().is_none_or(|(first, ..)| key < *first) {
-                    best = Some((key, class, at));
+                if best.as_ref().is_none_or(|(first, _)| key < *first) {
+                    best = Some((key, at));
                 }
             }
             from = class + 1;
         }
-        let (_, class, found) = best?;
-        self.unlink(class, found);
+        let (_, found) = best?;
+        self.unlink(found);
         Some(block_at(found))
     }
 
@@ -127,7 +126,7 @@ impl SegregatedIndex {
     fn take_hidden(&mut self, class: usize, size: u32, fits: impl Fn(BlockId) -> bool) -> Option<BlockId> {
         let large = |at: &usize| self.links[*at].size >= size && fits(block_at(*at));
         let found = self.ring(class).counted().find(large)?;
-        self.unlink(class, found);
+        self.unlink(found);
         Some(block_at(found))
     }
 
@@ -138,13 +137,14 @@ impl SegregatedIndex {
     }
 
     #[inline(always)]
-    fn unlink(&mut self, class: usize, at: usize) {
+    fn unlink(&mut self, at: usize) {
         let Link { before, after, .. } = self.links[at];
         self.links[before as usize].after = after;
         self.links[after as usize].before = before;
-        let was_last = u64::from(before == after) & u64::from(before as usize == class);
-        self.present.remove_if(class, was_last);
-        self.len -= 1;
+        // Then nothing is left in its ring but the head, which is where the class says.
+        let was_last = before == after;
+        let class = if was_last { before as usize } else { 0 };
+        self.present.remove_if(class, u64::from(was_last));
     }
 
     #[cold]
@@ -168,22 +168,21 @@ impl PlacementIndex for SegregatedIndex {
         }
         let size = units(block.size);
         let class = class(size);
-        let after = std::mem::replace(&mut self.links[class].after, at as u32);
-        self.links[at] = Link { before: class as u32, after, size, addr: (block.addr >> 9) as u32 };
-        self.links[after as usize].before = at as u32;
+        let links = self.links.as_mut_slice();
+        let after = std::mem::replace(&mut links[class].after, at as u32);
+        links[after as usize].before = at as u32;
+        links[at] = Link { before: class as u32, after, size, addr: (block.addr >> 9) as u32 };
         self.present.insert(class);
-        self.len += 1;
     }
 
     #[inline(always)]
     fn remove(&mut self, block: &Block, id: BlockId) {
-        let (at, size) = (place(id), units(block.size));
-        debug_assert_eq!(self.links[at].size, size, "with this size");
-        self.unlink(class(size), at);
+        debug_assert_eq!(self.links[place(id)].size, units(block.size), "with this size");
+        self.unlink(place(id));
     }
 
     fn len(&self) -> usize {
-        self.len
+        self.present.from(0).map(|class| self.ring(class).counted().count()).sum()
     }
 
     fn at_least(&self, bytes: u64) -> impl Iterator<Item = BlockId> + '_ {
@@ -197,19 +196,16 @@ impl PlacementIndex for SegregatedIndex {
     }
 
     fn check(&self) {
-        let mut count = 0;
         for at in 0..CLASSES {
             let mut before = at;
             for link in self.ring(at) {
                 assert_eq!(self.links[link].before as usize, before, "links name each other");
                 assert_eq!(class(self.links[link].size), at, "blocks are in the ring of their class");
                 before = link;
-                count += 1;
             }
             assert_eq!(self.present.contains(at), before != at, "a class with a block is in the set");
         }
         self.present.check();
-        assert_eq!(count, self.len, "the length is the number of blocks");
     }
 }
 

@@ -65,37 +65,8 @@ struct Free {
     crowded: bool,
 }
 
-/// Cells side by side.
-#[derive(Debug)]
-struct Row {
-    /// Those in which a free block begins.
-    begins: u64,
-    /// Those in which one begins that holds a first or a last byte of any granule; where several begin in one, perhaps others.
-    touches: u64,
-    /// It is among those that changed.
-    changed: bool,
-    /// True where `begins` says so.
-    first: [Free; ROW],
-}
-
-impl Row {
-    const EMPTY: Self = Self {
-        begins: 0,
-        touches: 0,
-        changed: false,
-        first: [Free { end: 0, block: BlockId::NONE, unit: 0, crowded: false }; ROW],
-    };
-}
-
-impl Row {
-    /// What it holds at borders of granules changes.
-    #[inline(always)]
-    fn change(&mut self, id: (SegmentId, usize), changed: &mut Vec<RowId>) {
-        if !self.changed {
-            self.changed = true;
-            note_changed(id, changed);
-        }
-    }
+impl Free {
+    const NONE: Self = Self { end: 0, block: BlockId::NONE, unit: 0, crowded: false };
 }
 
 #[cold]
@@ -107,8 +78,8 @@ fn note_changed((segment, row): (SegmentId, usize), changed: &mut Vec<RowId>) {
 
 /// The row of a cell, and its place there.
 #[inline(always)]
-fn place_of(cell: u64) -> (usize, usize) {
-    ((cell / ROW as u64) as usize, (cell % ROW as u64) as usize)
+fn place_of(cell: usize) -> (usize, usize) {
+    (cell / ROW, cell % ROW)
 }
 
 /// The places of the bits that are set, ascending.
@@ -129,17 +100,18 @@ fn set_bits(words: &[u64]) -> impl Iterator<Item = usize> {
 pub(crate) struct Borders {
     base: u64,
     granule: u64,
-    /// 2^64 divided by the units of a granule, rounded up: what a division by the granule multiplies by.
-    inverse: u64,
     /// The end of the highest block that ever was free, in bytes from the segment's first.
     highest: u64,
-    /// By the cell in which they begin.
-    rows: Vec<Row>,
-    /// The rows in which any begins, and those that have such at borders of granules.
+    /// By row, the cells in which a free block begins.
+    begins: Vec<u64>,
+    /// By cell, such a block, where `begins` says that there is one.
+    first: Vec<Free>,
+    /// The rows in which any begins.
     beginning: Vec<u64>,
-    touching: Vec<u64>,
+    /// By row, whether it is among those that changed.
+    changed: Vec<bool>,
     /// Free blocks beside the first one of their cell.
-    others: FxHashMap<u64, SmallVec<[Free; 2]>>,
+    others: FxHashMap<usize, SmallVec<[Free; 2]>>,
     /// Where views show a granule: it keeps its memory as long.
     shown: Vec<SmallVec<[Place; 1]>>,
     /// Which ones that are.
@@ -151,16 +123,14 @@ pub(crate) struct Borders {
 impl Borders {
     /// For a segment at `base` whose granules have `granule` bytes.
     pub(crate) fn new(base: u64, granule: u64) -> Self {
-        debug_assert!(granule > UNIT, "a granule is many units");
-        let inverse = u64::MAX / (granule / UNIT) + 1;
         Self {
             base,
             granule,
-            inverse,
             highest: 0,
-            rows: Vec::new(),
+            begins: Vec::new(),
+            first: Vec::new(),
             beginning: Vec::new(),
-            touching: Vec::new(),
+            changed: Vec::new(),
             others: FxHashMap::default(),
             shown: Vec::new(),
             visible: Vec::new(),
@@ -185,7 +155,7 @@ impl Borders {
 
     /// The numbers of the rows of cells.
     pub(crate) fn rows(&self) -> Range<u32> {
-        0..u32::try_from(self.rows.len()).unwrap_or(u32::MAX)
+        0..u32::try_from(self.begins.len()).unwrap_or(u32::MAX)
     }
 
     /// How many granules are known.
@@ -204,104 +174,119 @@ impl Borders {
         (number < self.len() && self.address(number) == addr).then_some(number)
     }
 
-    /// Notes a free block. Apart, so that what serves requests stays small enough to be compiled in one.
-    #[inline(never)]
-    pub(crate) fn insert(&mut self, block: &Block, id: BlockId, changed: &mut Vec<RowId>) {
-        let low = block.addr - self.base;
-        let end = low + block.size;
-        let touches = self.touches(low, end);
-        self.highest = self.highest.max(end);
-        #[allow(clippy::cast_possible_truncation)] // a cell has few units
-        let free = Free { end, block: id, unit: (low % CELL / UNIT) as u16, crowded: false };
-        let (at, place) = place_of(low / CELL);
-        match self.rows.get_mut(at) {
-            Some(row) if row.begins >> place & 1 == 0 => {
-                if row.begins == 0 {
-                    self.beginning[at / ROW] |= 1 << (at % ROW);
-                }
-                row.begins |= 1 << place;
-                row.first[place] = free;
-                if touches {
-                    row.change((block.segment, at), changed);
-                    row.touches |= 1 << place;
-                    self.touching[at / ROW] |= 1 << (at % ROW);
-                }
-            }
-            _ => {
-                self.insert_otherwise(low / CELL, free, touches);
-                if touches {
-                    self.rows[at].change((block.segment, at), changed);
-                }
-            }
+    /// The cell in which a block begins.
+    #[inline(always)]
+    fn cell_of(&self, block: &Block) -> usize {
+        ((block.addr - self.base) / CELL) as usize
+    }
+
+    /// What is free of a row's granules changes.
+    #[inline(always)]
+    fn change(&mut self, (segment, row): (SegmentId, usize), changed: &mut Vec<RowId>) {
+        let noted = &mut self.changed[row];
+        if !*noted {
+            *noted = true;
+            note_changed((segment, row), changed);
         }
     }
 
-    /// Whether what lies from `low` to `end` holds a first or a last byte of any granule.
+    /// Notes a free block. Apart, so that what serves requests stays small enough to be compiled in one.
+    #[inline(never)]
+    pub(crate) fn insert(&mut self, block: &Block, id: BlockId, changed: &mut Vec<RowId>) {
+        let cell = self.cell_of(block);
+        let (row, place) = place_of(cell);
+        match self.begins.get_mut(row) {
+            Some(begins) if *begins >> place & 1 == 0 => {
+                if *begins == 0 {
+                    self.beginning[row / ROW] |= 1 << (row % ROW);
+                }
+                *begins |= 1 << place;
+                self.first[cell] = self.free(block, id);
+                self.change((block.segment, row), changed);
+            }
+            _ => self.insert_otherwise(block, id, changed),
+        }
+    }
+
     #[inline(always)]
-    fn touches(&self, low: u64, end: u64) -> bool {
-        // Exact for segments of less than 2^48 bytes and granules of less than 2^33.
-        #[allow(clippy::cast_possible_truncation)] // less than `low`
-        let number = ((u128::from(low / UNIT) * u128::from(self.inverse)) >> u64::BITS) as u64;
-        debug_assert_eq!(number, low / self.granule, "within those bounds");
-        let inside = low - number * self.granule;
-        (inside == 0) | (inside + (end - low) >= self.granule)
+    fn free(&mut self, block: &Block, id: BlockId) -> Free {
+        let low = block.addr - self.base;
+        let end = low + block.size;
+        if end > self.highest {
+            self.highest = end;
+        }
+        #[allow(clippy::cast_possible_truncation)] // a cell has few units
+        Free { end, block: id, unit: (low % CELL / UNIT) as u16, crowded: false }
     }
 
     /// There is no such row yet, or another one begins in the cell.
     #[cold]
     #[inline(never)]
-    fn insert_otherwise(&mut self, cell: u64, free: Free, touches: bool) {
-        let (at, place) = place_of(cell);
-        if self.rows.len() <= at {
-            self.rows.resize_with(at + 1, || Row::EMPTY);
-            self.beginning.resize(at / ROW + 1, 0);
-            self.touching.resize(at / ROW + 1, 0);
+    fn insert_otherwise(&mut self, block: &Block, id: BlockId, changed: &mut Vec<RowId>) {
+        let (cell, free) = (self.cell_of(block), self.free(block, id));
+        let (row, place) = place_of(cell);
+        if self.begins.len() <= row {
+            self.begins.resize(row + 1, 0);
+            self.first.resize((row + 1) * ROW, Free::NONE);
+            self.changed.resize(row + 1, false);
+            self.beginning.resize(row / ROW + 1, 0);
         }
-        let row = &mut self.rows[at];
-        row.touches |= u64::from(touches) << place;
-        self.touching[at / ROW] |= u64::from(touches) << (at % ROW);
-        let first = &mut row.first[place];
-        if row.begins >> place & 1 == 0 {
-            row.begins |= 1 << place;
-            *first = free;
-            self.beginning[at / ROW] |= 1 << (at % ROW);
+        if self.begins[row] >> place & 1 == 0 {
+            self.begins[row] |= 1 << place;
+            self.first[cell] = free;
+            self.beginning[row / ROW] |= 1 << (row % ROW);
         } else {
-            first.crowded = true;
+            self.first[cell].crowded = true;
             self.others.entry(cell).or_default().push(free);
         }
+        self.change((block.segment, row), changed);
+    }
+
+    /// A free block ends elsewhere than before.
+    #[inline(never)]
+    pub(crate) fn resize(&mut self, block: &Block, id: BlockId, changed: &mut Vec<RowId>) {
+        let cell = self.cell_of(block);
+        let end = block.end() - self.base;
+        if end > self.highest {
+            self.highest = end;
+        }
+        match self.first.get_mut(cell) {
+            Some(first) if first.block == id => first.end = end,
+            _ => self.resize_in_crowd(cell, id, end),
+        }
+        self.change((block.segment, cell / ROW), changed);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn resize_in_crowd(&mut self, cell: usize, id: BlockId, end: u64) {
+        let others = self.others.get_mut(&cell).into_iter().flatten();
+        others.filter(|other| other.block == id).for_each(|other| other.end = end);
     }
 
     /// Notes that a block is free no more.
     #[inline(never)]
     pub(crate) fn remove(&mut self, block: &Block, id: BlockId, changed: &mut Vec<RowId>) {
-        let cell = (block.addr - self.base) / CELL;
-        let (at, place) = place_of(cell);
-        match self.rows.get_mut(at) {
-            Some(row) if row.first[place].block == id && !row.first[place].crowded => {
-                row.begins &= !(1 << place);
-                if row.begins == 0 {
-                    self.beginning[at / ROW] &= !(1 << (at % ROW));
+        let cell = self.cell_of(block);
+        let (row, place) = place_of(cell);
+        match self.first.get(cell) {
+            Some(first) if first.block == id && !first.crowded => {
+                let begins = &mut self.begins[row];
+                *begins &= !(1 << place);
+                if *begins == 0 {
+                    self.beginning[row / ROW] &= !(1 << (row % ROW));
                 }
-                if row.touches >> place & 1 == 1 {
-                    row.change((block.segment, at), changed);
-                    row.touches ^= 1 << place;
-                    self.touching[at / ROW] &= !(u64::from(row.touches == 0) << (at % ROW));
-                }
+                self.change((block.segment, row), changed);
             }
-            _ => {
-                self.remove_from_crowd(cell, id);
-                if self.rows[at].touches >> place & 1 == 1 {
-                    self.rows[at].change((block.segment, at), changed);
-                }
-            }
+            _ => self.remove_from_crowd(block, id, changed),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn remove_from_crowd(&mut self, cell: u64, id: BlockId) {
-        let (at, place) = place_of(cell);
-        let first = &mut self.rows[at].first[place];
+    fn remove_from_crowd(&mut self, block: &Block, id: BlockId, changed: &mut Vec<RowId>) {
+        let cell = self.cell_of(block);
+        let first = &mut self.first[cell];
         let Some(others) = self.others.get_mut(&cell) else {
             unreachable!("a free block is known where it begins")
         };
@@ -314,6 +299,7 @@ impl Borders {
         if !first.crowded {
             self.others.remove(&cell);
         }
+        self.change((block.segment, cell / ROW), changed);
     }
 
     /// The free blocks that hold a granule's first and last byte.
@@ -336,31 +322,50 @@ impl Borders {
     /// That one, and its row.
     #[inline(always)]
     fn begins_at_or_below(&self, addr: u64) -> Option<(usize, &Free)> {
-        let low = addr - self.base;
-        let unit = low % CELL / UNIT;
-        let (own, place) = place_of(low / CELL);
-        let mut at = own;
-        let mut bits = self.rows.get(own).map_or(0, |row| row.begins & (u64::MAX >> (ROW - 1 - place)));
-        let mut inside = bits >> place & 1 == 1;
-        loop {
-            step();
-            if bits == 0 {
-                at = self.row_below(at)?;
-                bits = self.rows[at].begins;
+        step();
+        let (cell, unit) = self.unit_of(addr);
+        let (row, place) = place_of(cell);
+        if self.begins.get(row).is_some_and(|begins| begins >> place & 1 == 1) {
+            let first = &self.first[cell];
+            if !first.crowded && u64::from(first.unit) <= unit {
+                return Some((row, first));
             }
-            let place = bits.ilog2() as usize;
-            let first = &self.rows[at].first[place];
-            let begins = |free: &Free| !inside || u64::from(free.unit) <= unit;
-            if !first.crowded && begins(first) {
-                return Some((at, first));
-            }
-            // Another one of this cell, or something below it.
-            let found = self.in_cell(at, place).filter(|free| begins(free)).max_by_key(|free| free.unit);
-            if let Some(found) = found {
-                return Some((at, found));
-            }
-            (bits, inside) = (bits ^ 1 << place, false);
         }
+        self.begins_below(addr)
+    }
+
+    /// The cell of a byte, and the unit of that.
+    #[inline(always)]
+    fn unit_of(&self, addr: u64) -> (usize, u64) {
+        let low = addr - self.base;
+        ((low / CELL) as usize, low % CELL / UNIT)
+    }
+
+    /// The same where no block alone in its cell begins there, at `addr` or below.
+    #[inline(never)]
+    fn begins_below(&self, addr: u64) -> Option<(usize, &Free)> {
+        let (cell, unit) = self.unit_of(addr);
+        let (mut row, place) = place_of(cell);
+        let up_to_own = self.begins.get(row).map_or(0, |begins| begins & (u64::MAX >> (ROW - 1 - place)));
+        let own = 1 << place;
+        if up_to_own & own != 0 {
+            // Another one of this cell, or something below it.
+            let begin = self.in_cell(row, place).filter(|free| u64::from(free.unit) <= unit);
+            if let Some(found) = begin.max_by_key(|free| free.unit) {
+                return Some((row, found));
+            }
+        }
+        let mut cells = up_to_own & !own;
+        if cells == 0 {
+            row = self.row_below(row)?;
+            cells = self.begins[row];
+        }
+        let place = cells.ilog2() as usize;
+        let first = &self.first[row * ROW + place];
+        if !first.crowded {
+            return Some((row, first));
+        }
+        self.in_cell(row, place).max_by_key(|free| free.unit).map(|last| (row, last))
     }
 
     /// The nearest row below another in which a free block begins.
@@ -381,40 +386,43 @@ impl Borders {
 
     /// The free blocks that begin in a cell, in no order.
     fn in_cell(&self, row: usize, place: usize) -> impl Iterator<Item = &Free> {
-        let first = &self.rows[row].first[place];
-        let others = if first.crowded { self.others_of(row, place) } else { &[] };
+        let cell = row * ROW + place;
+        let first = &self.first[cell];
+        let others = if first.crowded { self.others_of(cell) } else { &[] };
         std::iter::once(first).chain(others)
     }
 
     #[cold]
-    fn others_of(&self, row: usize, place: usize) -> &[Free] {
-        let others = self.others.get(&((row * ROW + place) as u64)).map_or(&[][..], SmallVec::as_slice);
+    fn others_of(&self, cell: usize) -> &[Free] {
+        let others = self.others.get(&cell).map_or(&[][..], SmallVec::as_slice);
         steps(others.len());
         others
     }
 
     /// The free blocks that hold a first or a last byte of any granule.
     pub(crate) fn free_blocks(&self) -> impl Iterator<Item = BlockId> {
-        let rows = set_bits(&self.touching);
-        let cells = rows.flat_map(|at| bits_of(self.rows[at].touches).map(move |place| (at, place)));
-        cells.flat_map(move |(at, place)| self.touching_in(at, place)).map(|(_, free)| free.block)
+        set_bits(&self.beginning).flat_map(|row| self.touching_in(row)).map(|(_, free)| free.block)
     }
 
     /// The free blocks of a row that hold a first or a last byte of any granule: the bytes of each, and what it holds.
     pub(crate) fn of_row(&self, row: u32) -> impl Iterator<Item = (u64, Parts)> {
-        let at = row as usize;
-        let places = self.rows.get(at).map_or(0, |row| row.touches);
-        bits_of(places).flat_map(move |place| self.touching_in(at, place)).map(|(low, free)| {
-            let bytes = free.end - low;
-            (bytes, self.parts_of(low, free.end))
-        })
+        self.touching_in(row as usize).map(|(low, free)| (free.end - low, self.parts_of(low, free.end)))
     }
 
-    /// The free blocks of a cell that hold a first or a last byte of any granule, and where they begin.
-    fn touching_in(&self, row: usize, place: usize) -> impl Iterator<Item = (u64, &Free)> {
-        let low = move |free: &Free| ((row * ROW + place) as u64) * CELL + u64::from(free.unit) * UNIT;
-        let all = self.in_cell(row, place).map(move |free| (low(free), free));
+    /// The free blocks of a row that hold a first or a last byte of any granule, and where they begin.
+    fn touching_in(&self, row: usize) -> impl Iterator<Item = (u64, &Free)> {
+        let places = self.begins.get(row).copied().unwrap_or(0);
+        let low = move |place| (row * ROW + place) as u64 * CELL;
+        let all = bits_of(places).flat_map(move |place| {
+            self.in_cell(row, place).map(move |free| (low(place) + u64::from(free.unit) * UNIT, free))
+        });
         all.filter(|(low, free)| self.touches(*low, free.end)).counted()
+    }
+
+    /// Whether what lies from `low` to `end` holds a first or a last byte of any granule.
+    fn touches(&self, low: u64, end: u64) -> bool {
+        let inside = low % self.granule;
+        inside == 0 || inside + (end - low) >= self.granule
     }
 
     /// What a free block holds of the granules at whose borders it lies.
@@ -478,7 +486,7 @@ impl Borders {
     /// Something else is true of the granule whose byte at `addr` is free, if it is.
     fn change_around(&mut self, segment: SegmentId, addr: u64, changed: &mut Vec<RowId>) {
         if let Some((row, _)) = self.begins_at_or_below(addr) {
-            self.rows[row].change((segment, row), changed);
+            self.change((segment, row), changed);
         }
     }
 
@@ -515,18 +523,24 @@ mod tests {
         /// one cell, and some rows of cells are empty.
         #[test]
         fn free_blocks_are_found_by_address(
-            steps in prop::collection::vec((0u64..3, 0u64..600, 1u64..40, 0u64..4), 1..200)
+            steps in prop::collection::vec((0u64..3, 0u64..600, 1u64..40, 0u64..4, any::<bool>()), 1..200)
         ) {
             let mut borders = Borders::new(BASE, GRANULE);
             let mut changed = Vec::new();
             let mut all: BTreeMap<u64, (u64, BlockId)> = BTreeMap::new();
-            for (number, (far, place, units, large)) in steps.into_iter().enumerate() {
+            for (number, (far, place, units, large, resizes)) in steps.into_iter().enumerate() {
                 let low = far * (200 << 20) + place * 20 * UNIT;
                 let size = units * if large == 0 { CELL } else { UNIT };
                 let id = BlockId::new(u32::try_from(number).unwrap());
                 let overlaps = all.range(..low + size).next_back().is_some_and(|(_, (end, _))| *end > low);
                 if let Some((end, id)) = all.remove(&low) {
-                    borders.remove(&free(low, end - low), id, &mut changed);
+                    let above = all.range(low..).next();
+                    if resizes && above.is_none_or(|(above, _)| low + size < *above) {
+                        borders.resize(&free(low, size), id, &mut changed);
+                        all.insert(low, (low + size, id));
+                    } else {
+                        borders.remove(&free(low, end - low), id, &mut changed);
+                    }
                 } else if !overlaps {
                     borders.insert(&free(low, size), id, &mut changed);
                     all.insert(low, (low + size, id));

@@ -204,24 +204,29 @@ impl Memory {
         let mut gone = gone.iter().peekable();
         self.views.retain(|view| gone.next_if(|(segment, _)| *segment == view.segment).is_none());
     }
-
-    #[inline(never)]
-    fn log(&mut self, block: &Block) {
-        if !self.borders.is_empty() {
-            self.follow.note(Served { size: block.size, segment: block.segment, addr: block.addr });
-        }
-    }
 }
 
 impl Hooks for Memory {
     #[inline(always)]
     fn inserted(&mut self, block: &Block, id: BlockId) {
-        self.borders.insert_free(block, id);
+        if block.tier == Tier::Large {
+            self.borders.insert_free(block, id);
+        }
     }
 
     #[inline(always)]
     fn removed(&mut self, blocks: &BlockTable, id: BlockId) {
-        self.borders.remove_free(&blocks[id], id);
+        let block = &blocks[id];
+        if block.tier == Tier::Large {
+            self.borders.remove_free(block, id);
+        }
+    }
+
+    #[inline(always)]
+    fn resized(&mut self, block: &Block, id: BlockId) {
+        if block.tier == Tier::Large {
+            self.borders.resize_free(block, id);
+        }
     }
 
     #[inline(always)]
@@ -229,14 +234,16 @@ impl Hooks for Memory {
         size > SMALL_LIMIT
     }
 
+    #[inline(always)]
     fn place(&mut self, size: u64) -> Option<(SegmentId, u64)> {
         self.follow.place(size)
     }
 
     #[inline(always)]
     fn gave(&mut self, block: &Block) {
-        if block.size > SMALL_LIMIT {
-            self.log(block);
+        if block.size > SMALL_LIMIT && !self.borders.is_empty() {
+            let Block { size, segment, addr, .. } = *block;
+            self.follow.note(Served { size, segment, addr });
         }
     }
 

@@ -7,6 +7,7 @@ use crate::policy::ground::{Ground, PolicyArena};
 
 /// Takes the `size` bytes at `addr` out of the free ones of a growable segment or a view; what is beside them stays free.
 /// Returns the block, in no index; nothing is taken where some of them are not free, or the segment is not there any more.
+#[inline(always)]
 pub(crate) fn take_at(
     arena: &mut impl PolicyArena<Memory>,
     segment: SegmentId,

@@ -12,6 +12,8 @@ pub(crate) type RowId = (SegmentId, u32);
 #[derive(Debug, Default)]
 pub(crate) struct AllBorders {
     of: Vec<Option<Box<Borders>>>,
+    /// How many there are.
+    watched: usize,
     /// Rows of cells in which free blocks at borders of granules came or went, until they are [taken](Self::take_changed).
     changed: Vec<RowId>,
 }
@@ -22,6 +24,14 @@ impl AllBorders {
     pub(crate) fn insert_free(&mut self, block: &Block, id: BlockId) {
         if let Some(Some(borders)) = self.of.get_mut(block.segment.0 as usize) {
             borders.insert(block, id, &mut self.changed);
+        }
+    }
+
+    /// Notes that a free block ends elsewhere than before.
+    #[inline(always)]
+    pub(crate) fn resize_free(&mut self, block: &Block, id: BlockId) {
+        if let Some(Some(borders)) = self.of.get_mut(block.segment.0 as usize) {
+            borders.resize(block, id, &mut self.changed);
         }
     }
 
@@ -59,8 +69,8 @@ impl AllBorders {
         let changed = std::mem::take(&mut self.changed);
         for (segment, row) in changed.iter().counted() {
             let borders = self.of.get_mut(segment.0 as usize).and_then(Option::as_deref_mut);
-            if let Some(row) = borders.and_then(|borders| borders.rows.get_mut(*row as usize)) {
-                row.changed = false;
+            if let Some(changed) = borders.and_then(|borders| borders.changed.get_mut(*row as usize)) {
+                *changed = false;
             }
         }
         changed
@@ -83,17 +93,18 @@ impl AllBorders {
             self.of.resize_with(at + 1, || None);
         }
         self.of[at] = Some(Box::new(borders));
+        self.watched += 1;
     }
 
     pub(crate) fn remove(&mut self, id: SegmentId) {
-        if let Some(borders) = self.of.get_mut(id.0 as usize) {
-            *borders = None;
-        }
+        let gone = self.of.get_mut(id.0 as usize).and_then(Option::take);
+        self.watched -= usize::from(gone.is_some());
     }
 
     /// Whether none is watched.
+    #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.iter().next().is_none()
+        self.watched == 0
     }
 
     /// All that are watched.
