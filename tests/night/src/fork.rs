@@ -7,7 +7,7 @@ use alloc_core::AllocError;
 use alloc_core::types::DeviceIndex;
 
 /// One quiet point in so many has a child.
-pub const ONE_IN: u64 = 16;
+const ONE_IN: u64 = 16;
 /// Seconds after which a child that hangs is ended.
 const PATIENCE: u32 = 60;
 
@@ -23,8 +23,11 @@ const ENDED: i32 = 0;
 pub struct Child;
 
 impl Child {
-    /// Forks, and looks at what becomes of the child.
-    pub fn look(world: &World) {
+    /// At some quiet points: forks, and looks at what becomes of the child.
+    pub fn look(world: &World, seed: u64, point: usize) {
+        if !(seed ^ point as u64).is_multiple_of(ONE_IN) {
+            return;
+        }
         world.met.note(Feature::Forks);
         // SAFETY: this process has one thread, so the child may do all that it could.
         let child = unsafe { libc::fork() };

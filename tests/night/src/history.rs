@@ -55,7 +55,11 @@ fn run_here(seed: u64, ops: impl IntoIterator<Item = (usize, Op)>, trace: bool) 
             oracle::always(&world, Process::calls(&world.processes) - calls, steps::taken() - steps);
             if outcome.ops % QUIET == QUIET - 1 {
                 oracle::quiet(&world);
-                between(&world, seed, n);
+                // Where threads run in chosen orders, no fork is noticed.
+                #[cfg(not(shuttle))]
+                crate::fork::Child::look(&world, seed, n / QUIET);
+                #[cfg(shuttle)]
+                crate::together::Program::run(&world, seed, n);
             }
         });
         outcome.ops += 1;
@@ -88,20 +92,6 @@ fn run_here(seed: u64, ops: impl IntoIterator<Item = (usize, Op)>, trace: bool) 
     };
     outcome.finding = found.map(|found| (last + 1, found));
     outcome
-}
-
-/// Does what is no operation: behind the `n`-th one.
-fn between(world: &World, seed: u64, n: usize) {
-    // Where threads run in chosen orders, no fork is noticed.
-    #[cfg(not(shuttle))]
-    if (seed ^ (n / QUIET) as u64).is_multiple_of(crate::fork::ONE_IN) {
-        crate::fork::Child::look(world);
-    }
-    #[cfg(shuttle)]
-    {
-        crate::together::Program::run(world, &mut fastrand::Rng::with_seed(seed ^ (n as u64) << 32));
-        oracle::quiet(world);
-    }
 }
 
 /// Runs a history that was found and written down.

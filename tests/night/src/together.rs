@@ -4,6 +4,7 @@
 //! is no operation: a history has the same ones with and without threads.
 
 use crate::contents::{Pattern, Span};
+use crate::oracle;
 use crate::verdict::{Finding, Verdict, caught};
 use crate::wire::Wire;
 use crate::world::{State, World, things};
@@ -91,7 +92,8 @@ impl<'a> Seat<'a> {
 
 impl Program<'_> {
     /// Has threads run to their ends. While a stream is captured, there is one thread.
-    pub(crate) fn run(world: &World, random: &mut Rng) {
+    pub(crate) fn run(world: &World, seed: u64, op: usize) {
+        let random = &mut Rng::with_seed(seed ^ (op as u64) << 32);
         if world.state().captured.is_some() {
             return;
         }
@@ -135,6 +137,7 @@ impl Program<'_> {
         });
         world.most.set(world.most.get().max(program.most.load(Ordering::Relaxed)));
         settle();
+        oracle::quiet(world);
     }
 
     fn act(&self, random: &mut Rng) {

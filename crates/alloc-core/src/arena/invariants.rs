@@ -63,6 +63,8 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
         }
     }
     assert_eq!(seen, arena.layout().blocks().len(), "every block is in a segment");
+    let fixed = arena.layout().segments().has_fixed();
+    assert_eq!(fixed, sums.fixed_segments > 0, "fixed segments are counted");
     for tier in Tier::ALL {
         arena.heap.check(tier);
         check_counters(arena.ledger.counters(), arena.layout(), tier);

@@ -17,7 +17,7 @@ pub trait PlacementIndex: Default + std::fmt::Debug + Send + 'static {
     /// Takes a block out. It is there, with the size and the address it has now: the engine keeps block states and
     /// indexes in step.
     fn remove(&mut self, block: &Block, id: BlockId);
-    /// How many blocks are in it.
+    /// How many blocks are in it. It may count them.
     fn len(&self) -> usize;
     /// True when nothing is in it.
     fn is_empty(&self) -> bool {

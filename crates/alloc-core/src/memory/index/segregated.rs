@@ -185,6 +185,10 @@ impl PlacementIndex for SegregatedIndex {
         self.present.from(0).map(|class| self.ring(class).counted().count()).sum()
     }
 
+    fn is_empty(&self) -> bool {
+        self.present.from(0).next().is_none()
+    }
+
     fn at_least(&self, bytes: u64) -> impl Iterator<Item = BlockId> + '_ {
         let size = units(bytes);
         let sorted = move |class| {

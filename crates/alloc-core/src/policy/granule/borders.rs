@@ -260,8 +260,11 @@ impl Borders {
     #[cold]
     #[inline(never)]
     fn resize_in_crowd(&mut self, cell: usize, id: BlockId, end: u64) {
-        let others = self.others.get_mut(&cell).into_iter().flatten();
-        others.filter(|other| other.block == id).for_each(|other| other.end = end);
+        let mut others = self.others.get_mut(&cell).into_iter().flatten();
+        let Some(other) = others.find(|other| other.block == id) else {
+            unreachable!("a free block is known where it begins")
+        };
+        other.end = end;
     }
 
     /// Notes that a block is free no more.
@@ -416,7 +419,7 @@ impl Borders {
         let all = bits_of(places).flat_map(move |place| {
             self.in_cell(row, place).map(move |free| (low(place) + u64::from(free.unit) * UNIT, free))
         });
-        all.filter(|(low, free)| self.touches(*low, free.end)).counted()
+        all.counted().filter(|(low, free)| self.touches(*low, free.end))
     }
 
     /// Whether what lies from `low` to `end` holds a first or a last byte of any granule.

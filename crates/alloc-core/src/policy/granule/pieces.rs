@@ -1,8 +1,8 @@
 //! What a view can be made of: the free parts of an arena's granules, in the order in which views take them.
 //!
-//! While requests are served, rows of cells are noted in which free blocks at borders of granules come or go, which costs next
-//! to nothing. Before a view is planned, [`Pieces`] catches up with these rows. So a plan costs what it takes, and what changed
-//! since the last one; not what is free.
+//! While requests are served, rows of cells are noted in which free blocks come, go or change, which costs next to nothing. Before
+//! a view is planned, [`Pieces`] catches up with these rows. So a plan costs what it takes, and what changed since the last
+//! one; not what is free.
 
 use super::borders::{AllBorders, Parts, RowId};
 use super::shown::Shown;

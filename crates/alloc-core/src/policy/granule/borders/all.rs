@@ -14,7 +14,7 @@ pub(crate) struct AllBorders {
     of: Vec<Option<Box<Borders>>>,
     /// How many there are.
     watched: usize,
-    /// Rows of cells in which free blocks at borders of granules came or went, until they are [taken](Self::take_changed).
+    /// Rows of cells in which free blocks came, went or changed, until they are [taken](Self::take_changed).
     changed: Vec<RowId>,
 }
 
