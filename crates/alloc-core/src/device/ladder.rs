@@ -101,23 +101,29 @@ impl Ladder {
 
     fn try_remedies(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
         let mark = self.base.arenas.transit().now();
-        let served =
-            match self.climb_once(self.base.arenas.directory().ladder().iter(), arena, request, call)? {
-                Some(ptr) => Some(ptr),
-                None => self.last_resort(arena, request, call, mark)?,
-            };
+        let served = match self.climb_once(
+            self.base.arenas.directory().ladder().iter(),
+            false,
+            arena,
+            request,
+            call,
+        )? {
+            Some(ptr) => Some(ptr),
+            None => self.last_resort(arena, request, call, mark)?,
+        };
         served.ok_or_else(|| self.out_of_memory(arena, request, call))
     }
 
     fn climb_once<'r>(
         &self,
         rungs: impl Iterator<Item = &'r Rung>,
+        last_resort: bool,
         arena: &Arena,
         request: &Request,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
         for rung in rungs.filter(|rung| !call.capturing || rung.is_capture_safe()) {
-            let outcome = match self.step(*rung, arena, request, call) {
+            let outcome = match self.step(*rung, last_resort, arena, request, call) {
                 // What is captured cannot be waited for. That is no remedy then, and no reason to refuse.
                 Err(AllocError::Backend(error))
                     if error.kind == ErrorKind::CaptureViolation && rung.waits() =>
@@ -177,7 +183,7 @@ impl Ladder {
             mark = self.base.arenas.transit().now();
             // The program's own code may ask for memory itself, and has run.
             let rungs = self.base.arenas.directory().ladder().iter().filter(|rung| !rung.runs_foreign_code());
-            if let Some(ptr) = self.climb_once(rungs, arena, request, call)? {
+            if let Some(ptr) = self.climb_once(rungs, true, arena, request, call)? {
                 return Ok(Some(ptr));
             }
         }
@@ -232,7 +238,14 @@ impl Ladder {
         Ok(None)
     }
 
-    fn step(&self, rung: Rung, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<Outcome> {
+    fn step(
+        &self,
+        rung: Rung,
+        last_resort: bool,
+        arena: &Arena,
+        request: &Request,
+        call: &Call<'_>,
+    ) -> Result<Outcome> {
         let served = |ptr: Option<DevicePtr>| ptr.map_or(Outcome::Unchanged, Outcome::Served);
         let changed = |changed| if changed { Outcome::Changed } else { Outcome::Unchanged };
         Ok(match rung {
@@ -284,7 +297,7 @@ impl Ladder {
                 self.release.synchronise_pending(call)?;
                 Outcome::Changed
             }
-            Rung::ReleaseAll => served(self.reclaim.reclaim(arena, request, call)?),
+            Rung::ReleaseAll => served(self.reclaim.reclaim(arena, request, last_resort, call)?),
             Rung::Spill => served(self.reclaim.spill(arena, request, call)?),
             Rung::Compact => served(self.compaction.last_resort(arena, request, call)?),
         })

@@ -115,9 +115,10 @@ impl Release {
     }
 
     /// Gives back what is cached, for others that share the device's memory.
-    pub(super) fn release_for_others(&self) -> Result<()> {
+    /// Where it may not wait, what the device still uses stays, as in a capture.
+    pub(super) fn release_for_others(&self, may_wait: bool) -> Result<()> {
         let mut call = self.base.history.begin_call(None, RecordContext::All)?;
-        call.capturing = self.base.lifetimes.thread_captures();
+        call.capturing = !may_wait || self.base.lifetimes.thread_captures();
         let outcome = self.release(Flush::Everything, &call);
         drop(call);
         self.base.history.tell_trackers();

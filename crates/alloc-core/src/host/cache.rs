@@ -18,7 +18,7 @@ use crate::memory::block::BlockId;
 use crate::process::attention::Edge;
 use crate::process::edges;
 use crate::process::foreign::Foreign;
-use crate::process::unified::{Membership, Pins, Unified};
+use crate::process::unified::{Membership, Pins};
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::types::{PoolId, Stream};
 use crate::watch::history::{Context, RecordContext};
@@ -163,7 +163,7 @@ impl PinnedCache {
         let (poll, wait) = (|| self.poll(context), || self.synchronise(context));
         let unified = self.source.unified();
         let ask = || {
-            unified.into_iter().for_each(Unified::ask_devices);
+            unified.into_iter().for_each(|unified| unified.ask_devices(!order.capturing));
             Ok(())
         };
         // A capture has its own work to queue: it is not held up by the work of others.

@@ -127,8 +127,10 @@ impl Source {
         let claimed = self.unified.map_or(Ok(()), |unified| unified.claim(bytes));
         claimed.map_err(AllocError::PinnedOutOfMemory)?;
         let pinned = self.pin_unasked(bytes, knobs);
-        if pinned.is_err() {
-            self.give_up(bytes);
+        match (&pinned, self.unified) {
+            (Ok(_), Some(unified)) => unified.tell_devices(),
+            (Ok(_), None) => {}
+            (Err(_), _) => self.give_up(bytes),
         }
         pinned.map_err(AllocError::Backend)
     }
@@ -137,6 +139,7 @@ impl Source {
     fn give_up(&self, bytes: u64) {
         if let Some(unified) = self.unified {
             unified.give_up(bytes);
+            unified.tell_devices();
         }
     }
 

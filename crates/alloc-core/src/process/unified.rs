@@ -1,7 +1,7 @@
 //! Memory that is a device's and the host's at once: what devices hold of it and what is pinned of it is one budget.
 //!
-//! Devices count pinned bytes next to what they hold, under the lock of their limits. Pinned memory asks all devices that
-//! share its memory, whichever allocators they are of, before it takes any. Where either is short of memory, the other gives
+//! Devices count pinned bytes next to what they hold, under the lock of their limits. Pinned memory asks all devices of its backend
+//! that share its memory, whichever allocators they are of, before it takes any. Where either is short of memory, the other gives
 //! back what it keeps and nobody uses.
 //!
 //! ```text
@@ -23,8 +23,10 @@ pub(crate) trait Sharing: Send + Sync {
     fn admit(&self, bytes: u64) -> Result<(), Box<PinnedRefusal>>;
     /// So much is pinned now. Takes a lock; calls nobody.
     fn note(&self, pinned: u64);
-    /// Gives back what is cached. **Blocks**, and calls the driver.
-    fn give_back(&self);
+    /// Gives back what is cached, and where it may wait, what the device is done with then. Calls the driver.
+    fn give_back(&self, may_wait: bool);
+    /// Tells observers what was crossed. Runs the program's code.
+    fn tell(&self);
 }
 
 /// An allocator of pinned memory.
@@ -192,25 +194,27 @@ impl Unified {
         parties.tell(parties.devices.len());
     }
 
-    /// Bytes that are pinned, or about to be.
-    fn pinned(&self) -> u64 {
-        self.parties.lock().pinned
-    }
-
-    /// Asks allocators of pinned memory for what nobody uses. `true` where something went. Hold no lock.
+    /// Asks allocators of pinned memory for what nobody uses. `false` where none had any. Hold no lock.
     pub(crate) fn ask_caches(&self, may_wait: bool) -> bool {
-        let before = self.pinned();
-        if before > 0 {
+        // Another thread may give it back first.
+        let any = self.parties.lock().pinned > 0;
+        if any {
             let visits = self.visit(&self.parties.lock().caches);
             visits.iter().for_each(|visit| visit.party.give_back(may_wait));
         }
-        self.pinned() < before
+        any
     }
 
-    /// Asks devices for what nobody uses. Hold no lock. **Blocks.**
-    pub(crate) fn ask_devices(&self) {
+    /// Asks devices for what nobody uses. Hold no lock.
+    pub(crate) fn ask_devices(&self, may_wait: bool) {
         let visits = self.visit(&self.parties.lock().devices);
-        visits.iter().for_each(|visit| visit.party.give_back());
+        visits.iter().for_each(|visit| visit.party.give_back(may_wait));
+    }
+
+    /// Observers of devices learn what was crossed by what was pinned. Hold no lock.
+    pub(crate) fn tell_devices(&self) {
+        let visits = self.visit(&self.parties.lock().devices);
+        visits.iter().for_each(|visit| visit.party.tell());
     }
 
     fn visit<P: ?Sized>(&self, parties: &[(u64, Arc<P>)]) -> Vec<Visit<'_, P>> {

@@ -2,6 +2,7 @@
 
 use super::{Board, DEVICE};
 use alloc_core::backend::Backend;
+use alloc_core::budget::Budget;
 use alloc_core::config::{MemoryLimit, PolicyName, Settings};
 use alloc_core::host::{HostAllocator, HostOptions, NumaPolicy};
 use alloc_core::sleep::{Backup, Tags};
@@ -178,6 +179,38 @@ fn allocators_that_come_later_and_go_count_what_is_there() {
     first.free(block).unwrap();
     drop((first, second));
     host.allocate(32 * MIB).expect("nobody limits it any more");
+}
+
+#[test]
+fn what_is_pinned_and_idle_gives_way_to_a_guarantee() {
+    let board = Board::with(GIB);
+    let (allocator, host) = (board.allocator(limited(PolicyName::Granule, 64)), pinning(&board));
+    let pinned = host.allocate(32 * MIB).unwrap();
+    let budget = || Budget { guarantee: Some(MemoryLimit::Bytes(40 * MIB)), ..Budget::default() };
+    let refusal = allocator.budgets().create_tenant(DEVICE, "training", &budget()).unwrap_err().to_string();
+    assert!(refusal.contains("32.00 MiB are in use"), "{refusal}");
+    host.free(pinned.id).unwrap();
+    allocator.budgets().create_tenant(DEVICE, "training", &budget()).expect("what is idle goes");
+}
+
+#[test]
+fn observers_hear_at_once_what_pinned_memory_crosses() {
+    let board = Board::with(GIB);
+    let (allocator, host) = (board.allocator(Settings::default()), pinning(&board));
+    allocator.set_memory_limits(DEVICE, None, Some(MemoryLimit::Bytes(64 * MIB))).unwrap();
+    let heard = Arc::new(AtomicI64::new(0));
+    let counts = Arc::clone(&heard);
+    allocator.hooks().on_budget(move |_| {
+        counts.fetch_add(1, Ordering::SeqCst);
+    });
+    let held = allocator.malloc(40 * MIB, stream(&board)).unwrap();
+    for round in 1..=3 {
+        let pinned = host.allocate(32 * MIB).unwrap();
+        assert_eq!(heard.load(Ordering::SeqCst), round);
+        host.free(pinned.id).unwrap();
+        host.empty_cache().unwrap();
+    }
+    allocator.free(held).unwrap();
 }
 
 /// `policy:pytorch` counts as PyTorch does there, and the granule policy, too.

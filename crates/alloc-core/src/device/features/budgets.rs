@@ -90,6 +90,9 @@ impl Budgets {
                 }
                 Unkept::Held { .. } => {
                     self.release.empty_cache(Flush::Everything)?;
+                    if let Some(unified) = self.base.site.unified() {
+                        unified.ask_caches(true);
+                    }
                     for pool in self.pools_of_tenants() {
                         self.empty_if_known(pool)?;
                     }

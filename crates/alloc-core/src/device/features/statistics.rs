@@ -273,7 +273,7 @@ impl Statistics {
         // Both at once, and nothing else: other threads may rest for moments only.
         let (memory, held) = self.undisturbed(|| {
             let memory = site.memory_info().inspect_err(|_| site.backend().clear_error()).ok();
-            (memory, self.base.holdings.lock().accounts().whole().reserved())
+            (memory, self.base.holdings.lock().accounts().whole().kept())
         })?;
         let known = held.saturating_add(others).saturating_add(nodes);
         memory.map(|memory| memory.total.saturating_sub(memory.free).saturating_sub(known))

@@ -27,14 +27,20 @@ impl Sharing for Shared {
         self.base.holdings.set_pinned(pinned);
     }
 
-    fn give_back(&self) {
+    fn give_back(&self, may_wait: bool) {
         let site = &self.base.site;
         if site.edge().is_some() {
             return;
         }
-        if let Err(error) = site.noticing(self.release.release_for_others()) {
+        if let Err(error) = site.noticing(self.release.release_for_others(may_wait)) {
             tracing::warn!(%error, device = %site.device(), "not all cached memory could be given back for pinned memory");
         }
-        self.base.crossings.tell();
+        self.tell();
+    }
+
+    fn tell(&self) {
+        if self.base.site.edge().is_none() {
+            self.base.crossings.tell();
+        }
     }
 }

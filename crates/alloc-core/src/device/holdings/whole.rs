@@ -34,7 +34,7 @@ impl Whole {
     }
 
     /// Reserved or pinned, without what is on its way from the device.
-    pub(super) fn kept(&self) -> u64 {
+    pub(in crate::device) fn kept(&self) -> u64 {
         self.reserved().saturating_add(self.pinned)
     }
 

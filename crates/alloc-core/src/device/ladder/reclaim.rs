@@ -74,7 +74,8 @@ impl Reclaim {
         outcome
     }
 
-    /// Has allocators of pinned memory give back what they have cached of the device's memory. `true` where something went.
+    /// Has allocators of pinned memory give back what they have cached of the device's memory. `true` where something may have
+    /// gone.
     fn release_pinned(&self, call: &Call<'_>) -> bool {
         self.base.site.unified().is_some_and(|unified| unified.ask_caches(!call.capturing))
     }
@@ -120,16 +121,18 @@ impl Reclaim {
         Need { pool: state.tenure().pool().id, stream: state.tenure().stream(), bytes }
     }
 
-    /// Gives cached memory back until the request is served. Blocks unless a capture forbids it.
+    /// Gives cached memory back until the request is served. Blocks unless a capture forbids it. The `last_resort` asks nobody
+    /// else: pinned memory's history is the program's own, and its destructors may wait for another thread.
     pub(in crate::device) fn reclaim(
         &self,
         arena: &Arena,
         request: &Request,
+        last_resort: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        self.reclaim_until(&self.need_of(arena, request), call, &mut || {
-            self.search_or_grow(arena, request, true, call)
-        })
+        let mut steps = self.steps(&self.need_of(arena, request));
+        steps.retain(|step| !last_resort || *step != Step::Pinned);
+        self.take(steps, call, &mut || self.search_or_grow(arena, request, true, call))
     }
 
     /// Asks the program to make room, one hook after the other, until the request is served.
@@ -165,8 +168,17 @@ impl Reclaim {
         call: &Call<'_>,
         attempt: &mut dyn FnMut() -> Result<Option<T>>,
     ) -> Result<Option<T>> {
+        self.take(self.steps(need), call, attempt)
+    }
+
+    fn take<T>(
+        &self,
+        steps: Vec<Step>,
+        call: &Call<'_>,
+        attempt: &mut dyn FnMut() -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
         let mut outcome = Ok(());
-        for step in self.steps(need) {
+        for step in steps {
             // What one stream or region refuses to give back is no reason to refuse what others gave.
             let given = match step {
                 Step::Rest(what) => self.release.release(what, call),
