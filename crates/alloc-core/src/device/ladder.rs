@@ -268,23 +268,7 @@ impl Ladder {
                 }
             }
             Rung::CompactFirst => changed(self.compaction.in_ample_memory(arena, request, call)?),
-            Rung::Grow => {
-                if !call.capturing && self.base.holdings.is_over_soft_limit(request) {
-                    // What is given back makes room under the soft limit; beyond it memory is taken all the same.
-                    if let Err(error) = self.release.release(Flush::Everything, call) {
-                        tracing::warn!(%error, "not all cached memory could be given back");
-                    }
-                    if let Some(ptr) = self.provider.search(arena, request, false, call) {
-                        return Ok(Outcome::Served(ptr));
-                    }
-                }
-                if self.reclaim.trim_to_soft(arena, request, call)
-                    && let Some(ptr) = self.provider.search(arena, request, false, call)
-                {
-                    return Ok(Outcome::Served(ptr));
-                }
-                served(self.grow_in_turn(arena, request, call)?)
-            }
+            Rung::Grow => served(self.grow(arena, request, call)?),
             Rung::OptedInPools => served(self.search_opted_in(arena, request, call)?),
             Rung::ReleaseEnough => {
                 if self.release.release_enough(arena, request, call)? {
@@ -301,6 +285,25 @@ impl Ladder {
             Rung::Spill => served(self.reclaim.spill(arena, request, call)?),
             Rung::Compact => served(self.compaction.last_resort(arena, request, call)?),
         })
+    }
+
+    /// Takes memory from the device; above a soft limit, what is cached goes back first.
+    fn grow(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<Option<DevicePtr>> {
+        if !call.capturing && self.base.holdings.is_over_soft_limit(request) {
+            // What is given back makes room under the soft limit; beyond it memory is taken all the same.
+            if let Err(error) = self.release.release(Flush::Everything, call) {
+                tracing::warn!(%error, "not all cached memory could be given back");
+            }
+            if let Some(ptr) = self.provider.search(arena, request, false, call) {
+                return Ok(Some(ptr));
+            }
+        }
+        if self.reclaim.trim_to_soft(arena, request, call)
+            && let Some(ptr) = self.provider.search(arena, request, false, call)
+        {
+            return Ok(Some(ptr));
+        }
+        self.grow_in_turn(arena, request, call)
     }
 
     fn out_of_memory(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> AllocError {
