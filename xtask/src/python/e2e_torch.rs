@@ -46,6 +46,8 @@ const LONG_BUDGET: u64 = 240;
 
 /// Bytes on disk that the first run wants: the packages as they are downloaded and as they are installed, and builds.
 pub(crate) const ROOM: u64 = 16 << 30;
+/// The same for both releases one after the other: 8 GB each once installed, and 4 GB while one is downloaded.
+const ROOM_FOR_BOTH: u64 = 21 << 30;
 
 /// The oldest release that the shim fits, and which tests CI runs there.
 const OLDEST: (&str, &str) = ("2.10.0", "test_allocation or test_stats");
@@ -67,7 +69,7 @@ pub(crate) fn oldest() -> Result<()> {
 /// Begins to install torch, the oldest and the newest release: pip waits for the network and for the disk while others
 /// compute. Nothing where the disk does not hold both beside what is built.
 pub(crate) fn install_ahead() -> Result<Option<JoinHandle<Result<()>>>> {
-    if !disk::has_room(&target(), 2 * ROOM)? {
+    if !disk::has_room(&target(), ROOM_FOR_BOTH)? {
         return Ok(None);
     }
     let releases = [Some(OLDEST.0), None];
