@@ -419,7 +419,8 @@ impl Borders {
         let all = bits_of(places).flat_map(move |place| {
             self.in_cell(row, place).map(move |free| (low(place) + u64::from(free.unit) * UNIT, free))
         });
-        all.counted().filter(|(low, free)| self.touches(*low, free.end))
+        // A row has 64 MiB, and so at most as many blocks of the granule policy. What counts is what is put in order.
+        all.filter(|(low, free)| self.touches(*low, free.end)).counted()
     }
 
     /// Whether what lies from `low` to `end` holds a first or a last byte of any granule.
