@@ -4,6 +4,7 @@
 use crate::features::Feature;
 use crate::world::{Process, World};
 use alloc_core::AllocError;
+use alloc_core::host::HostAllocator;
 use alloc_core::types::DeviceIndex;
 
 /// One quiet point in so many has a child.
@@ -11,12 +12,18 @@ const ONE_IN: u64 = 16;
 /// Seconds after which a child that hangs is ended.
 const PATIENCE: u32 = 60;
 
-/// What a child asks of each allocator, in the order in which it does.
-const ASKED: [&str; 7] = ["malloc", "free", "record_stream", "empty_cache", "poll", "synchronise", "stats"];
-/// What else may be wrong.
-const CALLED: i32 = 100;
-const HOST: i32 = 101;
-const ENDED: i32 = 0;
+/// What a child may complain about: answers that are no refusal, in the order in which they are asked for, and the rest.
+const COMPLAINTS: [&str; 9] = [
+    "malloc answered",
+    "free answered",
+    "record_stream answered",
+    "empty_cache answered",
+    "poll answered",
+    "synchronise answered",
+    "stats answered",
+    "page-locked memory was given",
+    "a driver was called",
+];
 
 /// A forked child.
 #[derive(Debug)]
@@ -35,26 +42,22 @@ impl Child {
             // SAFETY: no handler is there: the alarm ends a child that hangs.
             unsafe { libc::alarm(PATIENCE) };
             // With what the library does at the end of a process.
-            std::process::exit(Self::complaint(world));
+            std::process::exit(Self::complaint(world).map_or(0, |n| n as i32 + 1));
         }
-        world.verdict.expect(child > 0, "fork", || "the process cannot be forked".to_owned());
+        assert!(child > 0, "fork: {}", std::io::Error::last_os_error());
         let mut status = 0;
         // SAFETY: the child of this process, waited for once.
         let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-        let ended = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
-        let fine = waited == child && ended == Some(ENDED);
-        world.verdict.expect(fine, "fork", || match ended {
-            Some(CALLED) => "a forked child called a driver".to_owned(),
-            Some(HOST) => "a forked child was given page-locked memory".to_owned(),
-            Some(code @ 1..) if (code as usize) <= ASKED.len() => {
-                format!("{} answered a forked child", ASKED[code as usize - 1])
-            }
-            _ => format!("a forked child ended with status {status:#x}"),
+        let code = if waited == child && libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -1 };
+        world.verdict.expect(code == 0, "fork", || {
+            let complaint = usize::try_from(code - 1).ok().and_then(|n| COMPLAINTS.get(n));
+            let complaint = complaint.unwrap_or(&"it did not end well");
+            format!("a forked child (status {status:#x}): {complaint}")
         });
     }
 
-    /// The exit code of a child: what it complains about first.
-    fn complaint(world: &World) -> i32 {
+    /// What it complains about first, by place.
+    fn complaint(world: &World) -> Option<usize> {
         let calls = Process::calls(&world.processes);
         for (n, site) in world.sites.iter().enumerate() {
             let (stream, block) = {
@@ -74,16 +77,14 @@ impl Child {
                 allocator.synchronise(stream.device).map(drop),
                 allocator.stats(stream.device).map(drop),
             ];
-            if let Some(wrong) = answers.iter().position(|answer| !matches!(answer, Err(AllocError::Forked)))
-            {
-                return wrong as i32 + 1;
+            let wrong = answers.iter().position(|answer| !matches!(answer, Err(AllocError::Forked)));
+            if wrong.is_some() {
+                return wrong;
             }
         }
-        let given =
-            |host: &alloc_core::host::HostAllocator| !matches!(host.allocate(64), Err(AllocError::Forked));
-        if world.processes.iter().filter_map(|process| process.host.as_ref()).any(given) {
-            return HOST;
-        }
-        if Process::calls(&world.processes) == calls { ENDED } else { CALLED }
+        let given = |host: &HostAllocator| !matches!(host.allocate(64), Err(AllocError::Forked));
+        let host = world.processes.iter().filter_map(|process| process.host.as_ref()).any(given);
+        let called = Process::calls(&world.processes) != calls;
+        [(host, 7), (called, 8)].into_iter().find(|(wrong, _)| *wrong).map(|(_, n)| n)
     }
 }

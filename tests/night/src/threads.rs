@@ -21,7 +21,7 @@ mod chosen {
     use super::Finding;
     use crate::verdict::caught;
     use shuttle::scheduler::RandomScheduler;
-    use shuttle::{Config, MaxSteps, Runner};
+    use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
     use std::sync::{Arc, Mutex, PoisonError};
 
     /// Bytes of each thread's stack.
@@ -34,6 +34,8 @@ mod chosen {
         let mut config = Config::new();
         config.stack_size = STACK;
         config.max_steps = MaxSteps::None;
+        // The seed gives the order again. A program's own code panics in most histories, and each order has 20 KB or more.
+        config.failure_persistence = FailurePersistence::None;
         // Which orders the processor may see is for loom.
         config.silence_warnings = true;
         let done = Arc::new(Mutex::new(None));

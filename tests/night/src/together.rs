@@ -52,7 +52,6 @@ struct Block {
     bytes: u64,
     home: Stream,
     last: Stream,
-    told: bool,
     known: Pattern,
 }
 
@@ -60,6 +59,8 @@ struct Block {
 pub(crate) struct Program<'a> {
     seats: Vec<Seat<'a>>,
     devices: u16,
+    /// Whether devices have virtual memory.
+    growable: bool,
     state: Arc<Mutex<State>>,
     verdict: Arc<Verdict>,
     blocks: Mutex<Vec<Block>>,
@@ -107,6 +108,7 @@ impl Program<'_> {
         let program = Program {
             seats,
             devices: world.setup.devices,
+            growable: world.setup.growable,
             state: Arc::clone(&world.shared),
             verdict: Arc::clone(&world.verdict),
             blocks: Mutex::default(),
@@ -146,20 +148,16 @@ impl Program<'_> {
         let (stream, device) = (self.stream(of, random), DeviceIndex(random.u16(0..self.devices)));
         match random.u8(0..30) {
             0..9 => {
-                if let Some(block) = self.take(seat, stream, bytes(random)) {
-                    self.blocks().push(block);
-                }
+                // Nobody has the list over a call of the engine.
+                let taken = self.take(seat, stream, bytes(random));
+                self.blocks().extend(taken);
             }
-            9..15 => {
-                if let Some(block) = self.pick(random) {
-                    self.give(block);
-                }
-            }
+            9..15 => self.pick(random).into_iter().for_each(|block| self.give(block)),
             15..18 => self.use_elsewhere(random),
-            18 => self.allow(of, "empty_cache", of.allocator.empty_cache()),
-            19 => self.allow(of, "poll", of.allocator.poll(device)),
-            20 => self.allow(of, "synchronise", of.allocator.synchronise(device)),
-            21 => self.allow(of, "stats", of.allocator.stats(device)),
+            18 => drop(self.done(of, "empty_cache", of.allocator.empty_cache())),
+            19 => drop(self.done(of, "poll", of.allocator.poll(device))),
+            20 => drop(self.done(of, "synchronise", of.allocator.synchronise(device))),
+            21 => drop(self.done(of, "stats", of.allocator.stats(device))),
             22 => self.with_a_stream(seat, device, random),
             23 => self.look(of),
             24..27 => self.in_a_pool(seat, stream, random),
@@ -187,12 +185,14 @@ impl Program<'_> {
         self.state.try_lock().expect("nobody has the state over a call of the engine")
     }
 
-    /// Whether something was done, which only a driver that fails and a full device prevent.
-    fn allow<T>(&self, of: &Seat<'_>, what: &str, done: Result<T, AllocError>) {
-        let Err(error) = done else { return };
-        let full = error.is_out_of_memory() || matches!(error, AllocError::NoRoomToWake { .. });
-        let allowed = full || self.state().faulty[of.process];
-        self.verdict.expect(allowed, "refused", || format!("{what} beside other threads: {error}"));
+    /// What was done, which only a driver that fails and a full device prevent.
+    fn done<T>(&self, of: &Seat<'_>, what: &str, done: Result<T, AllocError>) -> Option<T> {
+        let refused = |error: &AllocError| {
+            let full = error.is_out_of_memory() || matches!(error, AllocError::NoRoomToWake { .. });
+            let allowed = full || self.state().faulty[of.process];
+            self.verdict.expect(allowed, "refused", || format!("{what} beside other threads: {error}"));
+        };
+        done.inspect_err(refused).ok()
     }
 
     /// A block that no thread has in its hands, into those of this one.
@@ -206,13 +206,7 @@ impl Program<'_> {
     fn take(&self, seat: usize, stream: Stream, bytes: u64) -> Option<Block> {
         let of = &self.seats[seat];
         let bytes = if of.hardened { bytes % HARDENED + 1 } else { bytes };
-        let ptr = match of.allocator.malloc(bytes, stream) {
-            Ok(ptr) => ptr,
-            Err(error) => {
-                self.allow(of, "malloc", Err::<(), _>(error));
-                return None;
-            }
-        };
+        let ptr = self.done(of, "malloc", of.allocator.malloc(bytes, stream))?;
         let size = of.allocator.block_size(ptr).unwrap_or(bytes);
         let tag = {
             let mut state = self.state();
@@ -224,7 +218,7 @@ impl Program<'_> {
             state.number()
         };
         let known = Pattern { tag, version: 0 };
-        let block = Block { seat, ptr, bytes, home: stream, last: stream, told: false, known };
+        let block = Block { seat, ptr, bytes, home: stream, last: stream, known };
         self.work(&block, None, Some(known));
         Some(block)
     }
@@ -250,11 +244,11 @@ impl Program<'_> {
             let ordered = of.machine.order(block.last, stream);
             self.verdict.expect(ordered.is_ok(), "machine", || format!("order: {ordered:?}"));
             let next = Pattern { version: block.known.version + 1, ..block.known };
-            (block.last, block.told) = (stream, true);
+            block.last = stream;
             self.work(&block, Some(block.known), Some(next));
             block.known = next;
         }
-        self.allow(of, "record_stream", told);
+        self.done(of, "record_stream", told);
         self.blocks().push(block);
     }
 
@@ -267,8 +261,7 @@ impl Program<'_> {
     fn let_go(&self, block: Block) {
         let of = &self.seats[block.seat];
         self.state().unclaim(of.process, block.ptr);
-        if let Err(error) = of.allocator.free(block.ptr) {
-            self.allow(of, "free", Err::<(), _>(error));
+        if self.done(of, "free", of.allocator.free(block.ptr)).is_none() {
             of.machine.set_faults(FaultPlan::none());
             let again = of.allocator.free(block.ptr);
             self.verdict.expect(again.is_ok(), "free", || format!("{block:?} once more: {again:?}"));
@@ -288,7 +281,7 @@ impl Program<'_> {
         }
         for other in self.seats.iter().filter(|other| other.process == of.process) {
             // SAFETY: what uses memory of the stream was queued before, and it is not named again.
-            self.allow(of, "retire_stream", unsafe { other.allocator.retire_stream(stream) });
+            self.done(of, "retire_stream", unsafe { other.allocator.retire_stream(stream) });
         }
         of.wire.set_dead(stream, true);
         // SAFETY: rule 1: made above, and not named again.
@@ -296,42 +289,44 @@ impl Program<'_> {
         self.verdict.expect(ended.is_ok(), "machine", || format!("{ended:?}"));
     }
 
-    /// A private pool comes, serves this thread, and ends.
-    fn in_a_pool(&self, seat: usize, stream: Stream, random: &mut Rng) {
+    /// A private pool comes, and serves this thread.
+    fn take_in(
+        &self,
+        seat: usize,
+        stream: Stream,
+        options: PoolOptions,
+        random: &mut Rng,
+    ) -> Option<(MemoryPool, Block)> {
         let of = &self.seats[seat];
-        let options = PoolOptions { use_on_oom: random.bool(), ..PoolOptions::default() };
-        let pool = match MemoryPool::new(&of.allocator, stream.device, options) {
-            Ok(pool) => pool,
-            Err(error) => return self.allow(of, "MemoryPool::new", Err::<(), _>(error)),
-        };
-        let taken = match pool.enter(Filter::this_thread()) {
-            Ok(_scope) => self.take(seat, stream, bytes(random)),
-            Err(error) => return self.allow(of, "enter", Err::<(), _>(error)),
-        };
-        // It may outlive its pool.
-        if let Some(block) = taken {
-            if random.bool() { self.blocks().push(block) } else { self.give(block) }
-        }
+        let pool =
+            self.done(of, "MemoryPool::new", MemoryPool::new(&of.allocator, stream.device, options))?;
+        let scope = self.done(of, "enter", pool.enter(Filter::this_thread()))?;
+        let block = self.take(seat, stream, bytes(random));
+        drop(scope);
+        block.map(|block| (pool, block))
     }
 
-    /// A private pool of its own sleeps with what this thread has in it, and wakes.
+    /// A private pool ends, perhaps before its block.
+    fn in_a_pool(&self, seat: usize, stream: Stream, random: &mut Rng) {
+        let options = PoolOptions { use_on_oom: random.bool(), ..PoolOptions::default() };
+        let Some((_pool, block)) = self.take_in(seat, stream, options, random) else { return };
+        if random.bool() { self.blocks().push(block) } else { self.give(block) }
+    }
+
+    /// A private pool sleeps with what this thread has in it, and wakes.
     fn asleep(&self, seat: usize, stream: Stream, random: &mut Rng) {
         let of = &self.seats[seat];
-        let tag = tag_of(self.state().number());
+        // No other pool has it.
+        let tag = format!("thread {}", self.state().number());
         let options = PoolOptions { sleep_tag: Some(SleepTag::new(&tag)), ..PoolOptions::default() };
-        // Some devices have nothing that sleeps.
-        let Ok(pool) = MemoryPool::new(&of.allocator, stream.device, options) else { return };
-        let taken = match pool.enter(Filter::this_thread()) {
-            Ok(_scope) => self.take(seat, stream, bytes(random)),
-            Err(error) => return self.allow(of, "enter", Err::<(), _>(error)),
-        };
-        let Some(block) = taken else { return };
-        let modes = of.allocator.sleep_mode();
-        let tags = [tag.as_str()];
+        // On a device without virtual memory nothing sleeps.
+        let taken = if self.growable { self.take_in(seat, stream, options, random) } else { None };
+        let Some((_pool, block)) = taken else { return };
+        let (modes, tags) = (of.allocator.sleep_mode(), [tag.as_str()]);
         // SAFETY: what uses the pool's memory was queued before, and nothing uses it until it is awake.
         let slept = unsafe { modes.sleep(Tags::Only(&tags), &Backup::HostPinned(Retention::Release)) };
-        self.allow(of, "sleep", slept);
-        self.allow(of, "wake", modes.wake(Tags::Only(&tags)));
+        self.done(of, "sleep", slept);
+        self.done(of, "wake", modes.wake(Tags::Only(&tags)));
         if modes.is_asleep(block.ptr) == Some(true) {
             self.let_go(block);
         } else {
@@ -342,15 +337,12 @@ impl Program<'_> {
     /// Page-locked memory comes, is used by a stream, and goes back.
     fn pinned(&self, of: &Seat<'_>, stream: Stream, random: &mut Rng) {
         let Some(host) = of.host else { return };
-        let block = match host.allocate_for(random.u64(1..1 << 20), stream) {
-            Ok(block) => block,
-            Err(error) => return self.allow(of, "allocate page-locked memory", Err::<(), _>(error)),
-        };
-        let used = host.record_event(block.ptr, block.id, stream);
-        self.allow(of, "record_event", used);
-        self.allow(of, "free page-locked memory", host.free(block.id));
+        let taken = host.allocate_for(random.u64(1..1 << 20), stream);
+        let Some(block) = self.done(of, "allocate page-locked memory", taken) else { return };
+        self.done(of, "record_event", host.record_event(block.ptr, block.id, stream));
+        self.done(of, "free page-locked memory", host.free(block.id));
         if random.u8(0..4) == 0 {
-            self.allow(of, "empty the cache of page-locked memory", host.empty_cache());
+            self.done(of, "empty the cache of page-locked memory", host.empty_cache());
         }
     }
 
@@ -364,11 +356,6 @@ impl Program<'_> {
         let apart = live.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0);
         self.verdict.expect(apart, "snapshot", || format!("blocks overlap: {live:x?}"));
     }
-}
-
-/// A tag that no other pool has.
-fn tag_of(number: u64) -> String {
-    format!("thread {number}")
 }
 
 fn bytes(random: &mut Rng) -> u64 {
