@@ -230,6 +230,20 @@ fn without_caching_a_request_gets_what_others_have_let_go_of<P: Policy>() {
     assert_eq!(owner.machine.used(DEVICE), 0);
 }
 
+/// Seed 600980 of the nights.
+fn what_came_straight_from_the_driver_goes_with_a_flush_also_where_that_refuses_at_first<P: Policy>() {
+    let (owner, user) = sides::<P>(Settings::default());
+    owner.allocator.enable(false);
+    let (block, shared) = owner.shared(3 * MIB);
+    owner.allocator.enable(true);
+    let opened = user.open(&shared);
+    owner.allocator.free(block).unwrap();
+    drop(opened);
+    owner.machine.set_faults(FaultPlan::none().fail_nth_of(Call::Free, 1, ErrorKind::Other));
+    owner.allocator.empty_cache().unwrap();
+    assert_eq!(owner.machine.used(DEVICE), 0);
+}
+
 fn without_a_driver_nothing_is_closed_and_nothing_opened<P: Policy>() {
     let (owner, user) = sides::<P>(Settings::default());
     let (_block, shared) = owner.shared(3 * MIB);
@@ -302,6 +316,7 @@ granule_tests::for_each_policy!(
     what_a_capture_kept_open_goes_with_the_allocator,
     what_cannot_be_closed_stays_its_owners_burden,
     without_caching_a_request_gets_what_others_have_let_go_of,
+    what_came_straight_from_the_driver_goes_with_a_flush_also_where_that_refuses_at_first,
     without_a_driver_nothing_is_closed_and_nothing_opened,
     what_outlives_an_abandoned_allocator_is_not_closed,
     a_forked_child_holds_nothing_and_lets_go_of_nothing,

@@ -167,7 +167,11 @@ impl Release {
                 outcome = outcome.and(self.vacate_tier(arena, slot, tier, call));
             }
         }
+        // What the driver did not take at first.
         self.space.retry_leftovers();
+        if !call.capturing {
+            self.base.uncached.free_unshared();
+        }
         self.base.pools.forget_empty(what.only());
         outcome
     }
