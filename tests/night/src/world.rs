@@ -181,6 +181,9 @@ pub struct State {
     pub unfigured: Vec<bool>,
     /// Processes whose driver may fail again and again where memory is mapped.
     pub stuck: Vec<bool>,
+    /// Processes in which something may be mapped that the driver did not take back. It goes when the place is wanted, unless calls
+    /// fail then, too.
+    pub left_mapped: Vec<bool>,
     /// Processes whose driver may fail more than once.
     pub relapsing: Vec<bool>,
     /// A request was served with what a spill hook gave back.
@@ -362,7 +365,7 @@ impl World {
         }
         let nowhere = vec![false; processes.len()];
         (state.faulty, state.unfigured) = (nowhere.clone(), nowhere.clone());
-        (state.stuck, state.relapsing) = (nowhere.clone(), nowhere);
+        (state.stuck, state.relapsing, state.left_mapped) = (nowhere.clone(), nowhere.clone(), nowhere);
         let shared = Arc::new(Mutex::new(state));
         if setup.limits {
             for (n, site) in sites.iter().enumerate() {
@@ -435,16 +438,15 @@ impl World {
 
     /// [`refused`](Self::refused) of what belongs to a process.
     pub fn refused_in(&self, process: usize, what: &str, error: &AllocError, allowed: bool) {
-        let (faulty, stuck) = {
+        let (faulty, left_mapped) = {
             let state = self.state();
-            (state.faulty[process], state.stuck[process])
+            (state.faulty[process], state.left_mapped[process])
         };
         let of_driver = match error {
             AllocError::Backend(error) => {
                 // A stream that did not answer in time during a capture: the whole device could not be waited for instead.
                 let late = error.kind == ErrorKind::CaptureViolation && error.detail.contains("(Timeout");
-                // What could be mapped and not be taken back is in the way.
-                let in_the_way = stuck && error.detail.contains("something is mapped");
+                let in_the_way = left_mapped && error.detail.contains("something is mapped");
                 error.detail.contains("fault plan") || error.kind == ErrorKind::Timeout || late || in_the_way
             }
             error => error.is_out_of_memory(),

@@ -66,9 +66,9 @@ pub fn set(world: &World, process: u8, call: u8, nth: u8, effect: u8) {
             world.met.note(Feature::Faults);
             let mut state = world.state();
             (state.faulty[process], state.unfigured[process]) = (true, true);
-            // What is in the way stays while calls fail, whichever these are.
-            state.stuck[process] |= repeats && MAPS.contains(&call);
-            state.relapsing[process] = repeats;
+            let sticks = repeats && MAPS.contains(&call);
+            (state.stuck[process], state.relapsing[process]) = (sticks, repeats);
+            state.left_mapped[process] |= sticks;
         }
     }
 }

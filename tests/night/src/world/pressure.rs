@@ -112,7 +112,7 @@ impl Pressure<'_> {
         world.met.note(Feature::Faults);
         let mut state = world.state();
         (state.faulty[process], state.unfigured[process]) = (true, true);
-        state.stuck[process] |= sticks;
-        state.relapsing[process] = relapses;
+        (state.stuck[process], state.relapsing[process]) = (sticks, relapses);
+        state.left_mapped[process] |= sticks;
     }
 }
