@@ -1,5 +1,6 @@
 //! Devices that share the host's memory: what can be had is what the system says, and what is pinned of it counts.
 
+mod on_its_way;
 mod one_budget;
 
 use alloc_core::backend::{

@@ -27,8 +27,8 @@ pub(crate) struct Arenas {
     holdings: Arc<Holdings>,
     directory: Directory,
     peaks: Mutex<Peaks>,
-    /// Memory in the hands of threads, which is in no index.
-    transit: Transit<ThreadId>,
+    /// Memory in the hands of threads, which is in no index. Where the device shares the host's memory, that of all who do.
+    transit: Arc<Transit<ThreadId>>,
     /// Held while a stream gets its arena.
     tenures: Mutex<()>,
     /// One change of what all arenas begin with at a time.
@@ -90,7 +90,7 @@ impl Arenas {
             holdings: Arc::clone(holdings),
             directory: Directory::new(site.device(), Arc::clone(site.map()), template),
             peaks: Mutex::new(Rank::Peaks, Peaks::default()),
-            transit: Transit::default(),
+            transit: site.unified().map_or_else(Arc::default, |unified| Arc::clone(unified.moves())),
             tenures: Mutex::new(Rank::Synchronisation, ()),
             configuring: Mutex::new(Rank::LastResort, ()),
         }

@@ -52,6 +52,8 @@ pub(super) struct DeviceState {
     published: Option<Published>,
     /// What this process has agreed on with others, if it has.
     agreement: Option<Agreement>,
+    /// What is pinned in the device's memory is claimed from other processes here: of several allocators, one does.
+    answers_for_pinned: bool,
     /// What graphs that live took beyond their pools.
     graphs: u64,
 }
@@ -75,6 +77,7 @@ impl DeviceState {
             recording: None,
             published,
             agreement,
+            answers_for_pinned: false,
             graphs: 0,
         }
     }
@@ -87,8 +90,25 @@ impl DeviceState {
     fn publish(&self) {
         if let Some(published) = &self.published {
             published.set(self.accounts.whole().reserved());
-            published.claim(self.accounts.whole().counted());
+            published.claim(self.claimed());
         }
+    }
+
+    /// What is claimed from other processes.
+    fn claimed(&self) -> u64 {
+        let whole = self.accounts.whole();
+        if self.answers_for_pinned { whole.counted() } else { whole.held() }
+    }
+
+    /// Whether this process has agreed on something with others.
+    pub(super) fn has_agreed(&self) -> bool {
+        self.agreement.is_some()
+    }
+
+    /// Whether what is pinned is claimed here.
+    pub(super) fn answer_for_pinned(&mut self, answers: bool) {
+        self.answers_for_pinned = answers;
+        self.publish();
     }
 
     /// Bytes are to be taken for a pool, as far as other processes leave them; `false` where they do not.
@@ -102,7 +122,7 @@ impl DeviceState {
 
     /// Whether what is agreed on with other processes leaves so much more, which is claimed then.
     fn others_leave(&mut self, bytes: u64) -> bool {
-        let before = self.accounts.whole().counted();
+        let before = self.claimed();
         match (&mut self.agreement, &self.published) {
             (Some(agreement), Some(published)) => {
                 agreement.claim(published, before, before.saturating_add(bytes))
@@ -113,13 +133,14 @@ impl DeviceState {
 
     /// Bytes are to be pinned in the device's memory: counted from here on, or refused by the limit that is returned.
     fn pin(&mut self, bytes: u64) -> std::result::Result<(), Limit> {
-        let mut limits = self.limits(None);
+        // What is agreed on is looked at where it is claimed.
+        let mut limits = if self.answers_for_pinned { self.limits(None) } else { self.accounts.limits(None) };
         let refuses = |limit: &Limit| limit.held.saturating_add(bytes) > limit.bytes;
         if let Some(at) = limits.iter().position(refuses) {
             return Err(limits.swap_remove(at));
         }
         // Another process may have claimed something since the limits were looked at; theirs is the last.
-        match (self.others_leave(bytes), limits.pop()) {
+        match (!self.answers_for_pinned || self.others_leave(bytes), limits.pop()) {
             (false, Some(agreed)) => Err(agreed),
             _ => {
                 self.set_pinned(self.accounts.whole().pinned().saturating_add(bytes));
@@ -136,13 +157,14 @@ impl DeviceState {
 
     /// What this process may hold by what it has agreed on with others, as far as they are known.
     pub(super) fn shares(&self) -> Option<Shares> {
-        self.agreement.as_ref().map(|agreement| agreement.shares(self.accounts.whole().counted()))
+        self.agreement.as_ref().map(|agreement| agreement.shares(self.claimed()))
     }
 
     /// The same, of the processes that run now. Reads their files.
     pub(super) fn latest_quota(&mut self) -> Option<Quota> {
+        let claimed = self.claimed();
         let published = self.published.as_ref()?;
-        self.agreement.as_mut().map(|agreement| agreement.latest(published, self.accounts.whole().counted()))
+        self.agreement.as_mut().map(|agreement| agreement.latest(published, claimed))
     }
 
     /// Every limit that a request to `pool` has to keep, or one for memory of no pool.

@@ -40,6 +40,8 @@ pub(super) struct Ladder {
 
 /// How often a thread climbs again while others move memory.
 const LAST_CLIMBS: usize = 32;
+/// How often it begins anew, where pinned memory may have come to be cached since it was asked for.
+const ROUNDS: usize = 8;
 
 /// What a rung achieved.
 enum Outcome {
@@ -100,18 +102,24 @@ impl Ladder {
     }
 
     fn try_remedies(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
-        let mark = self.base.arenas.transit().now();
-        let served = match self.climb_once(
-            self.base.arenas.directory().ladder().iter(),
-            false,
-            arena,
-            request,
-            call,
-        )? {
-            Some(ptr) => Some(ptr),
-            None => self.last_resort(arena, request, call, mark)?,
-        };
-        served.ok_or_else(|| self.out_of_memory(arena, request, call))
+        let (transit, me) = (self.base.arenas.transit(), this_thread());
+        for round in 0..ROUNDS {
+            let mark = transit.now();
+            let all = self.base.arenas.directory().ladder().iter();
+            let rungs = all.filter(|rung| round == 0 || !rung.runs_foreign_code());
+            if let Some(ptr) = self.climb_once(rungs, false, arena, request, call)? {
+                return Ok(ptr);
+            }
+            if let Some(ptr) = self.last_resort(arena, request, call, mark)? {
+                return Ok(ptr);
+            }
+            // The last resort asks nobody for pinned memory.
+            let knows = self.base.site.unified().is_none() || transit.only_since(mark, me);
+            if knows || transit.concerns(me) {
+                break;
+            }
+        }
+        Err(self.out_of_memory(arena, request, call))
     }
 
     fn climb_once<'r>(
@@ -147,7 +155,7 @@ impl Ladder {
     }
 
     /// What this thread did not find, others may have had in their hands, and what it gave back, others may have taken
-    /// first. Once a climb failed during which (from `mark` on) no other thread moved memory, there was a moment without
+    /// first. Pinned memory on its way counts, where the device shares the host's memory. Once a climb failed during which (from `mark` on) no other thread moved memory, there was a moment without
     /// a fit, and the driver is not asked again. Else waits, one thread at a time, for all memory that is in transit, and
     /// tries again after each; then climbs again. The number of climbs is bounded, because others may never rest.
     fn last_resort(

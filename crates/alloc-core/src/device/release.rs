@@ -117,22 +117,24 @@ impl Release {
     /// Gives back what is cached, for others that share the device's memory.
     /// Where it may not wait, what the device still uses stays, as in a capture.
     pub(super) fn release_for_others(&self, may_wait: bool) -> Result<()> {
-        let mut call = self.base.history.begin_call(None, RecordContext::All)?;
-        call.capturing = !may_wait || self.base.lifetimes.thread_captures();
-        let outcome = self.release(Flush::Everything, &call);
-        drop(call);
-        self.base.history.tell_trackers();
-        outcome
+        self.flush(Flush::Everything, may_wait, || {})
     }
 
     /// See [`CachingAllocator::empty_cache`](crate::allocator::CachingAllocator::empty_cache).
     pub(crate) fn empty_cache(&self, what: Flush) -> Result<()> {
+        self.flush(what, true, || {
+            if matches!(what, Flush::Everything) {
+                self.base.history.note_empty_cache();
+            }
+        })
+    }
+
+    /// A call that gives back what is cached; `note` writes down that it was made.
+    fn flush(&self, what: Flush, may_wait: bool, note: impl FnOnce()) -> Result<()> {
         let mut call = self.base.history.begin_call(None, RecordContext::All)?;
-        if matches!(what, Flush::Everything) {
-            self.base.history.note_empty_cache();
-        }
+        note();
         // The thread's own capture would break if it waited.
-        call.capturing = self.base.lifetimes.thread_captures();
+        call.capturing = !may_wait || self.base.lifetimes.thread_captures();
         let outcome = self.release(what, &call);
         drop(call);
         self.base.history.tell_trackers();

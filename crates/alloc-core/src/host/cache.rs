@@ -17,14 +17,17 @@ use crate::error::{AllocError, Result};
 use crate::memory::block::BlockId;
 use crate::process::attention::Edge;
 use crate::process::edges;
-use crate::process::foreign::Foreign;
-use crate::process::unified::{Membership, Pins};
-use crate::sync::{Arc, AtomicBool, Ordering};
+use crate::process::foreign::{Foreign, HeldBack};
+use crate::process::unified::{Membership, Moving, Pins};
+use crate::sync::{Arc, AtomicBool, Ordering, this_thread};
 use crate::types::{PoolId, Stream};
 use crate::watch::history::{Context, RecordContext};
 
 /// Most threads that register pages.
 const MAX_REGISTER_THREADS: u64 = 128;
+
+/// How often a request is tried again while others move memory that devices share.
+const ROUNDS: usize = 8;
 
 /// PyTorch's checks of what only matters to pinned memory.
 pub(super) fn validate(settings: &Settings) -> Result<()> {
@@ -156,9 +159,35 @@ impl PinnedCache {
         self.make(size, &order, &knobs)
     }
 
+    /// A block from the source. Where devices share the memory, what this thread did not find others may have had on its way, on
+    /// either side: it waits for that, and tries all again, until nobody else moved memory meanwhile. The number of times is bounded,
+    /// because others may never rest.
+    fn make(&self, size: u64, order: &Order<'_>, knobs: &Knobs) -> Result<HostBlock> {
+        let attempt = || self.make_once(size, order, knobs);
+        let Some(unified) = self.source.unified() else { return attempt() };
+        let (moves, me) = (unified.moves(), this_thread());
+        for _ in 0..ROUNDS {
+            let mark = moves.now();
+            let made = attempt();
+            // Foreign code may ask while its thread moves memory itself, and others may wait for that.
+            let knows = moves.only_since(mark, me) || moves.concerns(me);
+            if knows || !made.as_ref().is_err_and(is_short) {
+                return made;
+            }
+            moves.wait_for(|thread| thread != me, || None::<()>);
+        }
+        attempt()
+    }
+
+    /// The calling thread has pinned memory in its hands until this is dropped, where devices share it. Destructors of the program's
+    /// wait for that: whoever waits for the memory waits for none of them.
+    fn moving(&self) -> Option<(Moving, HeldBack<'_>)> {
+        self.source.unified().map(|unified| (unified.moving(), self.table.hold_back()))
+    }
+
     /// A block from the source; where the driver has no memory left, or devices that share it leave none, after each remedy once
     /// more, unless that has left one in the cache.
-    fn make(&self, size: u64, order: &Order<'_>, knobs: &Knobs) -> Result<HostBlock> {
+    fn make_once(&self, size: u64, order: &Order<'_>, knobs: &Knobs) -> Result<HostBlock> {
         let context = order.context.as_deref();
         let (poll, wait) = (|| self.poll(context), || self.synchronise(context));
         let unified = self.source.unified();
@@ -171,7 +200,11 @@ impl PinnedCache {
             [(true, &poll), (!order.capturing, &wait), (unified.is_some(), &ask)];
         let mut remedies = remedies.into_iter().filter(|(allowed, _)| *allowed);
         loop {
-            let refused = match self.source.take(size, knobs) {
+            let taken = {
+                let _moving = self.moving();
+                self.source.take(size, knobs)
+            };
+            let refused = match taken {
                 Ok(fresh) => return Ok(self.table.lock().add(fresh, order)),
                 Err(error) => error,
             };
@@ -216,6 +249,7 @@ impl PinnedCache {
             }
             Fate::Leaves => {
                 let _relaxed = self.driver.relaxed().ok();
+                let _moving = self.moving();
                 self.give_back(vec![block], context).or_else(|error| {
                     if !catch_all {
                         tracing::warn!(%error, "Exception in pinned allocator free(), rethrowing");
@@ -261,16 +295,17 @@ impl PinnedCache {
         context: Option<&Context>,
         ask: impl FnOnce(&mut dyn FnMut(BlockId)) -> Result<()>,
     ) -> Result<()> {
-        let mut leaving = Vec::new();
+        let (mut leaving, mut moving) = (Vec::new(), None);
         let asked = ask(&mut |block| {
             if matches!(self.table.lock().event_done(block, context), Fate::Leaves) {
                 leaving.push(block);
+                moving = moving.take().or_else(|| self.moving());
             }
         });
         asked.and(self.give_back(leaving, context))
     }
 
-    /// Gives blocks that are leaving back to the driver. What it refuses is cached again; the first error is returned.
+    /// Gives blocks that are leaving, which the caller has said to be [on their way](Self::moving), back to the driver. What it refuses is cached again; the first error is returned.
     fn give_back(&self, leaving: Vec<BlockId>, context: Option<&Context>) -> Result<()> {
         let mut outcome = Ok(());
         for id in leaving {
@@ -304,16 +339,25 @@ impl PinnedCache {
     /// Gives back what the default pool has cached, and then what pools have that nobody uses any more.
     fn release_cached(&self, context: Option<&Context>) -> Result<()> {
         let _relaxed = self.driver.relaxed()?;
-        let cached = self.table.lock().clear_cache(PoolId::DEFAULT);
-        let mut outcome = self.give_back(cached, context);
+        let mut outcome = self.release_pool(PoolId::DEFAULT, context);
         let known = self.table.lock().private_pools();
         for pool in self.pools.unused(known) {
-            let cached = self.table.lock().clear_cache(pool);
-            outcome = outcome.and(self.give_back(cached, context));
+            outcome = outcome.and(self.release_pool(pool, context));
         }
         // Unused pools without a block leave their figures to the default pool.
         self.pools.forget_abandoned(|pool| self.table.lock().forget_pool(pool));
         outcome
+    }
+
+    fn release_pool(&self, pool: PoolId, context: Option<&Context>) -> Result<()> {
+        let (cached, _moving) = {
+            let mut table = self.table.lock();
+            let cached = table.clear_cache(pool);
+            // Whoever finds nothing in the cache finds that it is on its way.
+            let moving = if cached.is_empty() { None } else { self.moving() };
+            (cached, moving)
+        };
+        self.give_back(cached, context)
     }
 
     /// Everything that the program does not have goes back, after devices were waited for. **Blocks.**
@@ -323,6 +367,7 @@ impl PinnedCache {
         let kept = self.give_kept_back();
         let cached = self.release_cached(None);
         let _relaxed = self.driver.relaxed().ok();
+        let _moving = self.moving();
         let reserve = self.source.give_reserve_back().map_err(AllocError::Backend);
         waited.and(kept).and(cached).and(reserve)
     }
@@ -343,6 +388,7 @@ impl PinnedCache {
             };
             self.driver.answered(wait())?;
         }
+        let _moving = self.moving();
         let kept = self.table.lock().clear_kept();
         self.give_back(kept, None)
     }

@@ -35,7 +35,8 @@ enum ReserveState {
     Ready(Reserve),
 }
 
-/// Takes pinned memory, and gives it back. Needs no lock, and must not be called with one.
+/// Takes pinned memory, and gives it back. Needs no lock, and must not be called with one. Whoever calls says first that memory is
+/// [on its way](Unified::moving).
 #[derive(Debug)]
 pub(super) struct Source {
     backend: Arc<dyn Backend>,
@@ -126,20 +127,16 @@ impl Source {
     fn pin(&self, bytes: u64, knobs: &Knobs) -> Result<(DevicePtr, Origin, Duration)> {
         let claimed = self.unified.map_or(Ok(()), |unified| unified.claim(bytes));
         claimed.map_err(AllocError::PinnedOutOfMemory)?;
-        let pinned = self.pin_unasked(bytes, knobs);
-        match (&pinned, self.unified) {
-            (Ok(_), Some(unified)) => unified.tell_devices(),
-            (Ok(_), None) => {}
-            (Err(_), _) => self.give_up(bytes),
-        }
-        pinned.map_err(AllocError::Backend)
+        self.pin_unasked(bytes, knobs).map_err(|error| {
+            self.give_up(bytes);
+            AllocError::Backend(error)
+        })
     }
 
     /// Bytes are pinned no more.
     fn give_up(&self, bytes: u64) {
         if let Some(unified) = self.unified {
             unified.give_up(bytes);
-            unified.tell_devices();
         }
     }
 

@@ -2,11 +2,12 @@
 //!
 //! Devices count pinned bytes next to what they hold, under the lock of their limits. Pinned memory asks all devices of its backend
 //! that share its memory, whichever allocators they are of, before it takes any. Where either is short of memory, the other gives
-//! back what it keeps and nobody uses.
+//! back what it keeps and nobody uses, and either waits for what others have on its way: the tickets of both are in one list.
 //!
 //! ```text
 //! a request of device memory   admit: held + pinned + asked <= limit          ladder: Unified::ask_caches
 //! a request of pinned memory   Unified::claim -> Sharing::admit, each device  remedies: Unified::ask_devices
+//! memory on its way            Unified::moves, of devices and of pinned memory
 //! ```
 
 use super::system::Shared;
@@ -23,6 +24,10 @@ pub(crate) trait Sharing: Send + Sync {
     fn admit(&self, bytes: u64) -> Result<(), Box<PinnedRefusal>>;
     /// So much is pinned now. Takes a lock; calls nobody.
     fn note(&self, pinned: u64);
+    /// The device, where its allocator has agreed with other processes on what each may hold of it. Takes a lock; calls nobody.
+    fn agrees(&self) -> Option<DeviceIndex>;
+    /// Whether it is the one that claims pinned bytes from other processes. Takes a lock; calls nobody.
+    fn answer(&self, answers: bool);
     /// Gives back what is cached, and where it may wait, what the device is done with then. Calls the driver.
     fn give_back(&self, may_wait: bool);
     /// Tells observers what was crossed. Runs the program's code.
@@ -75,6 +80,8 @@ pub(crate) struct Unified {
     backend: BackendId,
     memory: Shared,
     parties: Mutex<Parties>,
+    /// Memory in the hands of threads: of devices, which is in no index of theirs, and pinned memory that comes or goes.
+    moves: Arc<Transit<ThreadId>>,
     /// Visits to parties, by their number and the visitor.
     visits: Transit<(u64, ThreadId)>,
     next: AtomicPtr<Unified>,
@@ -107,6 +114,22 @@ struct Visit<'u, P: ?Sized> {
     _under_way: InTransit<'u, (u64, ThreadId)>,
 }
 
+/// Pinned memory is on its way until this is dropped; then observers of devices learn what was crossed. Its thread calls the
+/// driver alone meanwhile, so that whoever waits for it waits for nobody else. Drop it without a lock.
+#[derive(Debug)]
+pub(crate) struct Moving {
+    unified: &'static Unified,
+    /// There until this is dropped.
+    ticket: Option<InTransit<'static, ThreadId>>,
+}
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        drop(self.ticket.take());
+        self.unified.tell_devices();
+    }
+}
+
 /// That a party has a part of the memory.
 #[derive(Debug)]
 pub(crate) struct Membership {
@@ -129,7 +152,8 @@ impl Unified {
             return known;
         }
         let parties = Mutex::new(Rank::Unified, Parties::default());
-        let new = Self { backend, memory, parties, visits: Transit::default(), next: AtomicPtr::default() };
+        let (moves, visits) = (Arc::default(), Transit::default());
+        let new = Self { backend, memory, parties, moves, visits, next: AtomicPtr::default() };
         let new: &'static Self = Box::leak(Box::new(new));
         let mut newest = ALL.load(Ordering::Acquire);
         loop {
@@ -163,6 +187,7 @@ impl Unified {
         device.note(parties.pinned);
         let number = parties.number();
         parties.devices.push((number, device));
+        parties.appoint();
         Membership { unified: self, number }
     }
 
@@ -172,6 +197,16 @@ impl Unified {
         let number = parties.number();
         parties.caches.push((number, cache));
         Membership { unified: self, number }
+    }
+
+    /// Memory on its way, of devices and of pinned memory.
+    pub(crate) fn moves(&self) -> &Arc<Transit<ThreadId>> {
+        &self.moves
+    }
+
+    /// The calling thread takes pinned memory, or gives it back, while what is returned lives.
+    pub(crate) fn moving(&'static self) -> Moving {
+        Moving { unified: self, ticket: Some(self.moves.begin(this_thread())) }
     }
 
     /// Bytes are to be pinned: counted from here on, if every device's limits admit them.
@@ -212,7 +247,7 @@ impl Unified {
     }
 
     /// Observers of devices learn what was crossed by what was pinned. Hold no lock.
-    pub(crate) fn tell_devices(&self) {
+    fn tell_devices(&self) {
         let visits = self.visit(&self.parties.lock().devices);
         visits.iter().for_each(|visit| visit.party.tell());
     }
@@ -232,6 +267,15 @@ impl Parties {
         self.joined
     }
 
+    /// Of all that have agreed on one device with other processes, the first claims what is pinned: it is claimed once.
+    fn appoint(&self) {
+        for (at, (_, device)) in self.devices.iter().enumerate() {
+            let agrees = device.agrees();
+            let is_first = || !self.devices[..at].iter().any(|(_, earlier)| earlier.agrees() == agrees);
+            device.answer(agrees.is_some() && is_first());
+        }
+    }
+
     /// The first `count` devices are told what is pinned.
     fn tell(&self, count: usize) {
         self.devices.iter().take(count).for_each(|(_, device)| device.note(self.pinned));
@@ -246,7 +290,11 @@ impl Membership {
             let mine = |number: &u64| *number == self.number;
             let device = parties.devices.iter().position(|(number, _)| mine(number));
             let cache = parties.caches.iter().position(|(number, _)| mine(number));
-            (device.map(|at| parties.devices.remove(at)), cache.map(|at| parties.caches.remove(at)))
+            let device = device.map(|at| parties.devices.remove(at));
+            // Another answers before this one does no more: bytes are claimed twice for a moment, and never not at all.
+            parties.appoint();
+            device.iter().for_each(|(_, device)| device.answer(false));
+            (device, cache.map(|at| parties.caches.remove(at)))
         };
         drop(gone);
         if waits {

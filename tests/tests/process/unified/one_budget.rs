@@ -106,6 +106,53 @@ fn shares_of_the_device_and_what_processes_agree_on_count_both() {
     allocator.free(held).unwrap();
 }
 
+/// PyTorch's count of a request is less than what a growable segment takes for it.
+#[test]
+fn what_is_mapped_beyond_the_request_keeps_the_limit_too() {
+    for has_budgets in [false, true] {
+        let board = Board::with(GIB);
+        let settings = Settings { expandable_segments: true, ..limited(PolicyName::Pytorch, 64) };
+        let (allocator, host) = (board.allocator(settings), pinning(&board));
+        if has_budgets {
+            allocator.hooks().on_budget(|_| {});
+        }
+        host.allocate(32 * MIB).unwrap();
+        let refusal = allocator.malloc(30 * MIB, stream(&board)).unwrap_err();
+        assert!(refusal.is_out_of_memory(), "30 MiB take 40: {refusal}");
+        let block = allocator.malloc(20 * MIB, stream(&board)).unwrap();
+        allocator.free(block).unwrap();
+    }
+}
+
+#[test]
+fn several_allocators_claim_what_is_pinned_once_from_other_processes() {
+    let board = Board::with(GIB);
+    let agreeing = || {
+        let limit = Some(MemoryLimit::Bytes(64 * MIB));
+        board.allocator(Settings { processes_limit: limit, ..Settings::default() })
+    };
+    let claimed = |of: &CachingAllocator| of.statistics().ledger(DEVICE).unwrap().quota.unwrap().claimed;
+    let (_alone, host) = (board.allocator(Settings::default()), pinning(&board));
+    let (first, second) = (agreeing(), agreeing());
+    host.allocate(16 * MIB).unwrap();
+    let held = first.malloc(20 * MIB, stream(&board)).unwrap();
+    let more = second.malloc(20 * MIB, stream(&board)).expect("16 and 20 of 64 MiB");
+    assert_eq!((claimed(&first), claimed(&second)), (56 * MIB, 56 * MIB));
+    let text = host.allocate(16 * MIB).unwrap_err().to_string();
+    assert!(text.contains("processes_limit"), "{text}");
+    host.allocate(8 * MIB).expect("all of 64 MiB");
+    assert!(second.malloc(20 * MIB, stream(&board)).is_err());
+    // Whoever stays claims it.
+    first.free(held).unwrap();
+    drop(first);
+    assert_eq!(claimed(&second), 44 * MIB);
+    assert!(host.allocate(32 * MIB).is_err());
+    let third = agreeing();
+    assert_eq!((claimed(&second), claimed(&third)), (44 * MIB, 44 * MIB));
+    host.allocate(16 * MIB).expect("60 MiB");
+    second.free(more).unwrap();
+}
+
 #[test]
 fn what_is_idle_on_one_side_goes_before_the_other_is_refused() {
     for (policy, limit) in [PolicyName::Granule, PolicyName::Pytorch].map(|p| [(p, 256), (p, 4096)]).concat()
