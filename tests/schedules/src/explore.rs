@@ -19,24 +19,34 @@ const DEPTH: usize = 3;
 
 /// Runs a scenario on fresh machines of `mebibytes`. Whether segments are fixed or grow is a part of the schedule.
 pub(crate) fn explore(mebibytes: u64, scenario: fn(&Rig)) {
-    explore_with(PolicyName::Pytorch, of(mebibytes), scenario);
+    explore_with(PolicyName::Pytorch, of(mebibytes), Rig::new, scenario);
+}
+
+/// The same on a device that shares the host's memory.
+pub(crate) fn explore_integrated(mebibytes: u64, scenario: fn(&Rig)) {
+    explore_with(PolicyName::Pytorch, of(mebibytes), Rig::integrated, scenario);
 }
 
 /// The same with the `granule` policy, which moves memory between streams and shows it in views.
 pub(crate) fn explore_granules(mebibytes: u64, scenario: fn(&Rig)) {
-    explore_with(PolicyName::Granule, of(mebibytes), scenario);
+    explore_with(PolicyName::Granule, of(mebibytes), Rig::new, scenario);
 }
 
 /// The same on a machine without virtual memory.
 pub(crate) fn explore_fixed_granules(mebibytes: u64, scenario: fn(&Rig)) {
-    explore_with(PolicyName::Granule, of(mebibytes).without_virtual_memory(), scenario);
+    explore_with(PolicyName::Granule, of(mebibytes).without_virtual_memory(), Rig::new, scenario);
 }
 
 fn of(mebibytes: u64) -> OpenRegConfig {
     OpenRegConfig::default().capacity(mebibytes * MIB)
 }
 
-fn explore_with(policy: PolicyName, machine: OpenRegConfig, scenario: fn(&Rig)) {
+fn explore_with(
+    policy: PolicyName,
+    machine: OpenRegConfig,
+    rig: fn(OpenRegConfig, Settings) -> Rig,
+    scenario: fn(&Rig),
+) {
     let run = |scheduler: Box<dyn Scheduler + Send>| {
         let mut config = Config::new();
         config.stack_size = 1 << 20;
@@ -46,7 +56,7 @@ fn explore_with(policy: PolicyName, machine: OpenRegConfig, scenario: fn(&Rig)) 
         Runner::new(scheduler, config).run(move || {
             let expandable_segments = shuttle::rand::thread_rng().gen_bool(0.5);
             let settings = Settings { expandable_segments, policy: Some(policy), ..Settings::default() };
-            let rig = Rig::new(machine.clone(), settings);
+            let rig = rig(machine.clone(), settings);
             scenario(&rig);
             rig.end();
         });

@@ -15,3 +15,4 @@ mod pressure;
 mod rig;
 mod sleep;
 mod streams;
+mod unified;

@@ -1,11 +1,13 @@
 //! A machine, an allocator, and what the program holds of it: nothing overlaps, nothing comes back too early.
 
 use alloc_core::CachingAllocator;
-use alloc_core::backend::{Backend, EventFlags};
+use alloc_core::backend::{self, Attribute, Backend, EventFlags};
 use alloc_core::config::Settings;
 use alloc_core::error::Result;
+use alloc_core::host::{HostAllocator, HostOptions};
 use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};
+use granule_conformance::interpose::{Hook, Interposed};
 use shuttle::thread;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -33,8 +35,25 @@ struct Held {
     uses: Mutex<Vec<(Block, Event)>>,
 }
 
+/// A machine whose device says that its memory is the host's.
+#[derive(Debug)]
+struct Integrated;
+
+impl Hook for Integrated {
+    fn attribute(
+        &self,
+        inner: &dyn Backend,
+        device: DeviceIndex,
+        attribute: Attribute,
+    ) -> backend::Result<i64> {
+        if attribute == Attribute::Integrated { Ok(1) } else { inner.attribute(device, attribute) }
+    }
+}
+
 pub(crate) struct Rig {
     pub(crate) device: Arc<OpenReg>,
+    /// The device, as the allocator knows it.
+    backend: Arc<dyn Backend>,
     pub(crate) allocator: Arc<CachingAllocator>,
     held: Held,
 }
@@ -44,8 +63,24 @@ impl Rig {
         // Work is done a few calls later than it is queued, as far as the program can tell.
         let config = machine.devices(1).clock(Clock::Virtual { lag: 4 });
         let device = OpenReg::new(config).unwrap();
-        let allocator = Arc::new(CachingAllocator::new(device.clone(), settings).unwrap());
-        Self { device, allocator, held: Held::default() }
+        Self::over(device.clone(), device, settings)
+    }
+
+    /// On a device that shares the host's memory.
+    pub(crate) fn integrated(machine: OpenRegConfig, settings: Settings) -> Self {
+        let device = OpenReg::new(machine.devices(1).clock(Clock::Virtual { lag: 4 })).unwrap();
+        Self::over(Arc::new(Interposed::new(device.clone(), Integrated)), device, settings)
+    }
+
+    fn over(backend: Arc<dyn Backend>, device: Arc<OpenReg>, settings: Settings) -> Self {
+        let allocator = Arc::new(CachingAllocator::new(Arc::clone(&backend), settings).unwrap());
+        Self { device, backend, allocator, held: Held::default() }
+    }
+
+    /// An allocator of pinned memory.
+    pub(crate) fn pinning(&self) -> HostAllocator {
+        let options = HostOptions::default();
+        HostAllocator::new(Arc::clone(&self.backend), &Settings::default(), options).unwrap()
     }
 
     pub(crate) fn home(&self) -> Stream {

@@ -1,12 +1,12 @@
 //! Memory on its way: a request of device memory waits for pinned memory that another thread gives back, and the other way round.
 
 use super::{Board, DEVICE};
+use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, BackendError};
 use alloc_core::config::{MemoryLimit, PolicyName, Settings};
 use alloc_core::history::{CallContext, Context, HistoryOptions, RecordContext};
 use alloc_core::host::{HostAllocator, HostBlock, HostOptions};
 use alloc_core::snapshot::Stack;
-use alloc_core::CachingAllocator;
 use alloc_core::types::{MIB, Stream};
 use granule_conformance::interpose::{Hook, Interposed};
 use std::fmt;
