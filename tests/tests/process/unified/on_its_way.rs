@@ -19,9 +19,9 @@ use std::time::Duration;
 const LONG: Duration = Duration::from_millis(300);
 
 /// What happens in the driver before it takes memory back or refuses it, by the call's name.
-type Act = Box<dyn Fn(&'static str) + Send + Sync>;
+type Act = Arc<dyn Fn(&'static str) + Send + Sync>;
 
-struct Acts(Arc<Mutex<Option<Arc<Act>>>>);
+struct Acts(Arc<Mutex<Option<Act>>>);
 
 impl fmt::Debug for Acts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -30,7 +30,7 @@ impl fmt::Debug for Acts {
 }
 
 impl Hook for Acts {
-    fn enter(&self, method: &'static str) -> std::result::Result<(), BackendError> {
+    fn enter(&self, method: &'static str) -> Result<(), BackendError> {
         let act = self.0.lock().unwrap().clone();
         act.iter().for_each(|act| act(method));
         Ok(())
@@ -41,7 +41,7 @@ impl Hook for Acts {
 struct Slow {
     board: Board,
     backend: Arc<dyn Backend>,
-    act: Arc<Mutex<Option<Arc<Act>>>>,
+    act: Arc<Mutex<Option<Act>>>,
 }
 
 impl Slow {
@@ -70,7 +70,7 @@ impl Slow {
     }
 
     fn act(&self, act: impl Fn(&'static str) + Send + Sync + 'static) {
-        *self.act.lock().unwrap() = Some(Arc::new(Box::new(act)));
+        *self.act.lock().unwrap() = Some(Arc::new(act));
     }
 
     /// The first call with one of these names says that it has begun, and ends once a request was answered, or after a long time.
@@ -81,7 +81,7 @@ impl Slow {
             let first = names.contains(&method).then(|| once.lock().unwrap().take()).flatten();
             if let Some((begins, answered)) = first {
                 begins.send(()).unwrap();
-                let _long: std::result::Result<(), _> = answered.recv_timeout(LONG);
+                let _answered = answered.recv_timeout(LONG);
             }
         });
         (begun, answers)
@@ -164,7 +164,7 @@ fn requests_of_both_kinds_wait_at_once() {
         if OF_PINNED.contains(&method) || OF_DEVICE.contains(&method) {
             // Nobody counts any more.
             let _gone = begins.send(());
-            std::thread::sleep(LONG / 3);
+            std::thread::sleep(LONG / 10);
         }
     });
     std::thread::scope(|scope| {
