@@ -433,6 +433,7 @@ impl DeviceAllocator {
             None => self.enter_slowly(pool, stream)?,
         };
         let mut state = self.base.arenas.attended(state, call);
+        state.note_pool(pool);
         state.join_parked();
         let (request, found) = if self.base.site.attention().has(Reason::HARDENED) {
             let request = self.base.hardened.request(&state, bytes);

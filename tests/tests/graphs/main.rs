@@ -3,6 +3,7 @@
 
 mod beside;
 mod captures;
+mod held;
 mod launches;
 mod over_hip;
 mod replays;

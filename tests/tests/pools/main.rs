@@ -5,5 +5,6 @@ mod budgets;
 mod fairness;
 mod private;
 mod registered;
+mod shown;
 mod sources;
 mod spill;

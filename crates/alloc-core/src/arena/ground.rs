@@ -29,7 +29,11 @@ impl PolicyArena<GranuleMemory> for ArenaState {
     }
 
     fn is_movable(&self) -> bool {
-        self.tenure.slot() == PoolSlot::DEFAULT && self.tenure.grows()
+        self.tenure.grows() && !self.tenure.stays()
+    }
+
+    fn is_private(&self) -> bool {
+        self.tenure.slot() != PoolSlot::DEFAULT
     }
 
     fn next_granule(&mut self, tier: Tier, minimum: u64, size: u64) -> u64 {

@@ -86,6 +86,8 @@ pub(crate) struct Pool {
     pub(crate) use_on_oom: bool,
     /// Graphs know its addresses, so nothing leaves while it is in use.
     pub(crate) captured: bool,
+    /// It came with a scope, as those of graphs do; what is in it then may be asked to keep its place.
+    pub(crate) scoped: bool,
     /// Some request was served for a capture: graphs write there, and may read it at the next launch.
     pub(crate) served_captures: bool,
     /// Its own source had no memory when it was asked last.
@@ -236,6 +238,7 @@ impl Pools {
                     no_split: false,
                     use_on_oom: false,
                     captured: false,
+                    scoped: false,
                     served_captures: false,
                     source_refused: false,
                     visitors: 0,
@@ -257,7 +260,9 @@ impl Pools {
                 problem: "beginAllocateToPool: already recording to mempool_id",
             });
         }
+        let is_new = !self.records.contains_key(&id);
         self.create_or_reference(id, None, false, holder)?;
+        self.get(id)?.scoped |= is_new;
         Arc::make_mut(&mut self.scopes).push(Scope { pool: id, filter: filter.clone(), holder });
         Ok(())
     }

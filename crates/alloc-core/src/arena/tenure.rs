@@ -24,6 +24,8 @@ pub(crate) struct ArenaPool {
     pub(crate) no_split: bool,
     /// It takes growable memory whatever the settings say: it has a sleep tag.
     pub(crate) sleeps: bool,
+    /// Graphs know its addresses, or may come to.
+    pub(crate) of_graphs: bool,
 }
 
 impl ArenaPool {
@@ -34,6 +36,7 @@ impl ArenaPool {
         fixed: false,
         no_split: false,
         sleeps: false,
+        of_graphs: false,
     };
 
     /// The policy by which arenas of the pool decide, where others do by `policy`.
@@ -133,13 +136,20 @@ impl Tenure {
         self.policy.grows() && !self.pool.fixed
     }
 
+    /// Whether somebody counts on the place of its memory: graphs, the pool's own source, whoever puts the pool to sleep, and who
+    /// wants blocks as they were cut.
+    pub(crate) fn stays(&self) -> bool {
+        let ArenaPool { source, no_split, sleeps, of_graphs, .. } = &self.pool;
+        *no_split || *sleeps || *of_graphs || source.is_some()
+    }
+
     /// The stream is retired; `last` is its last work.
     pub(crate) fn retire(&mut self, last: &Arc<LastWork>) {
         self.retired = Some(Arc::clone(last));
     }
 
     /// Blocks are handed out whole from here on, or are not any more.
-    pub(crate) fn set_no_split(&mut self, no_split: bool) {
+    pub(super) fn set_no_split(&mut self, no_split: bool) {
         self.pool.no_split = no_split;
     }
 
@@ -158,6 +168,11 @@ impl Tenure {
     /// What was a retired stream's is `stream`'s from here on.
     pub(super) fn pass_to(&mut self, stream: Stream) {
         (self.stream, self.retired) = (stream, None);
+    }
+
+    /// Graphs know addresses of the pool from here on, or may come to.
+    pub(super) fn set_of_graphs(&mut self) {
+        self.pool.of_graphs = true;
     }
 
     /// Whether the pool has a sleep tag, from here on. The policy is still to be set.

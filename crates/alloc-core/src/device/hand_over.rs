@@ -384,6 +384,9 @@ impl Streams<GranuleMemory> for HandOver {
     type State = ArenaState;
 
     fn neighbours<'a>(&'a self, arena: &'a Arena) -> Vec<&'a Arena> {
+        if arena.lock().tenure().slot() != PoolSlot::DEFAULT {
+            return Vec::new();
+        }
         let all = self.base.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter().map(|other| &**other);
         all.filter(|other| !std::ptr::eq(*other, arena)).collect()
     }

@@ -205,7 +205,17 @@ impl PrivatePools {
         }
         let mut pools = self.records.lock();
         let Pool {
-            slot, use_count, source, fixed, no_split, captured, served_captures, visitors, tag, ..
+            slot,
+            use_count,
+            source,
+            fixed,
+            no_split,
+            captured,
+            scoped,
+            served_captures,
+            visitors,
+            tag,
+            ..
         } = pools.get(id)?;
         if *use_count == 0 {
             return Err(AllocError::DeadPool { pool: id });
@@ -214,7 +224,8 @@ impl PrivatePools {
         *captured |= capturing;
         *served_captures |= capturing;
         let (slot, source, sleeps) = (*slot, source.clone(), tag.is_some());
-        let pool = ArenaPool { slot, id, source, fixed: *fixed, no_split: *no_split, sleeps };
+        let of_graphs = *captured || *scoped;
+        let pool = ArenaPool { slot, id, source, fixed: *fixed, no_split: *no_split, sleeps, of_graphs };
         Ok(Visit { pools: self, id, pool })
     }
 

@@ -61,7 +61,7 @@ pub(crate) trait Streams<M> {
     /// What is under its lock.
     type State: PolicyArena<M>;
 
-    /// The default pool's other arenas.
+    /// The default pool's other arenas; none for that of a private pool.
     fn neighbours<'a>(&'a self, arena: &'a Self::Arena) -> Vec<&'a Self::Arena>;
     /// What of an arena's free memory another one may have, as settings say: what the device is done with, or what that one's
     /// stream can wait for. Calls the driver; does not block.

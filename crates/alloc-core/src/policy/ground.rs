@@ -44,8 +44,10 @@ pub(crate) trait PolicyArena<M> {
     fn is_past(&self, epoch: u64) -> bool;
     /// Records that the memory of a block comes or goes, where anything is recorded.
     fn note_change(&mut self, action: Action, id: BlockId);
-    /// Whether its memory may be in another place: that of the default pool, where it is growable.
+    /// Whether its memory may be in another place: growable memory on whose place nobody counts.
     fn is_movable(&self) -> bool;
+    /// Whether it belongs to a private pool.
+    fn is_private(&self) -> bool;
     /// The granules of a new growable segment for a request of `size` bytes, in units of `minimum`.
     fn next_granule(&mut self, tier: Tier, minimum: u64, size: u64) -> u64;
 }

@@ -12,9 +12,14 @@ use crate::memory::segment::{Origin, Segment};
 use crate::policy::engine::{Engine, Granule, Mapped, Part};
 use crate::policy::{GranuleMemory, Request};
 use crate::process::attention::Reason;
-use crate::types::{DevicePtr, PoolId};
+use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::observers::SegmentChange;
 use std::ops::DerefMut;
+
+/// For whom memory of an arena is mapped.
+fn owner_of(state: &ArenaState) -> (PoolId, Stream) {
+    (state.tenure().pool().id, state.tenure().stream())
+}
 
 impl Engine<GranuleMemory> for Provider {
     type Arena = Arena;
@@ -120,16 +125,16 @@ impl Engine<GranuleMemory> for Provider {
     ) -> Result<Mapped> {
         let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(Mapped::Refused) };
         let calls = self.base.site.calls();
-        let (handles, stream) = {
+        let (handles, owner) = {
             let state = arena.lock();
-            (self.space.handles(&state, granules), state.tenure().stream())
+            (self.space.handles(&state, granules), owner_of(&state))
         };
         let base = match self.space.map_side_by_side(granules, &handles, vm) {
             Ok(base) => base,
             Err(refused) => return Ok(refused),
         };
         let bytes = granules.iter().map(|granule| granule.bytes).sum();
-        self.base.tell_growable(SegmentChange::Attached, (PoolId::DEFAULT, stream), base, bytes, &calls);
+        self.base.tell_growable(SegmentChange::Attached, owner, base, bytes, &calls);
         let mut state = self.base.arenas.attend(arena, call);
         let registration = {
             let mut device = self.base.holdings.lock();
@@ -154,7 +159,7 @@ impl Engine<GranuleMemory> for Provider {
         rest: impl FnOnce(&mut ArenaState) -> Vec<Segment>,
     ) -> Result<()> {
         let calls = self.base.site.calls();
-        let owner = (PoolId::DEFAULT, arena.lock().tenure().stream());
+        let owner = owner_of(&arena.lock());
         let newest = parts.iter().map(|part| part.epoch).max().unwrap_or(0);
         let quiet = self.base.lifetimes.quiesce_up_to(arena, newest, call);
         let vm = self.base.site.backend().virtual_memory();

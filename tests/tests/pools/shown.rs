@@ -1,0 +1,165 @@
+//! Free memory of private pools in pieces, under `policy:granule`: it serves a request as one where nobody counts on its place.
+
+use alloc_core::backend::CaptureMode;
+use alloc_core::graph::GraphCapture;
+use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
+use alloc_core::sleep::{Backup, SleepTag, Tags};
+use alloc_core::types::{DevicePtr, MIB, PoolId, Stream};
+use granule_tests::Allocator;
+use granule_tests::bytes::{Bytes, first_other};
+use granule_tests::rig::{DEVICE, Rig, on_each};
+use granule_tests::setup::{free_all, mapped, of};
+use granule_tests::views::{allocator, pieces};
+
+/// Whether 32 MiB come of eight pieces of 4 MiB without memory from the device.
+fn is_served(rig: &Rig, allocator: &Allocator, stream: Stream) -> Option<DevicePtr> {
+    let used = rig.used();
+    let ptr = allocator.malloc(32 * MIB, stream).unwrap();
+    allocator.check_invariants();
+    if rig.used() == used {
+        return Some(ptr);
+    }
+    allocator.free(ptr).unwrap();
+    None
+}
+
+#[test]
+fn pieces_of_a_pool_serve_a_larger_request_of_its_own() {
+    on_each(&of(400), |rig| {
+        let (allocator, stream) = (allocator(rig), rig.new_stream());
+        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let scope = pool.enter(Filter::Always).unwrap();
+        let live = pieces(&allocator, stream, 8, 4);
+        let held = pool.stats().unwrap();
+        let block = is_served(rig, &allocator, stream).expect("a view shows them");
+        let stats = pool.stats().unwrap();
+        assert_eq!(stats.reserved_bytes.all.current, held.reserved_bytes.all.current);
+        assert_eq!(stats.allocated_bytes, held.allocated_bytes + 32 * MIB);
+        let snapshot = allocator.snapshot(false);
+        let at = snapshot
+            .segments
+            .iter()
+            .find(|segment| (segment.address..segment.address + segment.total_size).contains(&block.0));
+        assert_eq!(at.unwrap().pool_id, pool.id(), "a view is its pool's");
+        drop(scope);
+        // The default pool has none of it.
+        let used = rig.used();
+        let other = allocator.malloc(8 * MIB, stream).unwrap();
+        assert!(rig.used() > used);
+        free_all(&allocator, live.into_iter().chain([block, other]));
+        drop(pool);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+#[test]
+fn what_somebody_counts_on_stays_where_it_is() {
+    on_each(&of(400), |rig| {
+        let (allocator, stream) = (allocator(rig), rig.new_stream());
+        let whole = PoolOptions { no_split: true, ..PoolOptions::default() };
+        let asleep = PoolOptions { sleep_tag: Some(SleepTag::new("kv")), ..PoolOptions::default() };
+        for options in [whole, asleep] {
+            let what = format!("{options:?}");
+            let pool = MemoryPool::new(&allocator, DEVICE, options).unwrap();
+            let _scope = pool.enter(Filter::Always).unwrap();
+            let live = pieces(&allocator, stream, 8, 4);
+            assert_eq!(is_served(rig, &allocator, stream), None, "{}: {what}", rig.name);
+            free_all(&allocator, live);
+        }
+        // One that came with a scope may be a graph's, before it is captured.
+        let id = PoolId::fresh();
+        allocator.pools().begin(DEVICE, id, Filter::Always).unwrap();
+        let live = pieces(&allocator, stream, 8, 4);
+        assert_eq!(is_served(rig, &allocator, stream), None, "{}: a scope's", rig.name);
+        free_all(&allocator, live);
+        allocator.pools().end(DEVICE, id).unwrap();
+        allocator.pools().release(DEVICE, id).unwrap();
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+#[test]
+fn a_capture_gets_nothing_from_views_and_leaves_them_alone() {
+    on_each(&of(400), |rig| {
+        let (allocator, stream) = (allocator(rig), rig.new_stream());
+        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let scope = pool.enter(Filter::Always).unwrap();
+        let live = pieces(&allocator, stream, 8, 4);
+        let block = is_served(rig, &allocator, stream).expect("a view shows them");
+        allocator.free(block).unwrap();
+        drop(scope);
+
+        let capture = GraphCapture::begin(&allocator, stream, CaptureMode::Global, Some(pool.id())).unwrap();
+        // It was served there a moment ago, and all of it is free.
+        let captured = allocator.malloc(32 * MIB, stream).unwrap();
+        assert_ne!(captured, block, "{}: a graph would write to addresses that may go", rig.name);
+        allocator.free(captured).unwrap();
+        let graph = capture.end().unwrap();
+
+        let scope = pool.enter(Filter::Always).unwrap();
+        let again = allocator.malloc(32 * MIB, stream).unwrap();
+        assert_ne!(again, block, "{}: nor does a graph know of what is shown elsewhere", rig.name);
+        allocator.check_invariants();
+        free_all(&allocator, live.into_iter().chain([again]));
+        drop((scope, graph, pool));
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+#[test]
+fn a_pool_that_is_told_to_stay_makes_no_more_views() {
+    on_each(&of(400), |rig| {
+        let (allocator, stream) = (allocator(rig), rig.new_stream());
+        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let _scope = pool.enter(Filter::Always).unwrap();
+        let live = pieces(&allocator, stream, 8, 4);
+        let block = is_served(rig, &allocator, stream).expect("a view shows them");
+        allocator.free(block).unwrap();
+        allocator.pools().set_no_split(DEVICE, pool.id()).unwrap();
+        assert_eq!(is_served(rig, &allocator, stream), None, "{}: not from the one that is there", rig.name);
+        free_all(&allocator, live);
+    });
+}
+
+#[test]
+fn a_pool_with_views_sleeps_but_for_what_lives_in_them() {
+    let config = mapped(400);
+    on_each(&config, |rig| {
+        let (allocator, stream) = (allocator(rig), rig.new_stream());
+        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let _scope = pool.enter(Filter::Always).unwrap();
+        let live = pieces(&allocator, stream, 8, 4);
+        let block = is_served(rig, &allocator, stream).expect("a view shows them");
+        let bytes = Bytes(&*rig.backend);
+        for (n, ptr) in (1..).zip(live.iter().chain([&block])) {
+            bytes.fill(stream, *ptr, n, 4 * MIB);
+        }
+        allocator.sleep_mode().set_tag(DEVICE, pool.id(), Some(SleepTag::new("kv"))).unwrap();
+        let modes = allocator.sleep_mode();
+        // SAFETY: nothing uses the pool's memory until it is awake.
+        unsafe { modes.sleep(Tags::Only(&["kv"]), &Backup::HostPinned(Default::default())) }.unwrap();
+        assert_eq!(modes.is_asleep(live[0]), Some(true), "{}", rig.name);
+        assert_eq!(modes.is_asleep(block), Some(false), "{}: its granules are not its own", rig.name);
+        modes.wake(Tags::Only(&["kv"])).unwrap();
+        for (n, ptr) in (1..).zip(live.iter().chain([&block])) {
+            assert_eq!(first_other(&bytes.read(*ptr, 4 * MIB), n), None, "{}: {n}", rig.name);
+        }
+        allocator.check_invariants();
+        free_all(&allocator, live.into_iter().chain([block]));
+    });
+}
+
+/// A pool of a program of its own, on each of several threads' streams, ends while its memory is in views.
+#[test]
+fn a_pool_ends_with_its_views() {
+    on_each(&of(400), |rig| {
+        let (allocator, stream) = (allocator(rig), rig.new_stream());
+        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let scope = pool.enter(Filter::Always).unwrap();
+        let live = pieces(&allocator, stream, 8, 4);
+        let block = is_served(rig, &allocator, stream).expect("a view shows them");
+        drop((scope, pool));
+        free_all(&allocator, live.into_iter().chain([block]));
+        rig.nothing_is_left(&allocator);
+    });
+}
