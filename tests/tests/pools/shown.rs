@@ -1,6 +1,7 @@
 //! Free memory of private pools in pieces, under `policy:granule`: it serves a request as one where nobody counts on its place.
 
 use alloc_core::backend::CaptureMode;
+use alloc_core::config::MemoryLimit;
 use alloc_core::graph::GraphCapture;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::sleep::{Backup, SleepTag, Tags};
@@ -161,5 +162,25 @@ fn a_pool_ends_with_its_views() {
         drop((scope, pool));
         free_all(&allocator, live.into_iter().chain([block]));
         rig.nothing_is_left(&allocator);
+    });
+}
+
+#[test]
+fn a_pool_at_its_limit_is_served_from_its_pieces() {
+    on_each(&of(800), |rig| {
+        let (allocator, stream) = (allocator(rig), rig.new_stream());
+        // Much was needed once, so that the device could take more for whoever asks.
+        let much = allocator.malloc(400 * MIB, stream).unwrap();
+        allocator.free(much).unwrap();
+        allocator.empty_cache().unwrap();
+        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let _scope = pool.enter(Filter::Always).unwrap();
+        let live = pieces(&allocator, stream, 8, 4);
+        let held = pool.stats().unwrap().reserved_bytes.all.current.unsigned_abs();
+        pool.set_limits(Some(MemoryLimit::Bytes(held)), None).unwrap();
+        let block = is_served(rig, &allocator, stream).expect("a view shows them");
+        let refused = allocator.malloc(4 * MIB, stream).unwrap_err();
+        assert!(refused.is_out_of_memory(), "{}: {refused}", rig.name);
+        free_all(&allocator, live.into_iter().chain([block]));
     });
 }
