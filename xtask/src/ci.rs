@@ -92,6 +92,8 @@ fn documentation() -> Result<()> {
     process::run(
         process::command("cargo")
             .args(["doc", "--workspace", "--no-deps"])
+            // The features that lints have: so dependencies are checked once.
+            .args(process::ALL_COMMANDS)
             .env("RUSTDOCFLAGS", "-D warnings"),
     )
 }
