@@ -79,7 +79,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let several = [
         "max_split_size_mb:64,garbage_collection_threshold:0.8,roundup_power2_divisions:[256:1,512:2,1024:4,>:8]",
         "expandable_segments:True,pinned_use_background_threads:True\n\n\npolicy:granule,memory_limit:40GiB\n0\n1",
-        "40GiB",
+        "garbage_collection_threshold:0.12345678901234567,per_process_memory_fraction:0.0000001234567",
+        "expandable_segments_reserve:1e-9,max_split_size_mb:17592186044415",
     ];
     each.chain(several.map(str::to_owned)).map(String::into_bytes).collect()
 }

@@ -53,6 +53,8 @@ fn replays(trace: &Trace, policy: PolicyName) {
 pub fn seeds() -> Vec<Vec<u8>> {
     [
         "# {}\n",
+        // Numbers at the ends of what they may be.
+        "# {\"new\": 0.30000000000000004}\ni 18446744073709551615\na 18446744073709551615 9223372036854775807 4294967295\nf 18446744073709551615\n",
         "# {\"workload\": \"x\", \"events\": 3}\na 0 512 0\nf 0\ne\n",
         "# {\"workload\": \"x\", \"iterations\": 2}\ni 0\na 0 1048576 0\na 1 3000000 1\nr 0 1\nf 0\ni 1\na 2 512 2\nf 1\nf 2\ne\n",
         "# {}\na 0 70000000 0\na 1 20000000 0\na 2 20000000 0\na 3 20000000 0\na 4 20000000 0\nf 1\nf 3\na 5 30000000 0\n",

@@ -4,7 +4,7 @@ use granule_fuzz::{TARGETS, Target, archive};
 use std::time::{Duration, Instant};
 
 /// Changed inputs of each target.
-const CHANGES: usize = 150;
+const CHANGES: usize = 60;
 /// Bytes of an input; as `cargo xtask fuzz` bounds it.
 const LONGEST: usize = 4096;
 /// What a target may take here; what is left of it then is left out, and said.

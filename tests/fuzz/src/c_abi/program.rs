@@ -34,7 +34,7 @@ const SETTINGS: [&CStr; 8] = [
     c"expandable_segments:True",
     c"policy:granule,cross_stream:completed",
     c"policy:granule,expandable_segments:True",
-    c"max_split_size_mb:40,garbage_collection_threshold:0.5",
+    c"max_split_size_mb:40,garbage_collection_threshold:0.5,per_process_memory_fraction:0.9",
     c"policy:granule,memory_limit:64MiB",
     c"roundup_power2_divisions:4,expandable_segments:True",
 ];
