@@ -25,6 +25,8 @@ pub fn run(input: &[u8]) {
     }
     match strict::parse(&text, &Settings::default()) {
         Ok(parsed) => {
+            let plain = Settings { text: String::new(), ..parsed.settings.clone() };
+            assert!(plain.to_strict_text().is_ok(), "what a text says has a text");
             writes_back(&parsed.settings);
             let again = strict::parse(&text, &parsed.settings).expect("it was read before");
             assert_eq!(again.settings, parsed.settings, "a second reading changes nothing");
