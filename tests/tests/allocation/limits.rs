@@ -286,20 +286,6 @@ fn a_failed_request_leaves_nothing_counted_as_held<P: Policy>() {
     }
 }
 
-/// Sizes of 2^57 bytes and more were cut to what a key of the index holds, and served by whatever was free.
-fn a_request_that_no_device_serves_gets_no_free_block<P: Policy>() {
-    for settings in [Settings::default(), growable()] {
-        let (_device, allocator, stream) = with_policy::<P>(of(1000), settings);
-        let block = allocator.malloc(30 * MIB, stream).unwrap();
-        allocator.free(block).unwrap();
-        for bytes in [1 << 57, 1 << 60, 0x3c << 56] {
-            let refused = allocator.malloc(bytes, stream);
-            assert!(refused.as_ref().is_err_and(AllocError::is_out_of_memory), "{bytes:#x}: {refused:?}");
-        }
-        allocator.check_invariants();
-    }
-}
-
 /// Two threads could take more than the memory fraction allows: it was checked, and taken later.
 fn the_fraction_holds_under_threads<P: Policy>() {
     for _ in 0..300 {
@@ -387,6 +373,5 @@ granule_tests::for_each_policy!(
     s09_a_fraction_is_rounded_to_bytes,
     s11_the_limit_itself_is_not_rejected,
     a_failed_request_leaves_nothing_counted_as_held,
-    a_request_that_no_device_serves_gets_no_free_block,
     the_fraction_holds_under_threads,
 );
