@@ -1,5 +1,6 @@
 //! The page of `granule report` in a headless Chromium.
 
+use crate::night::fuzz;
 use crate::process::{self, command, debian, target};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -14,6 +15,8 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
+    // The decoder first, of any bytes.
+    fuzz::page(2, false)?;
     let (browser, driver) = find_or_install()?;
     let pictures = target().join("browser");
     let mut test = command("cargo");

@@ -20,7 +20,7 @@ use bench::corpus;
 use clap::{Parser, Subcommand};
 use generated::{bindgen, codegen, header};
 use machines::{aarch64, gpu, personalities};
-use night::mutants;
+use night::{fuzz, mutants};
 use process::{cargo, has_nextest};
 use python::{e2e_torch, integrations, tables, viewer, whatif_exact};
 use std::process::ExitCode;
@@ -62,12 +62,8 @@ enum Task {
     Gpu(gpu::Options),
     /// Compare a real training step on Granule and on PyTorch's own allocator, on this machine's GPU
     GpuTorch(gpu::torch::Options),
-    /// Long property, fuzz and fault-loop runs (CI runs a bounded slice of each)
-    Fuzz {
-        /// Cases per property; CI runs at most a few hundred
-        #[arg(long, default_value_t = 20_000)]
-        cases: u32,
-    },
+    /// Drive every way in with libFuzzer; --properties: long property, fuzz and fault-loop runs
+    Fuzz(fuzz::Options),
     /// Break placement, ladder and pools in small ways and see that tests notice (hours in full; see --shard)
     Mutants(mutants::Options),
     /// Run the engine's threads in chosen orders (shuttle), and its small kernels in all orders (loom)
@@ -123,7 +119,7 @@ fn run(task: Task) -> Result<()> {
         Task::Personalities(options) => personalities::run(&options),
         Task::Gpu(options) => gpu::run(&options),
         Task::GpuTorch(options) => gpu::torch::run(&options),
-        Task::Fuzz { cases } => fuzz(cases),
+        Task::Fuzz(options) => fuzz::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Schedules(options) => schedules::run(&options),
         Task::Aarch64(options) => aarch64::run(&options),
@@ -152,7 +148,7 @@ fn test(rest: &[String]) -> Result<()> {
     let mut tests = process::command("cargo");
     tests.args(runner).arg("--no-fail-fast").args(process::WORKSPACE).args(process::ALL_COMMANDS).args(rest);
     if std::env::var_os(SEED).is_none() {
-        // A change is judged by what it changes: the same cases each time. `fuzz` looks for new ones.
+        // A change is judged by what it changes: the same cases each time. `fuzz --properties` looks for new ones.
         tests.env(SEED, "1");
     }
     process::run(&mut tests)
@@ -160,36 +156,3 @@ fn test(rest: &[String]) -> Result<()> {
 
 /// What random cases of property tests are made from.
 const SEED: &str = "PROPTEST_RNG_SEED";
-
-fn fuzz(cases: u32) -> Result<()> {
-    // Properties, with every structure walked after every operation.
-    process::run(
-        process::command("cargo")
-            .args(["test", "--release", "-p", "alloc-core", "-p", "granule-snapshot"])
-            .args(["--features", "alloc-core/paranoid", "--lib", "--test", "config", "--test", "files"])
-            .env("PROPTEST_CASES", cases.to_string()),
-    )?;
-    // Random programs, and whatever the tools can be given.
-    for (package, program, module) in
-        [("granule-tests", "allocation", "model::"), ("granule-analysis", "runs", "fuzz::")]
-    {
-        process::run(
-            process::command("cargo")
-                .args(["test", "--release", "-p", package, "--features", "alloc-core/paranoid"])
-                .args(["--test", program, "--", module])
-                .env("PROPTEST_CASES", cases.to_string()),
-        )?;
-    }
-    // Every mutant against every check, not only those of its area.
-    process::run(
-        process::command("cargo")
-            .args(["test", "--release", "-p", "granule-conformance", "--test", "kit", "--", "matrix"])
-            .env("GRANULE_LONG", "1"),
-    )?;
-    // The fault loops over whole traces; they check invariants themselves, where a call failed.
-    process::run(
-        process::command("cargo")
-            .args(["test", "--release", "-p", "granule-tests", "--test", "faults", "--", "--nocapture"])
-            .env("GRANULE_LONG", "1"),
-    )
-}

@@ -1,6 +1,7 @@
 //! A night: whole histories of everything at once, one for each seed, on all cores; and defects in the engine, which tests
 //! have to notice: planted ones, and cargo-mutants'.
 
+pub(crate) mod fuzz;
 pub(crate) mod mutants;
 mod plant;
 

@@ -39,16 +39,20 @@ pub trait PlacementIndex: Default + std::fmt::Debug + Send + 'static {
 pub struct FitKey(u128);
 
 impl FitKey {
+    /// A size has 48 bits.
+    const LARGEST: u64 = ((1 << 48) - 1) << 9;
+
     /// Sizes and addresses are multiples of 512, so their low 9 bits are not kept.
     #[must_use]
     pub const fn new(size: u64, order: u32, addr: u64) -> Self {
         Self(((size >> 9) as u128) << 80 | (order as u128) << 48 | (addr >> 9) as u128)
     }
 
-    /// The least key of a size: sorts before every block that has it.
+    /// The least key of a size: sorts before every block that has it. Sizes of 2^57 bytes and more, which no block has, share
+    /// the last one: a key has no room for their upper bits.
     #[must_use]
     pub const fn at_least(size: u64) -> Self {
-        Self::new(size, 0, 0)
+        Self::new(if size > Self::LARGEST { Self::LARGEST } else { size }, 0, 0)
     }
 
     /// The size in bytes.
@@ -78,5 +82,13 @@ mod tests {
         assert!(a < FitKey::new(1024, 9, (1 << 40) + 512));
         assert!(FitKey::at_least(1024) <= FitKey::new(1024, 0, 0));
         assert_eq!(a.size(), 1024);
+    }
+
+    #[test]
+    fn no_block_is_as_large_as_a_request_that_no_device_serves() {
+        let largest_block = FitKey::new(1 << 56, u32::MAX, u64::MAX);
+        for size in [1 << 57, 1 << 60, 0x3c << 56, u64::MAX - 511] {
+            assert!(FitKey::at_least(size) > largest_block, "{size:#x}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 // A run in bins: of some moments taken together the one at which most was live, and what was live then by category.
 
 export function readBins(reader, categories) {
-  const count = reader.number();
+  const count = reader.count();
   const at = reader.steps(new Uint32Array(count));
   const most = reader.steps(new Float64Array(count));
   const least = reader.column(new Float64Array(count));

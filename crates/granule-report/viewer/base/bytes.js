@@ -47,6 +47,13 @@ export class Reader {
     return value;
   }
 
+  /** How many entries follow. Each takes a byte at least: what a damaged page announces is not made room for. */
+  count() {
+    const count = this.number();
+    if (count > this.bytes.length - this.at) throw new RangeError("the page is damaged: make it anew");
+    return count;
+  }
+
   step() {
     const coded = this.number();
     return coded % 2 === 0 ? coded / 2 : -(coded + 1) / 2;

@@ -18,7 +18,7 @@ const MOST_LIVES = 1_500_000;
 
 /** Allocations as columns, by index in the run. */
 export function readLives(reader, addressScale) {
-  const count = reader.number();
+  const count = reader.count();
   const index = reader.steps(new Uint32Array(count));
   const begin = reader.steps(new Uint32Array(count));
   const end = new Uint32Array(count);
@@ -39,7 +39,7 @@ export function readLives(reader, addressScale) {
 }
 
 function readSpans(reader, addressScale) {
-  const count = reader.number();
+  const count = reader.count();
   const begin = reader.steps(new Uint32Array(count));
   const end = new Uint32Array(count);
   for (let i = 0; i < count; i += 1) {
@@ -61,10 +61,10 @@ function readTile(reader, classes, addressScale) {
 }
 
 function readClasses(reader, addressScale) {
-  const [site, stream, pool, label] = [0, 1, 2, 3].map(() => reader.column(new Uint8Array(reader.number())));
+  const [site, stream, pool, label] = [0, 1, 2, 3].map(() => reader.column(new Uint8Array(reader.count())));
   const clockStep = reader.number();
-  const clock = reader.steps(new Float64Array(reader.number()));
-  const areaCount = reader.number();
+  const clock = reader.steps(new Float64Array(reader.count()));
+  const areaCount = reader.count();
   const address = reader.steps(new Float64Array(areaCount)).map((code) => code * addressScale);
   const areas = { address, size: reader.column(new Float64Array(areaCount)) };
   return { site, stream, pool, label, clockStep, clock, areas, room: readRoom(reader) };
@@ -72,7 +72,7 @@ function readClasses(reader, addressScale) {
 
 /** What a request of each size takes beyond its bytes. */
 function readRoom(reader) {
-  const count = reader.number();
+  const count = reader.count();
   const size = reader.steps(new Float64Array(count));
   const rounding = reader.column(new Float64Array(count));
   const kept = reader.column(new Float64Array(count));

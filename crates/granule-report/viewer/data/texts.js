@@ -21,24 +21,25 @@ export class Texts {
   async read() {
     const reader = new Reader(await unpack(await whenThere("texts")));
     const decoder = new TextDecoder();
-    this.strings = Array.from({ length: reader.number() }, () => reader.text(decoder));
-    const frames = reader.number();
+    this.strings = Array.from({ length: reader.count() }, () => reader.text(decoder));
+    const frames = reader.count();
     this.frameName = reader.steps(new Uint32Array(frames));
     this.frameFile = reader.steps(new Uint32Array(frames));
     this.frameLine = reader.column(new Float64Array(frames));
-    const nodes = reader.number();
-    this.nodeOutside = reader.steps(new Uint32Array(nodes));
+    const nodes = reader.count();
+    // Outer nodes come first, whatever a damaged page says: every stack ends.
+    this.nodeOutside = reader.steps(new Uint32Array(nodes)).map((outside, i) => Math.min(outside, i));
     this.nodeFrame = reader.steps(new Uint32Array(nodes));
-    const sites = reader.number();
+    const sites = reader.count();
     this.siteNode = reader.steps(new Uint32Array(sites));
     this.siteName = reader.steps(new Uint32Array(sites));
     this.siteLine = reader.column(new Uint32Array(sites));
     this.siteCount = reader.column(new Float64Array(sites));
     this.siteLargest = reader.column(new Float64Array(sites));
     this.siteAtPeak = reader.column(new Float64Array(sites));
-    this.labels = reader.column(new Uint32Array(reader.number()));
-    this.streams = reader.column(new Float64Array(reader.number()));
-    const pools = reader.number();
+    this.labels = reader.column(new Uint32Array(reader.count()));
+    this.streams = reader.column(new Float64Array(reader.count()));
+    const pools = reader.count();
     const first = reader.column(new Float64Array(pools));
     const second = reader.column(new Float64Array(pools));
     this.pools = Array.from(first, (number, i) => [number, second[i]]);

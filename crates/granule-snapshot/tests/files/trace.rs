@@ -33,6 +33,15 @@ fn every_event_is_understood() {
     assert_eq!(trace.header.extra["new"], serde_json::json!([1]));
 }
 
+/// Some came back as their neighbours.
+#[test]
+fn numbers_of_a_header_are_read_to_the_last_bit() {
+    for number in ["8.739899877464286e245", "0.30000000000000004", "9007199254740993.0"] {
+        let trace = read(&format!("# {{\"new\": {number}}}\n")).unwrap();
+        assert_eq!(trace.header.extra["new"].as_f64(), number.parse().ok(), "{number}");
+    }
+}
+
 #[test]
 fn wrong_lines_are_named_with_what_to_do() {
     let cases = [
