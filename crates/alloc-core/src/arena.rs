@@ -91,8 +91,10 @@ impl ArenaState {
         &self.tenure
     }
 
-    pub(crate) fn tenure_mut(&mut self) -> &mut Tenure {
-        &mut self.tenure
+    /// Changes whom it serves. Where somebody counts on the place of its memory from then on, nothing is served from another one.
+    pub(crate) fn change_tenure(&mut self, change: impl FnOnce(&mut Tenure)) {
+        change(&mut self.tenure);
+        self.heap.stay_at_home(self.tenure.stays());
     }
 
     /// Its blocks, and which of them are free.
@@ -156,24 +158,8 @@ impl ArenaState {
     /// Whether its pool has a sleep tag, from here on: its memory stays at home then, and but for the default pool's it
     /// grows.
     pub(crate) fn set_sleeps(&mut self, has_tag: bool, policy: Chosen) {
-        self.tenure.set_sleeps(has_tag);
+        self.change_tenure(|tenure| tenure.set_sleeps(has_tag));
         self.set_policy(policy);
-        self.heap.stay_at_home(has_tag || self.tenure.stays());
-    }
-
-    /// Blocks are handed out whole from here on, or are not any more.
-    pub(crate) fn set_no_split(&mut self, no_split: bool) {
-        self.tenure.set_no_split(no_split);
-        self.heap.stay_at_home(self.tenure.stays());
-    }
-
-    /// A request comes for `pool`, whose arena it is: graphs may know addresses of it since the last one.
-    #[inline]
-    pub(crate) fn note_pool(&mut self, pool: &ArenaPool) {
-        if pool.of_graphs && !self.tenure.pool().of_graphs {
-            self.tenure.set_of_graphs();
-            self.heap.stay_at_home(true);
-        }
     }
 
     /// A growable segment got memory: the first operation that did so is where it came from.

@@ -433,7 +433,7 @@ impl DeviceAllocator {
             None => self.enter_slowly(pool, stream)?,
         };
         let mut state = self.base.arenas.attended(state, call);
-        state.note_pool(pool);
+        state.change_tenure(|tenure| tenure.note_pool(pool));
         state.join_parked();
         let (request, found) = if self.base.site.attention().has(Reason::HARDENED) {
             let request = self.base.hardened.request(&state, bytes);
@@ -443,13 +443,11 @@ impl DeviceAllocator {
             let request = state.tenure().policy().request(bytes);
             (request, state.find_remembered(&request))
         };
-        match found {
-            Some(block) => Ok(state.hand_out(block, &request)),
-            None => {
-                drop(state);
-                self.ladder.climb(arena, &request, call)
-            }
+        if let Some(block) = found {
+            return Ok(state.hand_out(block, &request));
         }
+        drop(state);
+        self.ladder.climb(arena, &request, call)
     }
 
     /// The arena that serves `stream`, locked; on first use it gets one.

@@ -1,7 +1,6 @@
 //! What the policy of an arena may do with it.
 
 use super::{ArenaState, Heap};
-use crate::base::ids::PoolSlot;
 use crate::memory::block::{BlockId, Tier};
 use crate::policy::{GranuleMemory, PolicyArena};
 use crate::watch::snapshot::Action;
@@ -30,10 +29,6 @@ impl PolicyArena<GranuleMemory> for ArenaState {
 
     fn is_movable(&self) -> bool {
         self.tenure.grows() && !self.tenure.stays()
-    }
-
-    fn is_private(&self) -> bool {
-        self.tenure.slot() != PoolSlot::DEFAULT
     }
 
     fn next_granule(&mut self, tier: Tier, minimum: u64, size: u64) -> u64 {

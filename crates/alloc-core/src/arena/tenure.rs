@@ -58,6 +58,8 @@ pub(crate) struct Tenure {
     /// The end of its stream's work, once that is retired and until another adopts the arena.
     retired: Option<Arc<LastWork>>,
     policy: Chosen,
+    /// The pool has a sleep tag, also the default pool.
+    has_tag: bool,
 }
 
 impl Tenure {
@@ -69,7 +71,8 @@ impl Tenure {
         policy: Chosen,
     ) -> Self {
         let policy = pool.decides_by(policy);
-        Self { device, number, stream, pool, retired: None, policy }
+        let has_tag = pool.sleeps;
+        Self { device, number, stream, pool, retired: None, policy, has_tag }
     }
 
     /// The arena's number.
@@ -108,6 +111,11 @@ impl Tenure {
         &self.policy
     }
 
+    /// For whom memory is mapped.
+    pub(crate) fn maps_for(&self) -> (PoolId, Stream) {
+        (self.pool.id, self.stream)
+    }
+
     /// For whom its records are made.
     pub(crate) fn owner(&self) -> Owner {
         (shown_raw(self.stream.raw), self.pool.id)
@@ -139,8 +147,8 @@ impl Tenure {
     /// Whether somebody counts on the place of its memory: graphs, the pool's own source, whoever puts the pool to sleep, and who
     /// wants blocks as they were cut.
     pub(crate) fn stays(&self) -> bool {
-        let ArenaPool { source, no_split, sleeps, of_graphs, .. } = &self.pool;
-        *no_split || *sleeps || *of_graphs || source.is_some()
+        let ArenaPool { source, no_split, of_graphs, .. } = &self.pool;
+        self.has_tag || *no_split || *of_graphs || source.is_some()
     }
 
     /// The stream is retired; `last` is its last work.
@@ -149,7 +157,7 @@ impl Tenure {
     }
 
     /// Blocks are handed out whole from here on, or are not any more.
-    pub(super) fn set_no_split(&mut self, no_split: bool) {
+    pub(crate) fn set_no_split(&mut self, no_split: bool) {
         self.pool.no_split = no_split;
     }
 
@@ -162,6 +170,7 @@ impl Tenure {
     /// What served nobody serves `stream` in `pool` from here on. The policy is still to be set.
     pub(super) fn begin(&mut self, pool: ArenaPool, stream: Stream) {
         debug_assert!(self.pool.slot == PoolSlot::NONE, "only vacant arenas change their pool");
+        self.has_tag = pool.sleeps;
         (self.pool, self.stream) = (pool, stream);
     }
 
@@ -170,13 +179,14 @@ impl Tenure {
         (self.stream, self.retired) = (stream, None);
     }
 
-    /// Graphs know addresses of the pool from here on, or may come to.
-    pub(super) fn set_of_graphs(&mut self) {
-        self.pool.of_graphs = true;
+    /// A request comes for `pool`, whose arena it is: graphs may know addresses of it since the last one.
+    pub(crate) fn note_pool(&mut self, pool: &ArenaPool) {
+        self.pool.of_graphs |= pool.of_graphs;
     }
 
     /// Whether the pool has a sleep tag, from here on. The policy is still to be set.
     pub(super) fn set_sleeps(&mut self, has_tag: bool) {
+        self.has_tag = has_tag;
         self.pool.sleeps = has_tag && self.pool.slot != PoolSlot::DEFAULT;
     }
 

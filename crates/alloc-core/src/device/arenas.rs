@@ -318,7 +318,7 @@ impl Arenas {
         for arena in self.directory.of_pool(slot) {
             let mut state = arena.lock();
             if state.tenure().slot() == slot {
-                state.set_no_split(no_split);
+                state.change_tenure(|tenure| tenure.set_no_split(no_split));
             }
         }
     }

@@ -239,7 +239,7 @@ impl Ladder {
             let Some(arena) = self.base.arenas.directory().of_stream(visit.pool.slot, stream) else {
                 continue;
             };
-            arena.lock().note_pool(&visit.pool);
+            arena.lock().change_tenure(|tenure| tenure.note_pool(&visit.pool));
             if let Some(ptr) = self.provider.search(arena, request, false, call) {
                 return Ok(Some(ptr));
             }

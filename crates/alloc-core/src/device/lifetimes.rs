@@ -324,7 +324,7 @@ impl Lifetimes {
             let mut state = arena.lock();
             // Another thread may be retiring it, too, and its pool may be gone.
             if state.tenure().serves(slot, stream) {
-                state.tenure_mut().retire(last);
+                state.change_tenure(|tenure| tenure.retire(last));
                 self.arenas.directory().retired(slot, stream, state.tenure().number());
             }
         }

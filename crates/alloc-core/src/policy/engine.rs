@@ -119,6 +119,8 @@ pub(crate) trait Engine<M> {
     fn total(&self) -> u64;
     /// Whether what is freed loses its access.
     fn is_hardened(&self) -> bool;
+    /// Whether an arena belongs to a private pool.
+    fn is_private(&self, arena: &Self::Arena) -> bool;
     /// The unit of virtual memory, once the driver was asked for it.
     fn unit(&self) -> Option<u64>;
     /// Asks the driver for that, where it has virtual memory.

@@ -46,8 +46,6 @@ pub(crate) trait PolicyArena<M> {
     fn note_change(&mut self, action: Action, id: BlockId);
     /// Whether its memory may be in another place: growable memory on whose place nobody counts.
     fn is_movable(&self) -> bool;
-    /// Whether it belongs to a private pool.
-    fn is_private(&self) -> bool;
     /// The granules of a new growable segment for a request of `size` bytes, in units of `minimum`.
     fn next_granule(&mut self, tier: Tier, minimum: u64, size: u64) -> u64;
 }

@@ -47,7 +47,7 @@ impl ExactPlaces {
         if !state.tenure().serves(visit.pool.slot, stream) {
             return refuse("the stream has no memory in this pool");
         }
-        state.note_pool(&visit.pool);
+        state.change_tenure(|tenure| tenure.note_pool(&visit.pool));
         let request = state.tenure().policy().request(bytes);
         let segment = state.heap().segment_at(request.tier, ptr.0);
         if let Some(view) = segment.filter(|segment| state.layout().segments().is_view(*segment)) {

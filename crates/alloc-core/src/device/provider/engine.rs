@@ -1,7 +1,7 @@
 //! What the policy may ask of a device.
 
 use crate::arena::ArenaState;
-use crate::arena::directory::Arena;
+use crate::arena::directory::{Arena, PoolSlot};
 use crate::device::hand_over::HandOver;
 use crate::device::provider::{Provider, Purpose};
 use crate::device::space::side_by_side;
@@ -12,14 +12,9 @@ use crate::memory::segment::{Origin, Segment};
 use crate::policy::engine::{Engine, Granule, Mapped, Part};
 use crate::policy::{GranuleMemory, Request};
 use crate::process::attention::Reason;
-use crate::types::{DevicePtr, PoolId, Stream};
+use crate::types::DevicePtr;
 use crate::watch::observers::SegmentChange;
 use std::ops::DerefMut;
-
-/// For whom memory of an arena is mapped.
-fn owner_of(state: &ArenaState) -> (PoolId, Stream) {
-    (state.tenure().pool().id, state.tenure().stream())
-}
 
 impl Engine<GranuleMemory> for Provider {
     type Arena = Arena;
@@ -54,6 +49,10 @@ impl Engine<GranuleMemory> for Provider {
 
     fn is_hardened(&self) -> bool {
         self.base.site.attention().has(Reason::HARDENED)
+    }
+
+    fn is_private(&self, arena: &Arena) -> bool {
+        arena.lock().tenure().slot() != PoolSlot::DEFAULT
     }
 
     fn unit(&self) -> Option<u64> {
@@ -127,7 +126,7 @@ impl Engine<GranuleMemory> for Provider {
         let calls = self.base.site.calls();
         let (handles, owner) = {
             let state = arena.lock();
-            (self.space.handles(&state, granules), owner_of(&state))
+            (self.space.handles(&state, granules), state.tenure().maps_for())
         };
         let base = match self.space.map_side_by_side(granules, &handles, vm) {
             Ok(base) => base,
@@ -159,7 +158,7 @@ impl Engine<GranuleMemory> for Provider {
         rest: impl FnOnce(&mut ArenaState) -> Vec<Segment>,
     ) -> Result<()> {
         let calls = self.base.site.calls();
-        let owner = owner_of(&arena.lock());
+        let owner = arena.lock().tenure().maps_for();
         let newest = parts.iter().map(|part| part.epoch).max().unwrap_or(0);
         let quiet = self.base.lifetimes.quiesce_up_to(arena, newest, call);
         let vm = self.base.site.backend().virtual_memory();

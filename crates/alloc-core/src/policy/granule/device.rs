@@ -114,14 +114,11 @@ impl Device {
         // The granules of the hardened mode are chosen otherwise.
         let Some(unit) = engine.unit().filter(|_| !engine.is_hardened()) else { return 0 };
         let finest = SMALL_SEGMENT.next_multiple_of(unit);
-        let usual = {
-            let mut state = engine.lock(arena);
-            if tier == Tier::Large && (state.is_private() || !self.shows_from(engine, &*state, tier)) {
-                // Free granules of two sizes do not join but in a view. And what a private pool may hold is often counted to the byte.
-                return finest;
-            }
-            state.next_granule(tier, unit, size)
-        };
+        if tier == Tier::Large && (engine.is_private(arena) || !self.shows(engine, arena, tier)) {
+            // Free granules of two sizes do not join but in a view; and what a private pool may hold is often counted to the byte.
+            return finest;
+        }
+        let usual = engine.lock(arena).next_granule(tier, unit, size);
         let largest = if is_tight(engine) { TIGHT_GRANULE.next_multiple_of(finest) } else { usual };
         usual.min(largest)
     }
