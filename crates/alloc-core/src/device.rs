@@ -393,6 +393,7 @@ impl DeviceAllocator {
     /// are live, need nothing from the device.
     pub(crate) fn prime_pool(&self, id: PoolId, stream: Stream, sizes: &[u64]) -> Result<()> {
         let calls = self.base.site.calls();
+        self.base.pools.expect_captures(id)?;
         let visit = self.base.pools.visit(id, false)?;
         let call = self.base.history.begin_call(Some(stream), RecordContext::State)?;
         let mut taken = Vec::with_capacity(sizes.len());

@@ -23,7 +23,8 @@
 //! observers of budgets hear of it after they have returned.
 //!
 //! *It must not wait for a thread that may be inside the allocator*, where memory moves meanwhile: in sources of memory, in
-//! observers of segments and of corruption, and in destructors. That thread may be waiting for the memory that moves.
+//! observers of segments and of corruption, and in destructors. That thread may be waiting for the memory that moves. Where devices
+//! share the host's memory, it may be inside any allocator of the process, of pinned memory or for another device.
 //!
 //! # Layers
 //!

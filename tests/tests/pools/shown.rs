@@ -4,10 +4,11 @@ use alloc_core::backend::CaptureMode;
 use alloc_core::config::MemoryLimit;
 use alloc_core::graph::GraphCapture;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
-use alloc_core::sleep::{Backup, SleepTag, Tags};
+use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
 use alloc_core::types::{DevicePtr, MIB, PoolId, Stream};
 use granule_tests::Allocator;
 use granule_tests::bytes::{Bytes, first_other};
+use granule_tests::graphs::fill;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::{free_all, mapped, of};
 use granule_tests::views::{allocator, pieces};
@@ -138,7 +139,7 @@ fn a_pool_with_views_sleeps_but_for_what_lives_in_them() {
         allocator.sleep_mode().set_tag(DEVICE, pool.id(), Some(SleepTag::new("kv"))).unwrap();
         let modes = allocator.sleep_mode();
         // SAFETY: nothing uses the pool's memory until it is awake.
-        unsafe { modes.sleep(Tags::Only(&["kv"]), &Backup::HostPinned(Default::default())) }.unwrap();
+        unsafe { modes.sleep(Tags::Only(&["kv"]), &Backup::HostPinned(Retention::Release)) }.unwrap();
         assert_eq!(modes.is_asleep(live[0]), Some(true), "{}", rig.name);
         assert_eq!(modes.is_asleep(block), Some(false), "{}: its granules are not its own", rig.name);
         modes.wake(Tags::Only(&["kv"])).unwrap();
@@ -150,7 +151,6 @@ fn a_pool_with_views_sleeps_but_for_what_lives_in_them() {
     });
 }
 
-/// A pool of a program of its own, on each of several threads' streams, ends while its memory is in views.
 #[test]
 fn a_pool_ends_with_its_views() {
     on_each(&of(400), |rig| {
@@ -182,5 +182,54 @@ fn a_pool_at_its_limit_is_served_from_its_pieces() {
         let refused = allocator.malloc(4 * MIB, stream).unwrap_err();
         assert!(refused.is_out_of_memory(), "{}: {refused}", rig.name);
         free_all(&allocator, live.into_iter().chain([block]));
+    });
+}
+
+#[test]
+fn a_pool_that_was_primed_serves_a_capture_from_what_it_has() {
+    on_each(&of(400), |rig| {
+        let (allocator, stream) = (allocator(rig), rig.new_stream());
+        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let scope = pool.enter(Filter::Always).unwrap();
+        let live = pieces(&allocator, stream, 8, 4);
+        drop(scope);
+        allocator.pools().prime(pool.id(), stream, &[32 * MIB]).unwrap();
+        let used = rig.used();
+        let capture = GraphCapture::begin(&allocator, stream, CaptureMode::Global, Some(pool.id())).unwrap();
+        let captured = allocator.malloc(32 * MIB, stream).unwrap();
+        assert_eq!(rig.used(), used, "{}: it was taken ahead", rig.name);
+        allocator.free(captured).unwrap();
+        drop(capture.end().unwrap());
+        free_all(&allocator, live);
+    });
+}
+
+/// A graph that knows a block in a view, which is free by now, writes there at each launch.
+#[test]
+fn sleep_leaves_views_that_a_graph_knows() {
+    on_each(&mapped(400), |rig| {
+        let (allocator, stream) = (allocator(rig), rig.new_stream());
+        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let scope = pool.enter(Filter::Always).unwrap();
+        let live = pieces(&allocator, stream, 8, 4);
+        let block = is_served(rig, &allocator, stream).expect("a view shows them");
+        drop(scope);
+        let mut capture = GraphCapture::begin(&allocator, stream, CaptureMode::Global, None).unwrap();
+        capture.retain_pool(pool.id()).unwrap();
+        fill(rig, stream, block, 32 * MIB);
+        let mut graph = capture.end().unwrap();
+        allocator.free(block).unwrap();
+        let modes = allocator.sleep_mode();
+        modes.set_tag(DEVICE, pool.id(), Some(SleepTag::new("kv"))).unwrap();
+        // SAFETY: nothing uses the pool's memory until it is awake.
+        unsafe { modes.sleep(Tags::Only(&["kv"]), &Backup::HostPinned(Retention::Release)) }.unwrap();
+        modes.wake(Tags::Only(&["kv"])).unwrap();
+        // SAFETY: what the graph writes to is the pool's, which is there and awake.
+        unsafe { graph.launch(stream) }.unwrap();
+        rig.backend.synchronize_stream(stream).unwrap();
+        assert_eq!(rig.device.take_traps(), [], "{}: it is mapped where the graph writes", rig.name);
+        allocator.check_invariants();
+        free_all(&allocator, live);
+        drop((graph, pool));
     });
 }

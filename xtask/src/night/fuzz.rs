@@ -58,6 +58,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let targets = if options.targets.is_empty() { &known } else { &options.targets };
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let seconds = (options.minutes * 60.0).ceil().max(1.0) as u64;
+    if options.input.is_some() && targets.iter().any(|name| name == PAGE) {
+        bail!("the page takes no single input; name another target");
+    }
     if *targets == [PAGE] {
         return page(seconds, options.keep);
     }

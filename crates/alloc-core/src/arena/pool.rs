@@ -86,8 +86,8 @@ pub(crate) struct Pool {
     pub(crate) use_on_oom: bool,
     /// Graphs know its addresses, so nothing leaves while it is in use.
     pub(crate) captured: bool,
-    /// It came with a scope, as those of graphs do; what is in it then may be asked to keep its place.
-    pub(crate) scoped: bool,
+    /// Captures are expected: it came with a scope, as those of graphs do, or was primed.
+    pub(crate) expects_captures: bool,
     /// Some request was served for a capture: graphs write there, and may read it at the next launch.
     pub(crate) served_captures: bool,
     /// Its own source had no memory when it was asked last.
@@ -238,7 +238,7 @@ impl Pools {
                     no_split: false,
                     use_on_oom: false,
                     captured: false,
-                    scoped: false,
+                    expects_captures: false,
                     served_captures: false,
                     source_refused: false,
                     visitors: 0,
@@ -262,7 +262,7 @@ impl Pools {
         }
         let is_new = !self.records.contains_key(&id);
         self.create_or_reference(id, None, false, holder)?;
-        self.get(id)?.scoped |= is_new;
+        self.get(id)?.expects_captures |= is_new;
         Arc::make_mut(&mut self.scopes).push(Scope { pool: id, filter: filter.clone(), holder });
         Ok(())
     }

@@ -211,7 +211,7 @@ impl PrivatePools {
             fixed,
             no_split,
             captured,
-            scoped,
+            expects_captures,
             served_captures,
             visitors,
             tag,
@@ -224,7 +224,7 @@ impl PrivatePools {
         *captured |= capturing;
         *served_captures |= capturing;
         let (slot, source, sleeps) = (*slot, source.clone(), tag.is_some());
-        let of_graphs = *captured || *scoped;
+        let of_graphs = *captured || *expects_captures;
         let pool = ArenaPool { slot, id, source, fixed: *fixed, no_split: *no_split, sleeps, of_graphs };
         Ok(Visit { pools: self, id, pool })
     }
@@ -311,6 +311,12 @@ impl PrivatePools {
         let pools = self.records.lock();
         let serves = |pool: &Pool| pool.use_on_oom && !pool.captured && pool.tag.is_none();
         pools.iter().counted().filter(|(_, pool)| serves(pool)).map(|(id, _)| *id).collect()
+    }
+
+    /// Captures of the pool are to come: what it has then is where these find it.
+    pub(super) fn expect_captures(&self, id: PoolId) -> Result<()> {
+        self.records.lock().get(id)?.expects_captures = true;
+        Ok(())
     }
 
     /// A graph knows addresses of the pool, though nothing was requested in the capture.
@@ -422,8 +428,9 @@ impl PrivatePools {
                         )
                 };
                 let backed = |id| arena.layout().of_segment(id).any(|(_, block)| has_memory(block.state));
-                stats.segments +=
-                    arena.layout().segments().iter().filter(|(id, _)| backed(*id)).count() as u64;
+                let segments = arena.layout().segments();
+                let counted = |id| !segments.is_view(id) && backed(id);
+                stats.segments += segments.iter().filter(|(id, _)| counted(*id)).count() as u64;
             }
             stats.reserved_bytes = self.holdings.lock().accounts().of_pool(id);
             stats

@@ -170,10 +170,10 @@ impl Release {
             }
         }
         // What the driver did not take at first.
-        self.space.retry_leftovers();
         if !call.capturing {
             self.base.uncached.free_unshared();
         }
+        self.space.retry_leftovers();
         self.base.pools.forget_empty(what.only());
         outcome
     }
@@ -330,12 +330,13 @@ impl Release {
         let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(()) };
         let calls = self.base.site.calls();
         let (_, dropped) = self.space.drop_dormant(arena, slot, vm);
+        let is_of_pool = arena.lock().tenure().slot() == slot;
         let dropped = match tier {
-            Tier::Large => {
+            Tier::Large if is_of_pool => {
                 let shown = self.provider.before_leaving(arena, call);
                 dropped.and(shown).and(self.dissolving.dissolve(arena, slot, vm, call))
             }
-            Tier::Small => dropped,
+            _ => dropped,
         };
         let mut state = arena.lock();
         if state.tenure().slot() != slot {

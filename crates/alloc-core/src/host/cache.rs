@@ -164,7 +164,8 @@ impl PinnedCache {
     /// because others may never rest.
     fn make(&self, size: u64, order: &Order<'_>, knobs: &Knobs) -> Result<HostBlock> {
         let attempt = || self.make_once(size, order, knobs);
-        let Some(unified) = self.source.unified() else { return attempt() };
+        // A capture has its own work to queue: it is not held up by that of others.
+        let Some(unified) = self.source.unified().filter(|_| !order.capturing) else { return attempt() };
         let (moves, me) = (unified.moves(), this_thread());
         for _ in 0..ROUNDS {
             let mark = moves.now();
@@ -195,7 +196,7 @@ impl PinnedCache {
             unified.into_iter().for_each(|unified| unified.ask_devices(!order.capturing));
             Ok(())
         };
-        // A capture has its own work to queue: it is not held up by the work of others.
+        // Nor here is a capture held up.
         let remedies: [(bool, &dyn Fn() -> Result<()>); 3] =
             [(true, &poll), (!order.capturing, &wait), (unified.is_some(), &ask)];
         let mut remedies = remedies.into_iter().filter(|(allowed, _)| *allowed);

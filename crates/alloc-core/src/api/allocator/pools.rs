@@ -205,7 +205,8 @@ impl<'a> Pools<'a> {
     }
 
     /// Takes memory into a pool for requests of these sizes in bytes, all live at a time, for `stream`. The requests
-    /// then need nothing from the device. This is for a capture, which begins with an empty pool.
+    /// then need nothing from the device. This is for a capture, which begins with an empty pool. The pool makes no views from then on
+    /// (`policy:granule`): what it has stays where a capture will look for it.
     ///
     /// # Errors
     /// Those of [`malloc`](CachingAllocator::malloc); memory that was taken until then stays cached.
@@ -255,7 +256,7 @@ impl<'a> Pools<'a> {
     /// Saves which blocks of a pool are live. PyTorch: `getCheckpointState`.
     ///
     /// # Errors
-    /// [`AllocError::UnknownPool`]; [`AllocError::Checkpoint`] while blocks wait for streams.
+    /// [`AllocError::UnknownPool`]; [`AllocError::Checkpoint`] while blocks wait for streams, or lie in views (`policy:granule`).
     pub fn checkpoint(self, device: DeviceIndex, pool: PoolId) -> Result<PoolCheckpoint> {
         self.0.device(device)?.checkpoints().checkpoint(pool)
     }

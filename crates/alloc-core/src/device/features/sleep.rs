@@ -205,7 +205,9 @@ impl Sleep {
 
     /// Gives back what a pool caches or shows to others, as far as it is not what sleeps.
     fn settle(&self, pool: &Sleeper, call: &Call<'_>, report: &mut SleepReport) -> Result<()> {
-        if self.base.pools.is_known_to_graphs(pool.slot) {
+        // Graphs may know what is cached, and what is shown elsewhere: both stay mapped.
+        let of_graphs = self.base.pools.is_known_to_graphs(pool.slot);
+        if of_graphs {
             self.release.synchronise_pending(call)?;
         } else {
             let before = self.base.holdings.reserved_by(pool.id);
@@ -216,7 +218,9 @@ impl Sleep {
         report.kept.extend(self.fixed_memory(pool));
         for arena in self.base.arenas.directory().of_pool(pool.slot) {
             self.sharing.withdraw_shares(arena);
-            self.provider.before_leaving(arena, call)?;
+            if !of_graphs {
+                self.provider.before_leaving(arena, call)?;
+            }
         }
         Ok(())
     }

@@ -312,7 +312,8 @@ impl Hooks for Memory {
 
     fn unkeepable(&self) -> Option<&'static str> {
         (!self.lent.is_empty()).then_some(
-            "blocks of it lie in views, whose places cannot be kept; make checkpoints of memory pools, or with policy:pytorch",
+            "blocks of it lie in views, whose places cannot be kept; free them first, make the pool by opening a scope or with \
+             no_split, or use policy:pytorch",
         )
     }
 
