@@ -25,6 +25,27 @@ fn is_served(rig: &Rig, allocator: &Allocator, stream: Stream) -> Option<DeviceP
     None
 }
 
+/// A pool whose pieces serve a block in a view.
+struct Shown {
+    allocator: Allocator,
+    stream: Stream,
+    pool: MemoryPool,
+    /// Between the pieces.
+    live: Vec<DevicePtr>,
+    block: DevicePtr,
+}
+
+impl Shown {
+    fn of(rig: &Rig) -> Self {
+        let (allocator, stream) = (allocator(rig), rig.new_stream());
+        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let _scope = pool.enter(Filter::Always).unwrap();
+        let live = pieces(&allocator, stream, 8, 4);
+        let block = is_served(rig, &allocator, stream).expect("a view shows them");
+        Self { allocator, stream, pool, live, block }
+    }
+}
+
 #[test]
 fn pieces_of_a_pool_serve_a_larger_request_of_its_own() {
     on_each(&of(400), |rig| {
@@ -83,13 +104,8 @@ fn what_somebody_counts_on_stays_where_it_is() {
 #[test]
 fn a_capture_gets_nothing_from_views_and_leaves_them_alone() {
     on_each(&of(400), |rig| {
-        let (allocator, stream) = (allocator(rig), rig.new_stream());
-        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
-        let scope = pool.enter(Filter::Always).unwrap();
-        let live = pieces(&allocator, stream, 8, 4);
-        let block = is_served(rig, &allocator, stream).expect("a view shows them");
+        let Shown { allocator, stream, pool, live, block } = Shown::of(rig);
         allocator.free(block).unwrap();
-        drop(scope);
 
         let capture = GraphCapture::begin(&allocator, stream, CaptureMode::Global, Some(pool.id())).unwrap();
         // It was served there a moment ago, and all of it is free.
@@ -111,11 +127,8 @@ fn a_capture_gets_nothing_from_views_and_leaves_them_alone() {
 #[test]
 fn a_pool_that_is_told_to_stay_makes_no_more_views() {
     on_each(&of(400), |rig| {
-        let (allocator, stream) = (allocator(rig), rig.new_stream());
-        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let Shown { allocator, stream, pool, live, block } = Shown::of(rig);
         let _scope = pool.enter(Filter::Always).unwrap();
-        let live = pieces(&allocator, stream, 8, 4);
-        let block = is_served(rig, &allocator, stream).expect("a view shows them");
         allocator.free(block).unwrap();
         allocator.pools().set_no_split(DEVICE, pool.id()).unwrap();
         assert_eq!(is_served(rig, &allocator, stream), None, "{}: not from the one that is there", rig.name);
@@ -125,13 +138,9 @@ fn a_pool_that_is_told_to_stay_makes_no_more_views() {
 
 #[test]
 fn a_pool_with_views_sleeps_but_for_what_lives_in_them() {
-    let config = mapped(400);
-    on_each(&config, |rig| {
-        let (allocator, stream) = (allocator(rig), rig.new_stream());
-        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+    on_each(&mapped(400), |rig| {
+        let Shown { allocator, stream, pool, live, block } = Shown::of(rig);
         let _scope = pool.enter(Filter::Always).unwrap();
-        let live = pieces(&allocator, stream, 8, 4);
-        let block = is_served(rig, &allocator, stream).expect("a view shows them");
         let bytes = Bytes(&*rig.backend);
         for (n, ptr) in (1..).zip(live.iter().chain([&block])) {
             bytes.fill(stream, *ptr, n, 4 * MIB);
@@ -154,12 +163,8 @@ fn a_pool_with_views_sleeps_but_for_what_lives_in_them() {
 #[test]
 fn a_pool_ends_with_its_views() {
     on_each(&of(400), |rig| {
-        let (allocator, stream) = (allocator(rig), rig.new_stream());
-        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
-        let scope = pool.enter(Filter::Always).unwrap();
-        let live = pieces(&allocator, stream, 8, 4);
-        let block = is_served(rig, &allocator, stream).expect("a view shows them");
-        drop((scope, pool));
+        let Shown { allocator, pool, live, block, .. } = Shown::of(rig);
+        drop(pool);
         free_all(&allocator, live.into_iter().chain([block]));
         rig.nothing_is_left(&allocator);
     });
@@ -208,12 +213,7 @@ fn a_pool_that_was_primed_serves_a_capture_from_what_it_has() {
 #[test]
 fn sleep_leaves_views_that_a_graph_knows() {
     on_each(&mapped(400), |rig| {
-        let (allocator, stream) = (allocator(rig), rig.new_stream());
-        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
-        let scope = pool.enter(Filter::Always).unwrap();
-        let live = pieces(&allocator, stream, 8, 4);
-        let block = is_served(rig, &allocator, stream).expect("a view shows them");
-        drop(scope);
+        let Shown { allocator, stream, pool, live, block } = Shown::of(rig);
         let mut capture = GraphCapture::begin(&allocator, stream, CaptureMode::Global, None).unwrap();
         capture.retain_pool(pool.id()).unwrap();
         fill(rig, stream, block, 32 * MIB);
