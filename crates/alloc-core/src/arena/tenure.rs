@@ -22,7 +22,7 @@ pub(crate) struct ArenaPool {
     pub(crate) fixed: bool,
     /// Blocks are handed out whole.
     pub(crate) no_split: bool,
-    /// It takes growable memory whatever the settings say: it has a sleep tag.
+    /// It has a sleep tag. A private pool takes growable memory then, whatever the settings say.
     pub(crate) sleeps: bool,
     /// Graphs know its addresses, or may come to.
     pub(crate) of_graphs: bool,
@@ -41,7 +41,7 @@ impl ArenaPool {
 
     /// The policy by which arenas of the pool decide, where others do by `policy`.
     pub(super) fn decides_by(&self, policy: Chosen) -> Chosen {
-        if self.sleeps { policy.growing() } else { policy }
+        if self.sleeps && self.slot != PoolSlot::DEFAULT { policy.growing() } else { policy }
     }
 }
 
@@ -58,8 +58,6 @@ pub(crate) struct Tenure {
     /// The end of its stream's work, once that is retired and until another adopts the arena.
     retired: Option<Arc<LastWork>>,
     policy: Chosen,
-    /// The pool has a sleep tag, also the default pool.
-    has_tag: bool,
 }
 
 impl Tenure {
@@ -71,8 +69,7 @@ impl Tenure {
         policy: Chosen,
     ) -> Self {
         let policy = pool.decides_by(policy);
-        let has_tag = pool.sleeps;
-        Self { device, number, stream, pool, retired: None, policy, has_tag }
+        Self { device, number, stream, pool, retired: None, policy }
     }
 
     /// The arena's number.
@@ -147,8 +144,8 @@ impl Tenure {
     /// Whether somebody counts on the place of its memory: graphs, the pool's own source, whoever puts the pool to sleep, and who
     /// wants blocks as they were cut.
     pub(crate) fn stays(&self) -> bool {
-        let ArenaPool { source, no_split, of_graphs, .. } = &self.pool;
-        self.has_tag || *no_split || *of_graphs || source.is_some()
+        let ArenaPool { source, no_split, sleeps, of_graphs, .. } = &self.pool;
+        *sleeps || *no_split || *of_graphs || source.is_some()
     }
 
     /// The stream is retired; `last` is its last work.
@@ -170,7 +167,6 @@ impl Tenure {
     /// What served nobody serves `stream` in `pool` from here on. The policy is still to be set.
     pub(super) fn begin(&mut self, pool: ArenaPool, stream: Stream) {
         debug_assert!(self.pool.slot == PoolSlot::NONE, "only vacant arenas change their pool");
-        self.has_tag = pool.sleeps;
         (self.pool, self.stream) = (pool, stream);
     }
 
@@ -186,8 +182,7 @@ impl Tenure {
 
     /// Whether the pool has a sleep tag, from here on. The policy is still to be set.
     pub(super) fn set_sleeps(&mut self, has_tag: bool) {
-        self.has_tag = has_tag;
-        self.pool.sleeps = has_tag && self.pool.slot != PoolSlot::DEFAULT;
+        self.pool.sleeps = has_tag;
     }
 
     /// Decides by `policy` from here on, which its pool lets it.
