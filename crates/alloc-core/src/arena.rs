@@ -11,9 +11,9 @@ pub(crate) mod pool;
 mod short;
 mod tenure;
 
-pub(crate) use heap::growth::Growth;
-pub(crate) use heap::hollow::{Hollows, Sparse};
+pub(crate) use heap::growth::{Growth, Map, Sizes, cut};
 pub(crate) use heap::sleep::{Bed, Sleepers};
+pub(crate) use heap::sparse::{Sparse, Sparses};
 pub(crate) use heap::{Heap, Searches};
 pub(crate) use ledger::Ledger;
 pub(crate) use tenure::{ArenaPool, Left, Tenure};

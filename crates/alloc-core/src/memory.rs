@@ -4,6 +4,7 @@
 pub mod address_map;
 pub(crate) mod backup;
 pub mod block;
+pub(crate) mod granules;
 pub mod index;
 pub(crate) mod layout;
 pub(crate) mod order;

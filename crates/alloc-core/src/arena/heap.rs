@@ -4,16 +4,16 @@
 //! [`BlockPhase::Busy`]: the caller talks to the driver, and comes back to commit or undo.
 
 pub(super) mod growth;
-pub(super) mod hollow;
 pub(super) mod kind;
 mod records;
 pub(super) mod sleep;
+pub(super) mod sparse;
 
 use crate::memory::block::{BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::order::Order;
 use crate::memory::region::RegionId;
-use crate::memory::segment::{Origin, Segment};
+use crate::memory::segment::{Origin, Segment, SegmentTable};
 use crate::policy::{Chosen, GranuleMemory, Ground, Hooks, Placement, Remembered, Request};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use kind::{NewRecord, OfKind, of_kind};
@@ -228,15 +228,16 @@ impl Heap {
         let block = &self.layout.blocks()[id];
         let number = block.segment;
         let segment = &self.layout.segments()[number];
-        let Origin::Growable { region, granule } = segment.origin else { return SmallVec::new() };
+        let Origin::Growable { region, .. } = segment.origin else { return SmallVec::new() };
+        let granules = &segment.granules;
         let mut runs: SmallVec<[Range<u64>; 2]> = SmallVec::new();
-        for at in segment.within(granule, block.addr..block.end()).step_by(granule as usize) {
-            if self.hooks().keeps(number, at) || is_elsewhere(region, at) {
+        for granule in granules.each(granules.within(block.addr..block.end())) {
+            if self.hooks().keeps(number, granule.start) || is_elsewhere(region, granule.start) {
                 continue;
             }
-            match runs.last_mut().filter(|run| run.end == at) {
-                Some(run) => run.end = at + granule,
-                None => runs.push(at..at + granule),
+            match runs.last_mut().filter(|run| run.end == granule.start) {
+                Some(run) => run.end = granule.end,
+                None => runs.push(granule),
             }
         }
         let mut holder = id;
@@ -247,6 +248,17 @@ impl Heap {
                 part
             })
             .collect()
+    }
+
+    /// Nothing is behind a busy block of whole granules any more.
+    fn lose_memory(&mut self, id: BlockId) -> BlockId {
+        let block = &mut self.layout.blocks_mut()[id];
+        block.epoch = 0;
+        let (segment, range) = (block.segment, block.addr..block.end());
+        if let Some(granules) = self.layout.granules_mut(segment) {
+            granules.clear(range);
+        }
+        self.join_unmapped(id)
     }
 
     /// Commits a vacating of which the first `bytes` lost their memory. Returns the segment if nothing of
@@ -260,8 +272,7 @@ impl Heap {
             let rest = self.cut_above(id, bytes, BlockPhase::Busy);
             self.return_free(rest);
         }
-        self.layout.blocks_mut()[id].epoch = 0;
-        let id = self.join_unmapped(id);
+        let id = self.lose_memory(id);
         if self.layout.blocks()[id].is_split() {
             return None;
         }
@@ -304,6 +315,13 @@ impl Ground<GranuleMemory> for Heap {
         }
     }
 
+    fn memory_and_segments(&mut self) -> (&mut GranuleMemory, &SegmentTable) {
+        match &mut self.remembered {
+            Remembered::Granule(memory) => (memory, self.layout.segments()),
+            Remembered::Nothing(()) => unreachable!("only who remembers is asked"),
+        }
+    }
+
     #[inline]
     fn layout(&self) -> &Layout {
         &self.layout
@@ -322,9 +340,8 @@ impl Ground<GranuleMemory> for Heap {
     }
 
     fn remove_segment(&mut self, id: SegmentId, only: BlockId) -> Option<Segment> {
-        let segment = self.layout.remove_segment(id, only);
-        self.remembered.hooks_mut().segment_removed(id);
-        segment
+        self.remembered.hooks_mut().segment_removed(id, self.layout.segments());
+        self.layout.remove_segment(id, only)
     }
 
     fn has_free(&self, tier: Tier, bytes: u64) -> bool {

@@ -2,9 +2,9 @@
 
 use crate::arena::{ArenaState, Heap, Tenure};
 use crate::memory::address_map::AddressMap;
-use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
 use crate::memory::layout::Layout;
-use crate::memory::region::{GranuleState, Region, Regions};
+use crate::memory::region::{GranuleState, Regions};
 use crate::memory::segment::{Origin, Segment};
 use crate::types::DevicePtr;
 use crate::watch::counters::{Count, Counters};
@@ -80,9 +80,7 @@ fn check_place(segment: &Segment, block: &Block) {
             state.is_awake() || matches!(state, BlockPhase::Blank | BlockPhase::Pending | BlockPhase::Busy)
         }
         (Origin::Growable { .. }, state) => state != BlockPhase::Blank,
-        (Origin::Fixed, state) => {
-            !matches!(state, BlockPhase::Blank | BlockPhase::Lent | BlockPhase::Away | BlockPhase::Hollow)
-        }
+        (Origin::Fixed, state) => !matches!(state, BlockPhase::Blank | BlockPhase::Lent | BlockPhase::Away),
     };
     assert!(fits, "a block that is {:?} in a segment that is {:?}", block.state, segment.origin);
 }
@@ -132,7 +130,6 @@ fn check_counters(counters: &Counters, layout: &Layout, tier: Tier) {
             | BlockPhase::Lent
             | BlockPhase::Blank
             | BlockPhase::Away
-            | BlockPhase::Hollow
             | BlockPhase::Vacant => {}
         }
     }
@@ -158,21 +155,22 @@ fn check_counters(counters: &Counters, layout: &Layout, tier: Tier) {
 /// nothing is in transit. Returns how much is mapped in a second place.
 pub(crate) fn check_regions(heap: &Heap, regions: &Regions) -> usize {
     for (id, segment) in heap.layout().segments().iter() {
-        let Origin::Growable { region, granule } = segment.origin else { continue };
+        let Origin::Growable { region, .. } = segment.origin else { continue };
         let Some(region) = regions.get(region) else { unreachable!("a growable segment has a region") };
         assert_eq!((region.base, region.bytes), (segment.base, segment.bytes), "region and segment agree");
+        for (at, bytes) in region.granules(segment.base..segment.base + segment.bytes) {
+            assert_eq!(segment.granules.at(at), at..at + bytes, "about where granules are, too");
+        }
         for (_, block) in heap.layout().of_segment(id) {
-            let (low, high) = (block.addr - segment.base, block.end() - segment.base);
-            let first = low / granule * granule;
-            let bytes = high.next_multiple_of(granule) - first;
-            let mut states = region.states(segment.base + first, bytes);
+            let range = block.addr..block.end();
+            let mut states = region.states(range.clone());
             match block.state {
                 BlockPhase::Unmapped => assert!(
                     states.all(|state| state == GranuleState::Free),
                     "nothing is behind what is unmapped"
                 ),
                 BlockPhase::Away => {
-                    assert_eq!(bytes, granule, "a granule is away by itself");
+                    assert_eq!(segment.granules.at(range.start), range, "a granule is away by itself");
                     assert!(states.all(|state| state == GranuleState::Away), "and its region knows");
                 }
                 BlockPhase::Dormant => assert!(
@@ -183,31 +181,9 @@ pub(crate) fn check_regions(heap: &Heap, regions: &Regions) -> usize {
                     states.any(|state| state == GranuleState::Asleep),
                     "a block sleeps while a granule under it does"
                 ),
-                BlockPhase::Hollow => assert!(
-                    states.all(|state| state == GranuleState::Partial),
-                    "what is hollow lies on a granule that is backed in parts"
-                ),
-                _ => assert!(
-                    states.all(|state| state.is_backed() || state == GranuleState::Partial),
-                    "memory is behind what is awake"
-                ),
+                _ => assert!(states.all(GranuleState::is_backed), "memory is behind what is awake"),
             }
         }
-        check_partial(region, granule, heap, id);
     }
     heap.remembered().check_shown(heap, regions)
-}
-
-/// Of each granule that is backed in parts, what is hollow is what no part is behind, to the byte.
-fn check_partial(region: &Region, granule: u64, heap: &Heap, id: SegmentId) {
-    for (at, parts) in region.partial() {
-        assert_eq!(region.state_at(at), GranuleState::Partial, "a granule with parts is marked");
-        assert!(!heap.hooks().keeps(id, at), "and shown in no view");
-        let mut covered: Vec<_> = parts.iter().map(|part| part.addr..part.end()).collect();
-        let on = heap.layout().on(id, &(at..at + granule)).into_iter().map(|id| &heap.layout().blocks()[id]);
-        covered.extend(on.filter(|b| b.state == BlockPhase::Hollow).map(|block| block.addr..block.end()));
-        covered.sort_unstable_by_key(|range| range.start);
-        let end = covered.iter().try_fold(at, |end, range| (range.start == end).then_some(range.end));
-        assert_eq!(end, Some(at + granule), "parts and what is hollow make a granule");
-    }
 }

@@ -4,18 +4,18 @@
 use super::Base;
 use super::space::Space;
 use crate::arena::directory::{Arena, PoolSlot};
-use crate::arena::{ArenaState, Growth};
+use crate::arena::{ArenaState, Growth, Sizes};
 use crate::backend::{Access, BackendError, VirtualMemory};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
-use crate::memory::block::{BlockId, BlockPhase, Tier};
-use crate::memory::region::{Leftovers, Place};
+use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
+use crate::memory::region::{Leftovers, Mapping, Place, bytes_of};
 use crate::memory::segment::Origin;
 use crate::policy::engine::{Away, Spare, Streams};
 use crate::policy::{GranuleMemory, Ground, PolicyArena, Request};
 use crate::process::foreign::Calls;
 use crate::sync::{Arc, assert_unlocked};
-use crate::types::{DevicePtr, PhysicalHandle, PoolId, Stream};
+use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
 
@@ -29,8 +29,7 @@ pub(super) struct HandOver {
 #[derive(Clone, Copy, Debug)]
 struct Moving {
     place: Place,
-    memory: PhysicalHandle,
-    bytes: u64,
+    memory: Mapping,
 }
 
 /// Memory on its way from one arena to another.
@@ -67,11 +66,9 @@ impl HandOver {
             came += self.bring_back(trip, moving);
         }
         let mut refused = false;
-        for run in new.chunk_by(|one, next| one.bytes == next.bytes) {
-            match self.map(trip, run) {
-                Some(bytes) => came += bytes,
-                None => refused = true,
-            }
+        match self.map(trip, &new) {
+            Some(bytes) => came += bytes,
+            None => refused = true,
         }
         (came > 0 || !refused).then_some(came)
     }
@@ -102,14 +99,13 @@ impl HandOver {
         let arena = state.tenure().number();
         let device = self.base.holdings.lock();
         let moving = |block: &BlockId| {
-            let addr = state.layout().blocks()[*block].addr;
-            let Origin::Growable { region, granule } = state.layout().segment_of(*block).origin else {
+            let Block { addr, size: bytes, segment, .. } = state.layout().blocks()[*block];
+            let Origin::Growable { region, .. } = state.layout().segments()[segment].origin else {
                 return None;
             };
-            let memory = device.regions().handle(region, addr)?;
-            let segment = state.layout().blocks()[*block].segment;
+            let memory = Mapping { addr, bytes, handle: device.regions().handle(region, addr)? };
             let place = Place { arena, segment, region, addr, block: *block };
-            Some(Moving { place, memory, bytes: granule })
+            Some(Moving { place, memory })
         };
         parts.iter().filter_map(moving).collect()
     }
@@ -143,18 +139,21 @@ impl HandOver {
             to.note_change(Action::SegmentMap, known.block);
             trip.arrive(to, known.block);
             to.heap_mut().return_free(known.block);
-            moving.bytes
+            moving.memory.bytes
         })
     }
 
-    /// Maps granules of one size side by side where another arena has address space. Returns how many bytes came; `None` where the
+    /// Maps granules side by side where another arena has address space. Returns how many bytes came; `None` where the
     /// driver maps no memory in two places.
     fn map(&self, trip: &Trip<'_>, run: &[Moving]) -> Option<u64> {
         let Trip { from, to, .. } = *trip;
         let vm = self.base.site.backend().virtual_memory();
-        let Some(granule) = run.first().map(|moving| moving.bytes) else { return Some(0) };
-        let bytes = run.len() as u64 * granule;
-        let planned = vm.map(|vm| self.plan(to, granule, bytes, vm).map(|planned| planned.zip(Some(vm))));
+        if run.is_empty() {
+            return Some(0);
+        }
+        let sizes: Sizes = run.iter().map(|moving| moving.memory.bytes).collect();
+        let bytes = sizes.iter().sum();
+        let planned = vm.map(|vm| self.plan(to, &sizes, vm).map(|planned| planned.zip(Some(vm))));
         let Ok(Ok(Some(((growth, stream), vm)))) = planned else {
             if let Ok(Err(error)) = planned {
                 self.base.site.backend().clear_error();
@@ -166,13 +165,14 @@ impl HandOver {
         let calls = self.base.site.calls();
         let home = home_of(&growth, &to.lock());
         let (addr, region) = (home.addr, home.region);
-        self.base.holdings.lock().regions_mut().begin(region, addr, bytes);
-        let mapped = self.map_each(vm, DevicePtr(addr), granule, run);
+        self.base.holdings.lock().regions_mut().begin_backing(region, addr, &sizes);
+        let memory = in_a_row(run, addr);
+        let mapped = self.map_each(vm, &memory);
         if mapped.is_ok() {
             let owner = (PoolId::DEFAULT, stream);
             self.base.tell_growable(SegmentChange::Attached, owner, DevicePtr(addr), bytes, &calls);
         }
-        self.commit(trip, run, growth, home, mapped.is_ok());
+        self.commit(trip, run, (growth, &memory), home, mapped.is_ok());
         match mapped {
             Ok(()) => Some(bytes),
             // What comes next on the ladder may help.
@@ -182,21 +182,26 @@ impl HandOver {
     }
 
     /// Granules serve from `home` on, one after the other, or where they did.
-    fn commit(&self, trip: &Trip<'_>, run: &[Moving], growth: Growth, home: Place, is_mapped: bool) {
-        let bytes: u64 = run.iter().map(|moving| moving.bytes).sum();
+    fn commit(
+        &self,
+        trip: &Trip<'_>,
+        run: &[Moving],
+        (growth, memory): (Growth, &[Mapping]),
+        home: Place,
+        is_mapped: bool,
+    ) {
+        let bytes = bytes_of(memory);
         self.with_both(trip, |from, to| {
             {
                 let mut device = self.base.holdings.lock();
                 if is_mapped {
-                    let handles: Vec<_> = run.iter().map(|moving| moving.memory).collect();
-                    device.regions_mut().commit_backed(home.region, home.addr, &handles);
-                    run.iter().fold(home, |home, moving| {
-                        device.regions_mut().send_away(moving.place, home);
-                        Place { addr: home.addr + moving.bytes, ..home }
-                    });
-                    device.count_moved(handles.len());
+                    device.regions_mut().commit_backed(home.region, memory);
+                    for (moving, mapping) in run.iter().zip(memory) {
+                        device.regions_mut().send_away(moving.place, Place { addr: mapping.addr, ..home });
+                    }
+                    device.count_moved(memory.len());
                 } else {
-                    device.regions_mut().commit_vacant(home.region, home.addr, bytes);
+                    device.regions_mut().commit_vacant(home.region, home.addr..home.addr + bytes);
                 }
             }
             for moving in run {
@@ -216,58 +221,50 @@ impl HandOver {
         });
     }
 
-    /// Where granules of so many bytes come to lie in an arena, which gets address space for them; and its stream. `None` where
+    /// Where granules of these sizes come to lie in an arena, which gets address space for them; and its stream. `None` where
     /// there are no addresses.
-    fn plan(
-        &self,
-        arena: &Arena,
-        granule: u64,
-        bytes: u64,
-        vm: &dyn VirtualMemory,
-    ) -> Result<Option<(Growth, Stream)>> {
+    fn plan(&self, arena: &Arena, sizes: &Sizes, vm: &dyn VirtualMemory) -> Result<Option<(Growth, Stream)>> {
+        let bytes = sizes.iter().sum();
         let stock = Request { requested: bytes, size: bytes, tier: Tier::Large, segment_bytes: bytes };
         loop {
             let mut state = arena.lock();
-            if let Some(growth) = Growth::stock(state.heap_mut(), Tier::Large, bytes, granule) {
+            if let Some(growth) = Growth::stock(state.heap_mut(), Tier::Large, sizes.clone()) {
                 return Ok(Some((growth, state.tenure().stream())));
             }
             drop(state);
-            if !self.space.add_region(arena, &stock, granule, vm)? {
+            let largest = sizes.iter().copied().max().unwrap_or(0);
+            if !self.space.add_region(arena, &stock, largest, vm)? {
                 return Ok(None);
             }
         }
     }
 
-    /// Maps each granule, the first at `at`; nothing stays mapped on an error. Calls the driver.
-    fn map_each(
-        &self,
-        vm: &dyn VirtualMemory,
-        at: DevicePtr,
-        granule: u64,
-        run: &[Moving],
-    ) -> std::result::Result<(), BackendError> {
+    /// Maps granules in their new places, side by side; nothing stays mapped on an error. Calls the driver.
+    fn map_each(&self, vm: &dyn VirtualMemory, memory: &[Mapping]) -> std::result::Result<(), BackendError> {
         assert_unlocked();
         let mut mapped = 0;
         let mut attempt = || {
-            for moving in run {
+            for mapping in memory {
                 // SAFETY: rule 1: the memory has this size, and stays, because this thread has its granule. The range is
                 // `Pending` by this thread, so nothing is mapped there.
-                unsafe { vm.map(at.add(mapped), granule, moving.memory) }?;
-                mapped += granule;
+                unsafe { vm.map(mapping.at(), mapping.bytes, mapping.handle) }?;
+                mapped += 1;
             }
+            let Some(first) = memory.first() else { return Ok(()) };
+            let users = self.base.holdings.users();
             // SAFETY: the whole range was mapped just above.
-            unsafe { vm.set_access(at, mapped, &self.base.holdings.users(), Access::ReadWrite) }
+            unsafe { vm.set_access(first.at(), bytes_of(memory), &users, Access::ReadWrite) }
         };
         let outcome = attempt();
         let Err(error) = &outcome else { return outcome };
         self.base.site.backend().clear_error();
         tracing::warn!(%error, "free memory of another stream could not be mapped for this one");
         let mut left = Leftovers::default();
-        for addr in (0..mapped).step_by(granule as usize) {
+        for mapping in &memory[..mapped] {
             // SAFETY: rule 3: mapped above, and never handed out.
-            if let Err(error) = unsafe { vm.unmap(at.add(addr), granule) } {
+            if let Err(error) = unsafe { vm.unmap(mapping.at(), mapping.bytes) } {
                 tracing::error!(%error, "a granule could not be unmapped; it is tried again later");
-                left.keep_mapping(at.add(addr), granule);
+                left.keep_mapping(mapping.at(), mapping.bytes);
             }
         }
         self.base.holdings.lock().regions_mut().keep(left);
@@ -300,8 +297,8 @@ impl HandOver {
                 let block = &mut state.heap_mut().layout_mut().blocks_mut()[place.block];
                 block.state = BlockPhase::Busy;
                 newest = newest.max(block.epoch);
-                let bytes = block.size;
-                self.base.holdings.lock().regions_mut().begin(place.region, place.addr, bytes);
+                let range = place.addr..block.end();
+                self.base.holdings.lock().regions_mut().begin(place.region, range);
             }
             (places, state.tenure().stream(), newest)
         };
@@ -369,9 +366,19 @@ impl HandOver {
     }
 }
 
+/// The memory of granules, one after the other from `at` on.
+fn in_a_row(run: &[Moving], mut at: u64) -> Vec<Mapping> {
+    let place = |moving: &Moving| {
+        let mapping = Mapping { addr: at, ..moving.memory };
+        at = mapping.end();
+        mapping
+    };
+    run.iter().map(place).collect()
+}
+
 /// Where what a growth maps comes to lie.
 fn home_of(growth: &Growth, state: &ArenaState) -> Place {
-    let addr = growth.maps(state.layout()).first().map_or(0, |(addr, _)| *addr);
+    let addr = growth.maps(state.layout()).first().map_or(0, |map| map.addr);
     let Some((segment, _)) = state.layout().segment_at(addr) else {
         unreachable!("a growth maps addresses of its arena")
     };

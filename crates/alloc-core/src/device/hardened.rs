@@ -20,7 +20,7 @@ use crate::lifetimes::pending::Waiting;
 use crate::lifetimes::uses::{BlockUse, User};
 use crate::memory::address_map::Location;
 use crate::memory::block::{Block, Tier};
-use crate::memory::segment::{Origin, Segment};
+use crate::memory::segment::Segment;
 use crate::policy::{Holding, Request};
 use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Kind};
@@ -54,8 +54,7 @@ struct Returned {
 
 /// The whole granules of a growable segment that lie in a block.
 fn whole_granules(segment: &Segment, block: &Block) -> Option<(DevicePtr, u64)> {
-    let Origin::Growable { granule, .. } = segment.origin else { return None };
-    let whole = segment.within(granule, block.addr..block.end());
+    let whole = segment.is_growable().then(|| segment.granules.within(block.addr..block.end()))?;
     (!whole.is_empty()).then(|| (DevicePtr(whole.start), whole.end - whole.start))
 }
 

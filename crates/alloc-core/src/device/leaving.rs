@@ -6,12 +6,13 @@ use crate::arena::ArenaPool;
 use crate::arena::directory::Arena;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId};
-use crate::memory::region::RegionId;
+use crate::memory::region::{Mapping, RegionId, bytes_of};
 use crate::memory::segment::Origin;
 use crate::process::foreign::Calls;
-use crate::types::{DevicePtr, PhysicalHandle, Stream};
+use crate::types::{DevicePtr, Stream};
 use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
+use std::ops::Range;
 
 /// A busy block of whole granules on its way out.
 pub(super) struct Leaving<'a> {
@@ -19,15 +20,11 @@ pub(super) struct Leaving<'a> {
     arena: &'a Arena,
     part: BlockId,
     segment: SegmentId,
-    bytes: u64,
+    range: Range<u64>,
     stream: Stream,
     pub(super) region: RegionId,
-    /// Bytes of a granule.
-    pub(super) granule: u64,
-    /// First address.
-    pub(super) at: DevicePtr,
     /// The granules' memory, in order.
-    pub(super) handles: Vec<PhysicalHandle>,
+    pub(super) memory: Vec<Mapping>,
     pub(super) pool: ArenaPool,
 }
 
@@ -37,29 +34,25 @@ impl<'a> Leaving<'a> {
         let leaving = {
             let state = arena.lock();
             let block = &state.layout().blocks()[part];
-            let Origin::Growable { region, granule } = state.layout().segments()[block.segment].origin else {
+            let Origin::Growable { region, .. } = state.layout().segments()[block.segment].origin else {
                 return None;
             };
-            let handles = base.holdings.lock().regions_mut().begin(region, block.addr, block.size);
+            let range = block.addr..block.end();
+            let memory = base.holdings.lock().regions_mut().begin(region, range.clone());
             Self {
                 base,
                 arena,
                 part,
                 segment: block.segment,
-                bytes: block.size,
+                range,
                 stream: state.tenure().stream(),
                 region,
-                granule,
-                at: DevicePtr(block.addr),
-                handles: handles.into_iter().flatten().collect(),
+                memory,
                 pool: state.tenure().pool().clone(),
             }
         };
-        debug_assert_eq!(
-            leaving.handles.len() as u64 * leaving.granule,
-            leaving.bytes,
-            "what is free is backed"
-        );
+        let bytes = leaving.range.end - leaving.range.start;
+        debug_assert_eq!(bytes_of(&leaving.memory), bytes, "what is free is backed");
         leaving.tell(SegmentChange::Detaching, 0, calls);
         Some(leaving)
     }
@@ -73,13 +66,13 @@ impl<'a> Leaving<'a> {
         calls: &Calls<'_>,
         account: impl FnOnce(&mut DeviceState),
     ) -> Option<(SegmentId, BlockId)> {
-        let (addr, left) = (self.at.0, count as u64 * self.granule);
+        let (addr, left) = (self.range.start, bytes_of(&self.memory[..count]));
         self.tell(SegmentChange::Attached, left, calls);
         let mut state = self.base.arenas.attend(self.arena, call);
         {
             let mut device = self.base.holdings.lock();
-            device.regions_mut().commit_vacant(self.region, addr, left);
-            device.regions_mut().commit_backed(self.region, addr + left, &self.handles[count..]);
+            device.regions_mut().commit_vacant(self.region, addr..addr + left);
+            device.regions_mut().commit_backed(self.region, &self.memory[count..]);
             account(&mut device);
         }
         if left > 0 {
@@ -93,6 +86,7 @@ impl<'a> Leaving<'a> {
     /// Tells observers what happens to all but the first bytes.
     fn tell(&self, change: SegmentChange, first: u64, calls: &Calls<'_>) {
         let owner = (self.pool.id, self.stream);
-        self.base.tell_growable(change, owner, self.at.add(first), self.bytes - first, calls);
+        let at = self.range.start + first;
+        self.base.tell_growable(change, owner, DevicePtr(at), self.range.end - at, calls);
     }
 }

@@ -420,11 +420,7 @@ impl PrivatePools {
                     !state.is_asleep()
                         && !matches!(
                             state,
-                            BlockPhase::Unmapped
-                                | BlockPhase::Dormant
-                                | BlockPhase::Blank
-                                | BlockPhase::Away
-                                | BlockPhase::Hollow
+                            BlockPhase::Unmapped | BlockPhase::Dormant | BlockPhase::Blank | BlockPhase::Away
                         )
                 };
                 let backed = |id| arena.layout().of_segment(id).any(|(_, block)| has_memory(block.state));

@@ -9,19 +9,19 @@ use super::holdings::Intent;
 use super::holdings::accounts::Asked;
 use super::space::{Space, can_serve};
 use crate::arena::directory::{Arena, PoolSlot};
-use crate::arena::{ArenaPool, ArenaState, Growth, Heap};
+use crate::arena::{ArenaPool, ArenaState, Growth, Heap, Map, cut};
 use crate::backend::{BackendError, ErrorKind, VirtualMemory};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockPhase, Tier};
-use crate::memory::region::{self, Backing, Failed, RegionId};
+use crate::memory::region::{self, Backing, Failed, Mapping, RegionId};
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::engine::Streams;
 use crate::policy::{Ground, Holding, Request};
 use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
 use crate::sync::{Arc, assert_unlocked};
-use crate::types::{DevicePtr, PhysicalHandle, PoolId, Stream};
+use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
 
@@ -39,17 +39,14 @@ impl Purpose {
     fn plan(self, heap: &mut Heap, request: &Request, of: u64) -> Option<Growth> {
         match self {
             Self::Serve => Growth::plan(heap, request.tier, request.size, of),
-            Self::Stock { .. } => Growth::stock(heap, request.tier, request.size, of),
+            Self::Stock { .. } => Growth::stock(heap, request.tier, cut(request.size, of)),
         }
     }
 }
 
-/// Address and bytes of memory that is to be mapped.
-type Map = (u64, u64);
-
 /// How much of what was to be mapped has memory.
 struct Backed {
-    handles: Vec<Vec<PhysicalHandle>>,
+    memory: Vec<Vec<Mapping>>,
     /// Why the rest has none.
     failure: Option<Failed>,
 }
@@ -93,9 +90,9 @@ impl Provider {
         outcome
     }
 
-    /// What memory of the default pool is made of that is made in other sizes than granules; `unit` is the least.
-    pub(super) fn backing(&self, unit: u64) -> Backing {
-        self.space.backing(unit, &None)
+    /// What memory of the default pool is made of.
+    pub(super) fn backing(&self) -> Backing {
+        self.space.backing(&None)
     }
 
     /// The most bytes that a request of this tier finds free in one piece, or that the policy can show it in one.
@@ -291,21 +288,21 @@ impl Provider {
                 return Ok(None);
             };
             let maps = growth.maps(state.layout());
-            let sum: u64 = maps.iter().map(|(_, bytes)| bytes).sum();
+            let sum: u64 = maps.iter().map(Map::bytes).sum();
             let covered = intent.as_mut().is_none_or(|intent| intent.covers(sum));
             if sum > at_most || !covered {
                 // What was free is not any more, or whole granules are more than limits allow.
                 growth.commit(state.heap_mut(), 0);
                 return Ok(None);
             }
-            let granule = self.begin(growth.region, &maps);
+            self.begin(growth.region, &maps);
             drop(state);
-            let mut backed = self.back(pool, stream, granule, &maps, vm, &calls);
-            let done = backed.handles.len();
+            let mut backed = self.back(pool, stream, &maps, vm, &calls);
+            let done = backed.memory.len();
             let mut state = self.base.arenas.attend(arena, call);
             self.commit((growth.region, &maps), &mut backed, (pool.id, request.tier), intent.take());
-            for (addr, bytes) in &maps[..done] {
-                state.ledger_mut().history_mut().record(Action::SegmentMap, *addr, *bytes);
+            for map in &maps[..done] {
+                state.ledger_mut().history_mut().record(Action::SegmentMap, map.addr, map.bytes());
             }
             state.note_context(growth.region);
             let block = growth.commit(state.heap_mut(), done);
@@ -314,22 +311,21 @@ impl Provider {
                 if purpose == Purpose::Serve && !calls.panicked() {
                     return Ok(Some(state.hand_out(block, request)));
                 }
-                let addr = maps.first().map_or(0, |(addr, _)| *addr);
+                let addr = maps.first().map_or(0, |map| map.addr);
                 state.heap_mut().insert_free(block);
                 return Ok(Some(DevicePtr(addr)));
             };
             drop(state);
-            return self.refused(error, granule);
+            return self.refused(error, sum);
         }
     }
 
-    /// Publishes that this thread maps memory in a region; returns the size of its granules.
-    fn begin(&self, region: RegionId, maps: &[Map]) -> u64 {
+    /// Publishes that this thread maps memory in a region.
+    fn begin(&self, region: RegionId, maps: &[Map]) {
         let mut device = self.base.holdings.lock();
-        for (addr, bytes) in maps {
-            device.regions_mut().begin(region, *addr, *bytes);
+        for map in maps {
+            device.regions_mut().begin_backing(region, map.addr, &map.sizes);
         }
-        device.regions().get(region).map_or(1, |region| region.granule)
     }
 
     /// Takes memory from the device, or the pool's own source, and maps it; as much as there is.
@@ -337,17 +333,15 @@ impl Provider {
         &self,
         pool: &ArenaPool,
         stream: Stream,
-        granule: u64,
         maps: &[Map],
         vm: &dyn VirtualMemory,
         calls: &Calls<'_>,
     ) -> Backed {
-        let backing = self.space.backing(granule, &pool.source);
-        let mut backed = Backed { handles: Vec::with_capacity(maps.len()), failure: None };
-        for (addr, bytes) in maps {
-            let count = (bytes / granule) as usize;
-            match region::back(&**self.base.site.backend(), vm, &backing, DevicePtr(*addr), count, calls) {
-                Ok(handles) => backed.handles.push(handles),
+        let (backend, backing) = (&**self.base.site.backend(), self.space.backing(&pool.source));
+        let mut backed = Backed { memory: Vec::with_capacity(maps.len()), failure: None };
+        for map in maps {
+            match region::back(backend, vm, &backing, DevicePtr(map.addr), &map.sizes, calls) {
+                Ok(memory) => backed.memory.push(memory),
                 Err(failed) => {
                     backed.failure = Some(failed);
                     break;
@@ -358,9 +352,9 @@ impl Provider {
             let refused = backed.failure.as_ref().is_some_and(|failed| failed.error.is_out_of_memory());
             self.base.pools.note_source(pool.id, refused);
         }
-        for (addr, bytes) in &maps[..backed.handles.len()] {
-            let owner = (pool.id, stream);
-            self.base.tell_growable(SegmentChange::Attached, owner, DevicePtr(*addr), *bytes, calls);
+        for map in &maps[..backed.memory.len()] {
+            let (owner, at) = ((pool.id, stream), DevicePtr(map.addr));
+            self.base.tell_growable(SegmentChange::Attached, owner, at, map.bytes(), calls);
         }
         backed
     }
@@ -378,12 +372,12 @@ impl Provider {
         if let Some(intent) = intent {
             intent.fulfil(&mut device);
         }
-        for (n, (addr, bytes)) in maps.iter().enumerate() {
-            if let Some(handles) = backed.handles.get(n) {
-                device.regions_mut().commit_backed(region, *addr, handles);
-                device.take(pool, tier, *bytes);
+        for (n, map) in maps.iter().enumerate() {
+            if let Some(memory) = backed.memory.get(n) {
+                device.regions_mut().commit_backed(region, memory);
+                device.take(pool, tier, map.bytes());
             } else {
-                device.regions_mut().commit_vacant(region, *addr, *bytes);
+                device.regions_mut().commit_vacant(region, map.range());
             }
         }
         if let Some(Failed { leftovers, .. }) = &mut backed.failure {

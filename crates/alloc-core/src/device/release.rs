@@ -4,8 +4,6 @@
 //! the driver is called without a lock, then the outcome is committed. What the driver refuses to take
 //! stays cached.
 
-mod hollows;
-
 use super::Base;
 use super::leaving::Leaving;
 use super::pools::Flush;
@@ -20,7 +18,7 @@ use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::lifetimes::pending::Ask;
 use crate::memory::block::{BlockId, Tier};
-use crate::memory::region;
+use crate::memory::region::{self, bytes_of};
 use crate::policy::{self, Cached, Ground, Request};
 use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
@@ -29,14 +27,12 @@ use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::history::RecordContext;
 use crate::watch::observers::{SegmentChange, SegmentEvent};
 use crate::watch::snapshot::Action;
-use hollows::Dissolving;
 
 /// What gives memory back.
 pub(crate) struct Release {
     base: Base,
     space: Arc<Space>,
     provider: Arc<Provider>,
-    dissolving: Dissolving,
 }
 
 /// Free blocks of fixed segments that are whole segments, in index order.
@@ -54,8 +50,7 @@ fn may_leave(pool: &ArenaPool, at: DevicePtr, bytes: u64, calls: &Calls<'_>) -> 
 
 impl Release {
     pub(super) fn new(base: &Base, space: &Arc<Space>, provider: &Arc<Provider>) -> Self {
-        let dissolving = Dissolving::new(base, space);
-        Self { base: base.clone(), space: Arc::clone(space), provider: Arc::clone(provider), dissolving }
+        Self { base: base.clone(), space: Arc::clone(space), provider: Arc::clone(provider) }
     }
 
     /// Waits for pending frees without giving anything back. Blocks.
@@ -74,14 +69,6 @@ impl Release {
         let outcome = self.base.lifetimes.drain(&call);
         self.base.history.tell_trackers();
         outcome
-    }
-
-    /// Gives back what is behind granules of the default pool that are backed in parts and not in use. Blocks.
-    pub(super) fn dissolve(&self, vm: &dyn VirtualMemory, call: &Call<'_>) -> Result<()> {
-        let arenas = self.base.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter();
-        arenas
-            .map(|arena| self.dissolving.dissolve(arena, PoolSlot::DEFAULT, vm, call))
-            .fold(Ok(()), Result::and)
     }
 
     /// Gives back all that is cached, waiting for whatever it has to wait for.
@@ -334,7 +321,7 @@ impl Release {
         let dropped = match tier {
             Tier::Large if is_of_pool => {
                 let shown = self.provider.before_leaving(arena, call);
-                dropped.and(shown).and(self.dissolving.dissolve(arena, slot, vm, call))
+                dropped.and(shown)
             }
             _ => dropped,
         };
@@ -383,14 +370,13 @@ impl Release {
         calls: &Calls<'_>,
     ) -> Result<()> {
         let Some(leaving) = Leaving::begin(&self.base, arena, part, calls) else { return Ok(()) };
-        let (at, granule, pool) = (leaving.at, leaving.granule, &leaving.pool);
+        let pool = &leaving.pool;
         // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, its epoch is closed.
-        let (count, leftovers, outcome) =
-            unsafe { region::vacate(vm, at, granule, &leaving.handles, &pool.source, calls) };
+        let (count, leftovers, outcome) = unsafe { region::vacate(vm, &leaving.memory, &pool.source, calls) };
         let empty = leaving.commit(count, call, calls, |device| {
             device.regions_mut().keep(leftovers);
             if count > 0 {
-                device.give_back(pool.id, tier, count as u64 * granule);
+                device.give_back(pool.id, tier, bytes_of(&leaving.memory[..count]));
             }
         });
         outcome?;

@@ -163,7 +163,7 @@ impl Space {
     ) -> Result<bool> {
         assert_unlocked();
         let minimum = self.base.site.ask_granule(vm)?;
-        let (granule, bytes, alignment) = {
+        let (unit, bytes, alignment) = {
             let mut state = arena.lock();
             let granule = self.new_granule(&mut state, request, of, minimum);
             let class = self
@@ -174,35 +174,35 @@ impl Space {
             let reserve = class
                 .unwrap_or_else(|| state.tenure().policy().reserve(self.base.site.total_memory(), granule));
             let (reserve, alignment) = self.base.supply.reservation(reserve, request.size);
-            (granule, reserve.next_multiple_of(granule), alignment)
+            (self.base.supply.unit(granule, minimum), reserve.next_multiple_of(granule), alignment)
         };
         if bytes < request.size {
             return Ok(false);
         }
-        let least = request.size.next_multiple_of(granule);
-        let Some((base, bytes)) = self.reserve_up_to(bytes, least, granule, alignment, vm)? else {
+        let least = request.size.next_multiple_of(unit);
+        let Some((base, bytes)) = self.reserve_up_to(bytes, least, unit, alignment, vm)? else {
             return Ok(false);
         };
         let mut state = arena.lock();
         let (region, registration) = {
             let mut device = self.base.holdings.lock();
-            (device.regions_mut().add(base, bytes, granule), device.register())
+            (device.regions_mut().add(base, bytes, unit), device.register())
         };
-        let origin = Origin::Growable { region, granule };
+        let origin = Origin::Growable { region, unit };
         let segment = Segment::new(base, bytes, registration, request.tier, origin);
         let (_, block) = state.heap_mut().add_segment(segment, BlockPhase::Busy);
         state.heap_mut().insert_unmapped(block);
         Ok(true)
     }
 
-    /// Address space for a growable segment of granules: `bytes`, or half of it and so on down to `least` where the driver
+    /// Address space for a growable segment: `bytes`, or half of it and so on down to `least` where the driver
     /// refuses that even after the ladder gave regions back. Some boards have less address space than memory. `None` where
     /// there is none.
     fn reserve_up_to(
         &self,
         bytes: u64,
         least: u64,
-        granule: u64,
+        unit: u64,
         alignment: u64,
         vm: &dyn VirtualMemory,
     ) -> Result<Option<(DevicePtr, u64)>> {
@@ -223,7 +223,7 @@ impl Space {
             if !again || wanted <= least {
                 return Ok(None);
             }
-            wanted = (wanted / 2).next_multiple_of(granule).max(least);
+            wanted = (wanted / 2).next_multiple_of(unit).max(least);
         }
     }
 
@@ -272,10 +272,9 @@ impl Space {
     }
 
     /// What new granules are made of.
-    pub(super) fn backing(&self, granule: u64, source: &Source) -> Backing {
+    pub(super) fn backing(&self, source: &Source) -> Backing {
         Backing {
             device: self.base.site.device(),
-            granule,
             handle_type: self.handle_type(),
             access: self.base.holdings.users(),
             source: source.clone(),
@@ -366,7 +365,7 @@ impl Space {
                 for range in ranges {
                     bytes += range.end - range.start;
                     forgotten.extend(device.regions_mut().forget_saved(region_id, range.clone()));
-                    device.regions_mut().commit_vacant(region_id, range.start, range.end - range.start);
+                    device.regions_mut().commit_vacant(region_id, range);
                 }
                 empty.extend(whole.map(|block| (segment, block, region_id)));
             }

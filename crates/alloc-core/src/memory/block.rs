@@ -31,8 +31,6 @@ pub struct SegmentId(pub(crate) u32);
 ///   Free (home) ◀── end of a loan ── Lent        Blank (view) ◀── free ── Allocated
 ///
 ///   Free ── another stream takes its memory ──▶ Away ── gives it back ──▶ Free, or ── is unmapped ──▶ Unmapped
-///
-///   Free ── a compaction gives its memory back ──▶ Hollow ── all of its granule is free ──▶ Unmapped
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -61,8 +59,6 @@ pub enum BlockPhase {
     Blank,
     /// A granule whose memory serves another stream, at an address of that one's.
     Away,
-    /// Part of a granule whose memory a compaction gave back, beside what has memory; in no index.
-    Hollow,
     /// The record is not in use.
     Vacant,
 }

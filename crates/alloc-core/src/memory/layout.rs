@@ -2,6 +2,7 @@
 
 use crate::base::steps::Counted;
 use crate::memory::block::{Block, BlockId, BlockPhase, BlockTable, NO_USES, SegmentId, Tier};
+use crate::memory::granules::Granules;
 use crate::memory::region::RegionId;
 use crate::memory::segment::{Origin, Segment, SegmentTable};
 use crate::types::DevicePtr;
@@ -30,6 +31,11 @@ impl Layout {
     #[inline(always)]
     pub(crate) fn segments(&self) -> &SegmentTable {
         &self.segments
+    }
+
+    /// A segment's granules.
+    pub(crate) fn granules_mut(&mut self, id: SegmentId) -> Option<&mut Granules> {
+        self.segments.granules_mut(id)
     }
 
     /// A new segment with one block that covers it, of this order and in state `state`.

@@ -1,6 +1,6 @@
 //! Device level: reserved address space and the granules of physical memory behind it.
 //!
-//! A region is one reservation, cut into granules of one size. Each granule has one state; growing, giving
+//! A region is one reservation, in which granules lie side by side or with gaps. Each granule has one state; growing, giving
 //! back, sleeping, moving and sharing are all transitions of it, so that they compose. Driver work on
 //! granules is done by the free functions at the end, which hold no lock: the caller sets the granules to
 //! [`GranuleState::Pending`] first and commits the outcome afterwards.
@@ -8,7 +8,6 @@
 mod away;
 mod export;
 mod leftovers;
-mod partial;
 mod shrink;
 mod sleep;
 
@@ -21,12 +20,12 @@ use crate::sync::Arc;
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 pub(crate) use away::Place;
 pub(crate) use export::{Piece, ToExport};
 pub(crate) use leftovers::Leftovers;
-pub(crate) use partial::Part;
-pub(crate) use shrink::{Shrinking, Shrunk, give_part_back};
+pub(crate) use shrink::{Shrinking, Shrunk};
 
 /// Index of a region on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,8 +49,6 @@ pub enum GranuleState {
     Exported,
     /// Mapped, and its memory serves at another address of the device.
     Away,
-    /// Backed in parts: a compaction took the memory of the rest away.
-    Partial,
 }
 
 impl GranuleState {
@@ -70,8 +67,33 @@ impl GranuleState {
 
 #[derive(Clone, Copy, Debug)]
 struct Granule {
+    bytes: u64,
     state: GranuleState,
     handle: Option<PhysicalHandle>,
+}
+
+/// Physical memory in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    /// First address.
+    pub(crate) addr: u64,
+    pub(crate) bytes: u64,
+    pub(crate) handle: PhysicalHandle,
+}
+
+impl Mapping {
+    pub(crate) fn at(&self) -> DevicePtr {
+        DevicePtr(self.addr)
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.addr + self.bytes
+    }
+}
+
+/// Bytes of several.
+pub(crate) fn bytes_of(memory: &[Mapping]) -> u64 {
+    memory.iter().map(|mapping| mapping.bytes).sum()
 }
 
 /// One reservation.
@@ -79,14 +101,12 @@ struct Granule {
 pub(crate) struct Region {
     pub(crate) base: u64,
     pub(crate) bytes: u64,
-    /// Bytes of one granule.
-    pub(crate) granule: u64,
-    /// Those up to the highest that ever was backed: more may be reserved than the device has.
-    granules: Vec<Granule>,
+    /// Granules have a multiple of so many bytes, and begin at one.
+    unit: u64,
+    /// Those that have memory, had some and sleep, or are being changed: by address. The rest is free.
+    granules: BTreeMap<u64, Granule>,
     /// The contents of granules that sleep, by address.
     asleep: BTreeMap<u64, Saved>,
-    /// What is behind granules that are backed in parts.
-    partial: partial::Partial,
 }
 
 /// Where physical memory comes from: a pool's own source, or the driver.
@@ -96,8 +116,6 @@ pub(crate) type Source = Option<Arc<dyn SegmentSource>>;
 #[derive(Clone, Debug)]
 pub(crate) struct Backing {
     pub(crate) device: DeviceIndex,
-    /// Bytes of one granule.
-    pub(crate) granule: u64,
     /// How it can be shared with other processes.
     pub(crate) handle_type: HandleType,
     /// Who may use it: the device itself and those that reach its memory.
@@ -105,20 +123,16 @@ pub(crate) struct Backing {
     pub(crate) source: Source,
 }
 
-impl Granule {
-    const FREE: Self = Self { state: GranuleState::Free, handle: None };
-}
-
 impl Region {
-    fn range(&self, addr: u64, bytes: u64) -> std::ops::Range<usize> {
-        debug_assert!(addr.is_multiple_of(self.granule) || (addr - self.base).is_multiple_of(self.granule));
-        let first = ((addr - self.base) / self.granule) as usize;
-        first..first + (bytes / self.granule) as usize
+    /// The granule that holds the byte at `addr`, and its first address. `None` where address space is free.
+    fn holding(&self, addr: u64) -> Option<(u64, &Granule)> {
+        let (at, granule) = self.granules.range(..=addr).next_back()?;
+        (addr < at + granule.bytes).then_some((*at, granule))
     }
 
-    /// The granule with a number.
-    fn at(&self, number: usize) -> Granule {
-        self.granules.get(number).copied().unwrap_or(Granule::FREE)
+    /// The granules in a range of whole ones.
+    fn in_range(&self, range: Range<u64>) -> impl DoubleEndedIterator<Item = (u64, &Granule)> {
+        self.granules.range(range).map(|(at, granule)| (*at, granule))
     }
 
     /// Whether the address is part of it.
@@ -128,20 +142,63 @@ impl Region {
 
     /// Whether there is memory behind the granule at `addr`, and no thread takes it away.
     fn is_mapped(&self, addr: u64) -> bool {
-        let mapped = |state: GranuleState| {
-            state.is_backed() || matches!(state, GranuleState::Away | GranuleState::Partial)
-        };
-        self.contains(addr) && mapped(self.state_at(addr))
+        let state = self.state_at(addr);
+        self.contains(addr) && (state.is_backed() || state == GranuleState::Away)
     }
 
     /// Whether a thread is changing some granule.
     pub(crate) fn is_changing(&self) -> bool {
-        self.granules.iter().any(|granule| granule.state == GranuleState::Pending)
+        self.granules.values().any(|granule| granule.state == GranuleState::Pending)
     }
 
-    /// The states in a range of whole granules.
-    pub(crate) fn states(&self, addr: u64, bytes: u64) -> impl Iterator<Item = GranuleState> + '_ {
-        self.range(addr, bytes).map(|number| self.at(number).state)
+    /// The state of the granule that holds `addr`.
+    pub(crate) fn state_at(&self, addr: u64) -> GranuleState {
+        self.holding(addr).map_or(GranuleState::Free, |(_, granule)| granule.state)
+    }
+
+    /// The states in a range: of its granules, and of the gaps between them.
+    pub(crate) fn states(&self, range: Range<u64>) -> impl Iterator<Item = GranuleState> + '_ {
+        let around = self.around(range);
+        let mut at = around.start;
+        std::iter::from_fn(move || {
+            if at >= around.end {
+                return None;
+            }
+            let (end, state) = match self.holding(at) {
+                Some((first, granule)) => (first + granule.bytes, granule.state),
+                None => {
+                    let next = self.granules.range(at..around.end).next();
+                    (next.map_or(around.end, |(next, _)| *next), GranuleState::Free)
+                }
+            };
+            at = end;
+            Some(state)
+        })
+    }
+
+    /// What a range touches: whole granules, and whole units where it is free.
+    pub(crate) fn around(&self, range: Range<u64>) -> Range<u64> {
+        let Range { start, end } = range;
+        let low = self.holding(start).map_or_else(|| start - (start - self.base) % self.unit, |(at, _)| at);
+        let high = self.holding(end - 1).map(|(at, granule)| at + granule.bytes);
+        low..high.unwrap_or_else(|| (end - self.base).next_multiple_of(self.unit) + self.base)
+    }
+
+    /// The granules of a range, each with its first address and its bytes.
+    pub(crate) fn granules(&self, range: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
+        self.in_range(range).map(|(at, granule)| (at, granule.bytes))
+    }
+
+    /// Bytes that have memory behind them.
+    pub(crate) fn backed_bytes(&self) -> u64 {
+        let backed = self.granules.values().filter(|granule| granule.state.is_backed());
+        backed.map(|granule| granule.bytes).sum()
+    }
+
+    /// Address and bytes of all memory that is behind granules, or is about to go.
+    pub(crate) fn held_granules(&self) -> impl Iterator<Item = (DevicePtr, u64)> + '_ {
+        let held = self.granules.iter().filter(|(_, granule)| granule.handle.is_some());
+        held.map(|(at, granule)| (DevicePtr(*at), granule.bytes))
     }
 }
 
@@ -166,9 +223,9 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
-    pub(crate) fn add(&mut self, base: DevicePtr, bytes: u64, granule: u64) -> RegionId {
-        let (granules, asleep, partial) = (Vec::new(), BTreeMap::new(), partial::Partial::default());
-        let region = Some(Region { base: base.0, bytes, granule, granules, asleep, partial });
+    pub(crate) fn add(&mut self, base: DevicePtr, bytes: u64, unit: u64) -> RegionId {
+        let (granules, asleep) = (BTreeMap::new(), BTreeMap::new());
+        let region = Some(Region { base: base.0, bytes, unit, granules, asleep });
         let at = self.vacant.pop().unwrap_or_else(|| {
             self.records.push(None);
             self.records.len() - 1
@@ -238,63 +295,75 @@ impl Regions {
 
     /// The memory behind the granule at `addr`.
     pub(crate) fn handle(&self, id: RegionId, addr: u64) -> Option<PhysicalHandle> {
-        let region = self.get(id)?;
-        region.at(region.range(addr, region.granule).start).handle
+        self.get(id)?.granules.get(&addr)?.handle
     }
 
-    /// Publishes the intent to back or vacate a range; returns its handles.
-    pub(crate) fn begin(&mut self, id: RegionId, addr: u64, bytes: u64) -> Vec<Option<PhysicalHandle>> {
+    /// Publishes the intent to put memory behind granules of these sizes, which lie one after the other from `addr` on in free
+    /// address space.
+    pub(crate) fn begin_backing(&mut self, id: RegionId, addr: u64, sizes: &[u64]) {
         let region = self.get_mut(id);
-        let range = region.range(addr, bytes);
-        if region.granules.len() < range.end {
-            region.granules.resize(range.end, Granule::FREE);
+        let mut at = addr;
+        for bytes in sizes.iter().copied() {
+            debug_assert!(
+                bytes.is_multiple_of(region.unit) && (at - region.base).is_multiple_of(region.unit)
+            );
+            let granule = Granule { bytes, state: GranuleState::Pending, handle: None };
+            let before = region.granules.insert(at, granule);
+            debug_assert!(before.is_none(), "memory comes to free address space");
+            at += bytes;
         }
-        region.granules[range]
-            .iter_mut()
-            .map(|granule| {
-                granule.state = GranuleState::Pending;
-                granule.handle
-            })
-            .collect()
     }
 
-    /// Commits: `handles` are now behind the range.
-    pub(crate) fn commit_backed(&mut self, id: RegionId, addr: u64, handles: &[PhysicalHandle]) {
+    /// Publishes the intent to change what is behind the granules in a range. Returns their memory, where they have any.
+    pub(crate) fn begin(&mut self, id: RegionId, range: Range<u64>) -> Vec<Mapping> {
+        let begin = |(addr, granule): (&u64, &mut Granule)| {
+            granule.state = GranuleState::Pending;
+            let (addr, bytes) = (*addr, granule.bytes);
+            granule.handle.map(|handle| Mapping { addr, bytes, handle })
+        };
+        self.get_mut(id).granules.range_mut(range).filter_map(begin).collect()
+    }
+
+    /// Commits: this memory is behind granules now, each of its size.
+    pub(crate) fn commit_backed(&mut self, id: RegionId, memory: &[Mapping]) {
         let region = self.get_mut(id);
-        let range = region.range(addr, handles.len() as u64 * region.granule);
-        for (granule, handle) in region.granules[range].iter_mut().zip(handles) {
-            *granule = Granule { state: GranuleState::Mapped, handle: Some(*handle) };
+        for Mapping { addr, bytes, handle } in memory.iter().copied() {
+            let granule = Granule { bytes, state: GranuleState::Mapped, handle: Some(handle) };
+            region.granules.insert(addr, granule);
         }
     }
 
     fn granule_mut(&mut self, id: RegionId, addr: u64) -> &mut Granule {
-        let region = self.get_mut(id);
-        let number = region.range(addr, region.granule).start;
-        &mut region.granules[number]
+        match self.get_mut(id).granules.get_mut(&addr) {
+            Some(granule) => granule,
+            None => unreachable!("a granule is there until it is free"),
+        }
     }
 
     /// The memory of a granule serves at `home` from here on, where it may have been away, and is away where it served.
     pub(crate) fn send_away(&mut self, from: Place, home: Place) {
         let granule = self.granule_mut(from.region, from.addr);
         granule.state = GranuleState::Away;
-        let Some(memory) = granule.handle else { unreachable!("what is backed has a handle") };
-        self.away_bytes += self.get(from.region).map_or(0, |region| region.granule);
+        let (bytes, Some(memory)) = (granule.bytes, granule.handle) else {
+            unreachable!("what is backed has a handle")
+        };
+        self.away_bytes += bytes;
         let serves = self.granule_mut(home.region, home.addr);
         if serves.state == GranuleState::Away {
             serves.state = GranuleState::Mapped;
-            self.away_bytes -= self.get(home.region).map_or(0, |region| region.granule);
+            self.away_bytes -= bytes;
         }
         self.away.send(memory, from, home);
     }
 
     /// What was away at `addr` is not mapped there any more.
     pub(crate) fn forget_away(&mut self, id: RegionId, addr: u64) {
-        let granule = std::mem::replace(self.granule_mut(id, addr), Granule::FREE);
+        let Some(granule) = self.get_mut(id).granules.remove(&addr) else { return };
         debug_assert_eq!(granule.state, GranuleState::Pending, "one thread takes it away");
         if let Some(memory) = granule.handle {
             self.away.remove(memory, addr);
         }
-        self.away_bytes -= self.get(id).map_or(0, |region| region.granule);
+        self.away_bytes -= granule.bytes;
     }
 
     /// What was away at `addr` is [on its way](Self::begin) no more, and stays mapped.
@@ -328,20 +397,25 @@ impl Regions {
         let mut bytes = 0;
         for (memory, place, home) in self.away.iter() {
             let Some(region) = self.get(place.region) else { unreachable!("what is away has a region") };
-            let state = region.state_at(place.addr);
-            assert!(matches!(state, GranuleState::Away | GranuleState::Pending), "what is away is marked");
+            let Some(granule) = region.granules.get(&place.addr) else {
+                unreachable!("and is a granule there")
+            };
+            let is_marked = matches!(granule.state, GranuleState::Away | GranuleState::Pending);
+            assert!(is_marked, "what is away is marked");
             assert_eq!(self.handle(place.region, place.addr), Some(memory), "and stays mapped");
             assert_eq!(self.handle(home.region, home.addr), Some(memory), "which is known");
-            bytes += region.granule;
+            bytes += granule.bytes;
         }
         assert_eq!(bytes, self.away_bytes, "what is away adds up");
     }
 
-    /// Commits: nothing is behind the range.
-    pub(crate) fn commit_vacant(&mut self, id: RegionId, addr: u64, bytes: u64) {
+    /// Commits: nothing is behind the range, which is free address space.
+    pub(crate) fn commit_vacant(&mut self, id: RegionId, range: Range<u64>) {
         let region = self.get_mut(id);
-        let range = region.range(addr, bytes);
-        region.granules[range].fill(Granule::FREE);
+        let gone: SmallVec<[u64; 8]> = region.granules.range(range).map(|(at, _)| *at).collect();
+        for at in gone {
+            region.granules.remove(&at);
+        }
     }
 }
 
@@ -363,88 +437,87 @@ pub(crate) fn persist(what: &str, mut call: impl FnMut() -> Result<()>) -> Resul
     outcome
 }
 
-/// Puts fresh physical memory behind `count` granules at `at`. On an error everything is undone.
-/// Calls the driver; hold no lock.
+/// Puts fresh physical memory behind granules of these sizes, which lie one after the other from `at` on. On an error everything
+/// is undone. Calls the driver; hold no lock.
 pub(crate) fn back(
     backend: &dyn Backend,
     vm: &dyn VirtualMemory,
     backing: &Backing,
     at: DevicePtr,
-    count: usize,
+    sizes: &[u64],
     calls: &Calls<'_>,
-) -> std::result::Result<Vec<PhysicalHandle>, Failed> {
+) -> std::result::Result<Vec<Mapping>, Failed> {
     crate::sync::assert_unlocked();
-    let mut handles = Vec::with_capacity(count);
-    for _ in 0..count {
-        match create(vm, backing, calls) {
-            Ok(handle) => handles.push(handle),
+    let (mut memory, mut addr) = (Vec::with_capacity(sizes.len()), at.0);
+    for bytes in sizes.iter().copied() {
+        match create(vm, backing, bytes, calls) {
+            Ok(handle) => memory.push(Mapping { addr, bytes, handle }),
             Err(error) => {
                 backend.clear_error();
                 let mut leftovers = Leftovers::default();
-                release(vm, handles, &backing.source, &mut leftovers, calls);
+                release(vm, &memory, &backing.source, &mut leftovers, calls);
                 return Err(Failed { error, leftovers: Box::new(leftovers) });
             }
         }
+        addr += bytes;
     }
-    put(backend, vm, backing, at, handles, calls)
+    put(backend, vm, backing, memory, calls)
 }
 
-/// Puts physical memory that nothing maps behind granules at `at`. On an error it is given back.
+/// Puts physical memory that nothing maps in its place, side by side. On an error it is given back.
 /// Calls the driver; hold no lock.
 fn put(
     backend: &dyn Backend,
     vm: &dyn VirtualMemory,
     backing: &Backing,
-    at: DevicePtr,
-    handles: Vec<PhysicalHandle>,
+    memory: Vec<Mapping>,
     calls: &Calls<'_>,
-) -> std::result::Result<Vec<PhysicalHandle>, Failed> {
+) -> std::result::Result<Vec<Mapping>, Failed> {
     crate::sync::assert_unlocked();
-    let granule = backing.granule;
     let mut mapped = 0;
     let attempt = (|| {
-        for (n, handle) in handles.iter().enumerate() {
-            let place = at.add(n as u64 * granule);
+        for mapping in &memory {
             // SAFETY: rule 1: the handle has this size, and nothing maps it. The range lies in a live
             // reservation whose granules this thread has set to `Pending`, so nothing is mapped there.
-            unsafe { vm.map(place, granule, *handle) }?;
+            unsafe { vm.map(mapping.at(), mapping.bytes, mapping.handle) }?;
             mapped += 1;
         }
+        let Some(first) = memory.first() else { return Ok(()) };
         // SAFETY: the whole range was mapped just above.
-        unsafe { vm.set_access(at, handles.len() as u64 * granule, &backing.access, Access::ReadWrite) }
+        unsafe { vm.set_access(first.at(), bytes_of(&memory), &backing.access, Access::ReadWrite) }
     })();
-    let Err(error) = attempt else { return Ok(handles) };
+    let Err(error) = attempt else { return Ok(memory) };
     backend.clear_error();
     let mut leftovers = Leftovers::default();
-    let (on_the_way, unmapped) = handles.split_at(mapped);
+    let (on_the_way, unmapped) = memory.split_at(mapped);
     // SAFETY: mapped above, never handed out, so no work can use it.
-    unsafe { undo(vm, backing, at, on_the_way, &mut leftovers, calls) };
-    release(vm, unmapped.to_vec(), &backing.source, &mut leftovers, calls);
+    unsafe { undo(vm, &backing.source, on_the_way, &mut leftovers, calls) };
+    release(vm, unmapped, &backing.source, &mut leftovers, calls);
     Err(Failed { error, leftovers: Box::new(leftovers) })
 }
 
-/// Takes memory away again that [`back`] has put behind the granules from `at` on. What the driver refuses is left over.
+/// Takes memory away again that [`back`] has put in its place. What the driver refuses is left over.
 /// Calls the driver; hold no lock.
 ///
 /// # Safety
-/// Rule 3: each handle is mapped at its granule, and nobody has used it.
+/// Rule 3: all of it is mapped at its place, and nobody has used it.
 pub(crate) unsafe fn undo(
     vm: &dyn VirtualMemory,
-    backing: &Backing,
-    at: DevicePtr,
-    handles: &[PhysicalHandle],
+    source: &Source,
+    memory: &[Mapping],
     leftovers: &mut Leftovers,
     calls: &Calls<'_>,
 ) {
-    for n in (0..handles.len()).rev() {
-        let place = at.add(n as u64 * backing.granule);
+    for mapping in memory.iter().rev() {
         // SAFETY: by this function's contract.
-        if let Err(error) = persist("undoing a mapping", || unsafe { vm.unmap(place, backing.granule) }) {
+        let unmap = || unsafe { vm.unmap(mapping.at(), mapping.bytes) };
+        if let Err(error) = persist("undoing a mapping", unmap) {
+            let place = mapping.at();
             tracing::error!(%error, %place, "a granule could not be unmapped; it is tried again later");
-            leftovers.keep_mapping(place, backing.granule);
+            leftovers.keep_mapping(place, mapping.bytes);
         }
     }
-    release(vm, handles.to_vec(), &backing.source, leftovers, calls);
+    release(vm, memory, source, leftovers, calls);
 }
 
 /// A driver failure, and what could not be undone.
@@ -454,55 +527,59 @@ pub(crate) struct Failed {
     pub(crate) leftovers: Box<Leftovers>,
 }
 
-/// Takes the memory behind the granules from `at` on away, in ascending order, until the driver refuses.
-/// Returns how many were vacated, what is left over, and the refusal.
+/// Takes memory away from its place and gives it back, in ascending order, until the driver refuses.
+/// Returns how many granules were vacated, what is left over, and the refusal.
 /// Calls the driver; hold no lock.
 ///
 /// # Safety
-/// Rule 3: each handle is mapped at its granule, and no queued work uses the range.
+/// Rule 3: all of it is mapped at its place, and no queued work uses it.
 pub(crate) unsafe fn vacate(
     vm: &dyn VirtualMemory,
-    at: DevicePtr,
-    granule: u64,
-    handles: &[PhysicalHandle],
+    memory: &[Mapping],
     source: &Source,
     calls: &Calls<'_>,
 ) -> (usize, Leftovers, Result<()>) {
     crate::sync::assert_unlocked();
     let mut leftovers = Leftovers::default();
-    for (n, handle) in handles.iter().enumerate() {
+    for (n, mapping) in memory.iter().enumerate() {
         // SAFETY: by this function's contract.
-        let unmapped = unsafe { vm.unmap(at.add(n as u64 * granule), granule) };
+        let unmapped = unsafe { vm.unmap(mapping.at(), mapping.bytes) };
         if let Err(error) = unmapped {
             return (n, leftovers, Err(error));
         }
-        release(vm, vec![*handle], source, &mut leftovers, calls);
+        release(vm, &[*mapping], source, &mut leftovers, calls);
     }
-    (handles.len(), leftovers, Ok(()))
+    (memory.len(), leftovers, Ok(()))
 }
 
 /// New physical memory from the source.
-fn create(vm: &dyn VirtualMemory, backing: &Backing, calls: &Calls<'_>) -> Result<PhysicalHandle> {
-    let Backing { device, granule, handle_type, ref source, .. } = *backing;
-    let Some(source) = source else { return vm.create_physical(device, granule, handle_type) };
-    let create = || source.physical().and_then(|physical| physical.create(device, granule));
+fn create(
+    vm: &dyn VirtualMemory,
+    backing: &Backing,
+    bytes: u64,
+    calls: &Calls<'_>,
+) -> Result<PhysicalHandle> {
+    let Backing { device, handle_type, ref source, .. } = *backing;
+    let Some(source) = source else { return vm.create_physical(device, bytes, handle_type) };
+    let create = || source.physical().and_then(|physical| physical.create(device, bytes));
     calls.call(Kind::Source, create).flatten().ok_or_else(|| {
         let detail = "the pool's own source has no physical memory left";
         BackendError::new(ErrorKind::OutOfMemory, 0, "physical source", device, detail)
     })
 }
 
-/// Releases handles; those that are refused, also because a source panics, are left over.
+/// Releases memory that is mapped no more; what is refused, also because a source panics, is left over.
 fn release(
     vm: &dyn VirtualMemory,
-    handles: Vec<PhysicalHandle>,
+    memory: &[Mapping],
     source: &Source,
     leftovers: &mut Leftovers,
     calls: &Calls<'_>,
 ) {
     // SAFETY: rule 1: created by this backend and released once; on an error it is kept and tried later.
     let to_driver = |handle| unsafe { vm.release_physical(handle) };
-    for handle in handles {
+    for mapping in memory {
+        let handle = mapping.handle;
         let released = match source {
             None => Some(persist("releasing memory", || to_driver(handle))),
             Some(source) => calls.call(Kind::Source, || {
@@ -515,7 +592,7 @@ fn release(
             tracing::error!(%error, "physical memory could not be released; it is tried again later");
         }
         if !matches!(released, Some(Ok(()))) {
-            leftovers.keep_handle(handle, source.clone());
+            leftovers.keep_handle(*mapping, source.clone());
         }
     }
 }

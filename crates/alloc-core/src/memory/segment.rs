@@ -2,10 +2,10 @@
 
 use crate::base::steps::Counted;
 use crate::memory::block::{BlockId, SegmentId, Tier};
+use crate::memory::granules::Granules;
 use crate::memory::region::RegionId;
 use crate::types::DevicePtr;
 use crate::watch::history::Context;
-use std::ops::Range;
 
 /// Where a segment's addresses come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +16,8 @@ pub enum Origin {
     Growable {
         /// The reservation.
         region: RegionId,
-        /// The unit in which it is mapped, in bytes.
-        granule: u64,
+        /// The unit in which it is mapped, in bytes: granules have one or more.
+        unit: u64,
     },
     /// A view of granules whose home is elsewhere.
     View,
@@ -39,6 +39,8 @@ pub struct Segment {
     pub tier: Tier,
     /// Fixed or growable.
     pub origin: Origin,
+    /// Where its granules begin and end, if it is growable.
+    pub(crate) granules: Granules,
     /// Where it was taken from the device.
     pub(crate) context: Option<Context>,
 }
@@ -46,27 +48,18 @@ pub struct Segment {
 impl Segment {
     /// A segment that has no block yet; the arena gives it one.
     pub(crate) fn new(base: DevicePtr, bytes: u64, registration: u32, tier: Tier, origin: Origin) -> Self {
-        Self { base: base.0, bytes, first: BlockId::NONE, registration, tier, origin, context: None }
+        let unit = match origin {
+            Origin::Growable { unit, .. } => unit,
+            Origin::Fixed | Origin::View => bytes,
+        };
+        let (granules, first) = (Granules::new(base.0, unit), BlockId::NONE);
+        Self { base: base.0, bytes, first, registration, tier, origin, granules, context: None }
     }
 
     /// Whether it is one `malloc` of the device.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
         self.origin == Origin::Fixed
-    }
-
-    /// The whole granules of a growable segment that lie in a range.
-    pub(crate) fn within(&self, granule: u64, range: Range<u64>) -> Range<u64> {
-        let low = (range.start - self.base).next_multiple_of(granule) + self.base;
-        let high = (range.end - self.base) / granule * granule + self.base;
-        low..high.max(low)
-    }
-
-    /// The granules of a growable segment that a range touches.
-    pub(crate) fn around(&self, granule: u64, range: Range<u64>) -> Range<u64> {
-        let low = (range.start - self.base) / granule * granule + self.base;
-        let high = (range.end - self.base).next_multiple_of(granule) + self.base;
-        low..high
     }
 
     /// Whether it is reserved address space, mapped on demand.
@@ -158,6 +151,11 @@ impl SegmentTable {
         if let Some(segment) = &mut self.records[id.0 as usize] {
             segment.first = first;
         }
+    }
+
+    /// A segment's granules.
+    pub(crate) fn granules_mut(&mut self, id: SegmentId) -> Option<&mut Granules> {
+        self.records[id.0 as usize].as_mut().map(|segment| &mut segment.granules)
     }
 
     pub(crate) fn find_mut(&mut self, wanted: impl Fn(&Segment) -> bool) -> Option<&mut Segment> {

@@ -2,7 +2,7 @@
 
 use crate::memory::block::{BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
-use crate::memory::segment::Segment;
+use crate::memory::segment::{Segment, SegmentTable};
 use crate::watch::snapshot::Action;
 
 /// What a policy may do with the blocks of an arena, of which it remembers an `M`.
@@ -12,6 +12,8 @@ use crate::watch::snapshot::Action;
 pub(crate) trait Ground<M> {
     fn memory(&self) -> &M;
     fn memory_mut(&mut self) -> &mut M;
+    /// Both at once.
+    fn memory_and_segments(&mut self) -> (&mut M, &SegmentTable);
     fn layout(&self) -> &Layout;
     /// Records may be changed; what is free stays as it is.
     fn layout_mut(&mut self) -> &mut Layout;
@@ -23,7 +25,7 @@ pub(crate) trait Ground<M> {
     fn has_free(&self, tier: Tier, bytes: u64) -> bool;
     /// Free blocks of a tier with at least `bytes`, in the index's order.
     fn free(&self, tier: Tier, bytes: u64) -> Vec<BlockId>;
-    /// Bytes to be mapped for `size` bytes in granules of `of` bytes, where the arena has room for them.
+    /// Bytes to be mapped for `size` bytes in new granules of `of` bytes, where the arena has room for them.
     fn missing_memory(&self, tier: Tier, size: u64, of: u64) -> Option<u64>;
     /// Cuts a block after `size` bytes; the upper part gets `upper_state`.
     fn cut_above(&mut self, id: BlockId, size: u64, upper_state: BlockPhase) -> BlockId;

@@ -72,16 +72,16 @@ pub(crate) trait Hooks: Debug + Send {
     /// A segment came.
     fn segment_added(&mut self, _: SegmentId, _: &Segment) {}
 
-    /// A segment is gone.
-    fn segment_removed(&mut self, _: SegmentId) {}
+    /// A segment is about to go; nothing of it is free.
+    fn segment_removed(&mut self, _: SegmentId, _: &SegmentTable) {}
 
     /// Whether the granule at `addr` has to keep its memory.
     fn keeps(&self, _: SegmentId, _addr: u64) -> bool {
         false
     }
 
-    /// A part of the granule at `addr` has no memory from here on, or all of it has, or none.
-    fn set_partial(&mut self, _: SegmentId, _addr: u64, _partial: bool) {}
+    /// A granule's memory is about to be exchanged, or was: there may be several in its place.
+    fn set_moving(&mut self, _: SegmentId, _granule: &Range<u64>, _moving: bool) {}
 
     /// A block of a segment from which upwards the one that holds the byte at `addr` is found soon.
     fn below(&self, _: SegmentId, _addr: u64) -> Option<BlockId> {

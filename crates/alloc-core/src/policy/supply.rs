@@ -74,6 +74,15 @@ impl Supply {
         }
     }
 
+    /// The unit in which a new growable segment is mapped, where new granules have `granule` bytes and the driver's unit is
+    /// `minimum`.
+    pub(crate) fn unit(&self, granule: u64, minimum: u64) -> u64 {
+        match self {
+            Self::Plain => granule,
+            Self::Granule(_) => Device::unit(granule, minimum),
+        }
+    }
+
     /// Addresses of a new growable segment for `size` bytes, where the policy says `reserve`; and what they are multiples of, 0
     /// where that is the driver's business.
     pub(crate) fn reservation(&self, reserve: u64, size: u64) -> (u64, u64) {

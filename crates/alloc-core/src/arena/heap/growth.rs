@@ -6,14 +6,25 @@ use crate::memory::layout::Layout;
 use crate::memory::region::RegionId;
 use crate::memory::segment::Origin;
 use crate::policy::Ground;
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// Bytes of granules that lie one after the other.
+pub(crate) type Sizes = SmallVec<[u64; 4]>;
+
+/// So many bytes as granules of `of` bytes each, the last of what is left over.
+pub(crate) fn cut(bytes: u64, of: u64) -> Sizes {
+    let whole = std::iter::repeat_n(of, (bytes / of) as usize);
+    whole.chain(Some(bytes % of).filter(|rest| *rest > 0)).collect()
+}
 
 /// A part of a growth: from the candidate upwards.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Link {
     /// Free memory that is there already.
     Mapped(BlockId),
-    /// Address space of which the first bytes get memory.
-    ToMap(BlockId, u64),
+    /// Address space of which the first bytes get memory, in granules of these sizes.
+    ToMap(BlockId, Sizes),
 }
 
 /// Memory to be mapped so that one free block serves a request. Its blocks are busy until it is [committed](Self::commit).
@@ -23,35 +34,53 @@ pub(crate) struct Growth {
     chain: Vec<Link>,
 }
 
+/// Granules to be mapped, one after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Map {
+    pub(crate) addr: u64,
+    pub(crate) sizes: Sizes,
+}
+
+impl Map {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.sizes.iter().sum()
+    }
+
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.addr..self.addr + self.bytes()
+    }
+}
+
 impl Growth {
-    /// Finds room for `size` bytes in the growable segments of `tier` (reference §5.2) whose granules have `of` bytes, or any
-    /// where that is 0, and takes it out.
+    /// Finds room for `size` bytes in the growable segments of `tier` (reference §5.2), in which new granules of `of` bytes can
+    /// be, or of any where that is 0, and takes it out.
     pub(crate) fn plan(heap: &mut Heap, tier: Tier, size: u64, of: u64) -> Option<Self> {
         let growth = Self::room_for(heap, tier, size, of)?;
         Some(growth.take_out(heap))
     }
 
-    /// As [`plan`](Self::plan), for `bytes` of new memory whatever is free beside it.
-    pub(crate) fn stock(heap: &mut Heap, tier: Tier, bytes: u64, of: u64) -> Option<Self> {
-        let (region, link) = heap.unmapped[tier as usize].iter().find_map(|(_, id)| {
+    /// As [`plan`](Self::plan), for new granules of these sizes whatever is free beside them.
+    pub(crate) fn stock(heap: &mut Heap, tier: Tier, sizes: Sizes) -> Option<Self> {
+        let bytes = sizes.iter().sum();
+        let (region, id) = heap.unmapped[tier as usize].iter().find_map(|(_, id)| {
             let block = &heap.layout.blocks()[*id];
-            let (region, granule) = region_of(&heap.layout, block.segment, of)?;
-            let bytes = bytes.next_multiple_of(granule);
-            (block.size >= bytes).then_some((region, Link::ToMap(*id, bytes)))
+            let (region, unit) = region_of(&heap.layout, block.segment, 0)?;
+            let fits = block.size >= bytes && sizes.iter().all(|size| size.is_multiple_of(unit));
+            fits.then_some((region, *id))
         })?;
-        Some(Self { region, chain: vec![link] }.take_out(heap))
+        Some(Self { region, chain: vec![Link::ToMap(id, sizes)] }.take_out(heap))
     }
 
     /// Bytes to be mapped where [`plan`](Self::plan) would find room.
     pub(crate) fn missing(heap: &Heap, tier: Tier, size: u64, of: u64) -> Option<u64> {
         let growth = Self::room_for(heap, tier, size, of)?;
-        Some(growth.maps(&heap.layout).iter().map(|(_, bytes)| bytes).sum())
+        Some(growth.maps(&heap.layout).iter().map(Map::bytes).sum())
     }
 
-    /// What to map, in order: address and bytes, each whole granules.
-    pub(crate) fn maps(&self, layout: &Layout) -> Vec<(u64, u64)> {
+    /// What to map, in order.
+    pub(crate) fn maps(&self, layout: &Layout) -> Vec<Map> {
         let to_map = |link: &Link| match link {
-            Link::ToMap(id, bytes) => Some((layout.blocks()[*id].addr, *bytes)),
+            Link::ToMap(id, sizes) => Some(Map { addr: layout.blocks()[*id].addr, sizes: sizes.clone() }),
             Link::Mapped(_) => None,
         };
         self.chain.iter().filter_map(to_map).collect()
@@ -76,9 +105,8 @@ impl Growth {
             }
             None
         })?;
-        let segment = layout.segment_of(start);
-        let Origin::Growable { region, granule } = segment.origin else { return None };
-        let base = segment.base;
+        let (region, unit) = region_of(layout, blocks[start].segment, of)?;
+        let of = if of == 0 { unit } else { of };
         let mut chain = Vec::new();
         let mut have = 0;
         for (id, block) in blocks.upwards(start) {
@@ -89,10 +117,8 @@ impl Growth {
                 chain.push(Link::Mapped(id));
                 have += block.size;
             } else {
-                let wanted = block.size.min(size - have);
-                let end = (block.addr - base + wanted).next_multiple_of(granule) + base;
-                let bytes = (end - block.addr).min(block.size);
-                chain.push(Link::ToMap(id, bytes));
+                let bytes = (size - have).next_multiple_of(of).min(block.size);
+                chain.push(Link::ToMap(id, cut(bytes, of)));
                 have += bytes;
             }
         }
@@ -101,9 +127,10 @@ impl Growth {
 
     fn take_out(self, heap: &mut Heap) -> Self {
         for link in &self.chain {
-            match *link {
-                Link::Mapped(id) => heap.take_free(id),
+            match link {
+                Link::Mapped(id) => heap.take_free(*id),
                 Link::ToMap(id, _) => {
+                    let id = *id;
                     heap.take_unmapped(id);
                     heap.layout.blocks_mut()[id].state = BlockPhase::Busy;
                 }
@@ -122,10 +149,14 @@ impl Growth {
         for link in self.chain {
             let id = match link {
                 Link::Mapped(id) => id,
-                Link::ToMap(id, bytes) if maps < mapped => {
+                Link::ToMap(id, sizes) if maps < mapped => {
                     maps += 1;
-                    let block = &heap.layout.blocks()[id];
+                    let (block, bytes) = (&heap.layout.blocks()[id], sizes.iter().sum());
                     last = Some((block.requested, block.order));
+                    let (segment, addr) = (block.segment, block.addr);
+                    if let Some(granules) = heap.layout.granules_mut(segment) {
+                        granules.set(addr, sizes);
+                    }
                     if bytes < heap.layout.blocks()[id].size {
                         let rest = heap.cut_above(id, bytes, BlockPhase::Busy);
                         heap.layout.blocks_mut()[rest].requested = 0;
@@ -163,10 +194,10 @@ impl Growth {
     }
 }
 
-/// Region and granule of a growable segment whose granules have `of` bytes, or any where that is 0.
+/// Region and unit of a growable segment in which granules of `of` bytes can be, or of any size where that is 0.
 fn region_of(layout: &Layout, segment: SegmentId, of: u64) -> Option<(RegionId, u64)> {
     match layout.segments()[segment].origin {
-        Origin::Growable { region, granule } if of == 0 || granule == of => Some((region, granule)),
+        Origin::Growable { region, unit } if of.is_multiple_of(unit) => Some((region, unit)),
         _ => None,
     }
 }

@@ -30,15 +30,13 @@ impl Sleepers {
         let groups = Self::groups(heap, segment, region, free_too);
         let mut found = Self::default();
         for (group, mut why) in groups {
-            for at in group.clone().step_by(region.granule as usize) {
-                let of_granule = match region.state_at(at) {
+            for (at, _, state) in region.in_states(group.clone()) {
+                let of_granule = match state {
                     // Another place shows the same memory, and would show what is gone.
                     _ if heap.hooks().keeps(segment, at) || is_elsewhere(at) => Some(KeptBecause::Busy),
                     GranuleState::Mapped | GranuleState::Asleep | GranuleState::Free => None,
                     GranuleState::Pinned => Some(KeptBecause::Pinned),
                     GranuleState::Exported => Some(KeptBecause::Shared),
-                    // What is left of its memory keeps its place.
-                    GranuleState::Partial => Some(KeptBecause::Pinned),
                     GranuleState::Pending | GranuleState::Away => Some(KeptBecause::Busy),
                 };
                 why = why.or(of_granule);
@@ -53,8 +51,8 @@ impl Sleepers {
                     }
                 }
                 Some(because) => {
-                    let awake = group.step_by(region.granule as usize).map(|at| region.backed_bytes_of(at));
-                    found.kept.push((awake.sum(), because));
+                    let awake = region.in_states(group).filter(|(.., state)| state.is_backed());
+                    found.kept.push((awake.map(|(_, bytes, _)| bytes).sum(), because));
                 }
             }
         }
@@ -75,7 +73,6 @@ impl Sleepers {
                 | BlockPhase::Dormant
                 | BlockPhase::Blank
                 | BlockPhase::Away
-                | BlockPhase::Hollow
                 | BlockPhase::Vacant => continue,
                 BlockPhase::Free if !free_too => continue,
                 BlockPhase::Free
@@ -151,9 +148,7 @@ impl<'a> Bed<'a> {
             let block = &self.heap.layout.blocks()[id];
             match block.state {
                 asleep if asleep.is_asleep() => {
-                    let mut granules =
-                        region.around(block.addr..block.end()).step_by(region.granule as usize);
-                    if !granules.any(|at| sleeps(region, at)) {
+                    if !region.states(block.addr..block.end()).any(sleeps) {
                         self.set(id, asleep.asleep(false));
                     }
                 }
@@ -168,10 +163,11 @@ impl<'a> Bed<'a> {
         loop {
             let block = &self.heap.layout.blocks()[piece];
             let (addr, end) = (block.addr, block.end());
-            let asleep = sleeps(region, addr);
-            let mut border = region.around(addr..addr + 1).end;
-            while border < end && sleeps(region, border) == asleep {
-                border += region.granule;
+            let around = region.around(addr..end);
+            let mut granules = region.in_states(around).map(|(at, bytes, state)| (at + bytes, sleeps(state)));
+            let (mut border, asleep) = granules.next().unwrap_or((end, false));
+            for (next, _) in granules.take_while(|(_, sleeps)| *sleeps == asleep) {
+                border = next;
             }
             let rest = (border < end).then(|| self.heap.cut_above(piece, border - addr, BlockPhase::Busy));
             if asleep {
@@ -197,9 +193,9 @@ impl<'a> Bed<'a> {
             let block = &self.heap.layout.blocks()[id];
             let (addr, end) = (block.addr, block.end());
             let inner = region.within(addr..end);
-            let is_asleep = |at| region.state_at(at) == GranuleState::Asleep;
             // Those that a thread is waking are its business.
-            if inner.is_empty() || !inner.clone().step_by(region.granule as usize).all(is_asleep) {
+            let is_asleep = |(.., state): (u64, u64, GranuleState)| state == GranuleState::Asleep;
+            if inner.is_empty() || !region.in_states(inner.clone()).all(is_asleep) {
                 continue;
             }
             let mut middle = id;
@@ -219,6 +215,6 @@ impl<'a> Bed<'a> {
     }
 }
 
-fn sleeps(region: &Region, at: u64) -> bool {
-    matches!(region.state_at(at), GranuleState::Asleep | GranuleState::Pending)
+fn sleeps(state: GranuleState) -> bool {
+    matches!(state, GranuleState::Asleep | GranuleState::Pending)
 }

@@ -171,9 +171,10 @@ fn refuse_lost(pool: PoolId, arenas: &[Guard<'_, ArenaState>], saved: &SavedSegm
         let base = DevicePtr(saved.base);
         return Err(refuse(pool, format!("could not find {base}: the segment was given back since")));
     };
-    let holes = arena.layout().of_segment(segment).filter(|(_, block)| {
-        matches!(block.state, BlockPhase::Unmapped | BlockPhase::Away | BlockPhase::Hollow)
-    });
+    let holes = arena
+        .layout()
+        .of_segment(segment)
+        .filter(|(_, block)| matches!(block.state, BlockPhase::Unmapped | BlockPhase::Away));
     let holes: Vec<_> = holes.map(|(_, block)| block.addr..block.end()).collect();
     for block in &saved.live {
         if holes.iter().any(|hole| hole.start < block.addr + block.size && block.addr < hole.end) {

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::features::sleep::{Backup, Kept, SleepReport};
 use crate::lifetimes::call::Call;
 use crate::memory::backup::{Lane, Saved, Store, Ticket};
-use crate::memory::region;
+use crate::memory::region::{self, Mapping, bytes_of};
 use crate::process::attention::Reason;
 use crate::process::foreign::Calls;
 use crate::sync::{Arc, InTransit, ThreadId};
@@ -119,7 +119,7 @@ impl<'s> FallingAsleep<'s> {
         let run = &lying.run;
         let mut state = lying.arena.lock();
         let mut device = self.sleep.base().holdings.lock();
-        device.regions_mut().commit_backed(run.region, run.range.start, &run.handles);
+        device.regions_mut().commit_backed(run.region, &run.memory);
         run.follow(&mut state, &device);
     }
 
@@ -157,16 +157,18 @@ impl<'s> FallingAsleep<'s> {
         let (base, run) = (self.sleep.base(), &lying.run);
         let Ok(vm) = base.site.backend().virtual_memory() else { return Ok(()) };
         let pool = &self.pools[lying.pool];
-        let place =
-            |n: usize| lying.store.as_ref().map(|(s, at)| (Arc::clone(s), at + n as u64 * run.granule));
-        let mut saved: Vec<Saved> = (0..run.handles.len()).map(place).collect();
+        let place = |mapping: &Mapping| -> (u64, Saved) {
+            let offset = mapping.addr - run.range.start;
+            (mapping.addr, lying.store.as_ref().map(|(store, at)| (Arc::clone(store), at + offset)))
+        };
+        let mut saved: Vec<_> = run.memory.iter().map(place).collect();
         let owner = (pool.id, run.stream);
         base.tell_growable(SegmentChange::Detaching, owner, run.at(), run.bytes(), &self.calls);
         // SAFETY: the granules are set to `Pending` by this thread only; their blocks are in nobody's reach, and all devices
         // that may use them are done.
         let (count, leftovers, outcome) =
-            unsafe { region::vacate(vm, run.at(), run.granule, &run.handles, &pool.source, &self.calls) };
-        let slept = count as u64 * run.granule;
+            unsafe { region::vacate(vm, &run.memory, &pool.source, &self.calls) };
+        let slept = bytes_of(&run.memory[..count]);
         base.tell_growable(
             SegmentChange::Attached,
             owner,
@@ -175,13 +177,13 @@ impl<'s> FallingAsleep<'s> {
             &self.calls,
         );
         let _dropped_without_a_lock = saved.split_off(count);
-        let lost = leftovers.handle_count() as u64 * run.granule;
+        let lost = leftovers.handle_bytes();
         let on_it = {
             let mut state = base.arenas.attend(&lying.arena, &self.call);
             let mut device = base.holdings.lock();
             device.regions_mut().keep(leftovers);
-            device.regions_mut().commit_asleep(run.region, run.range.start, saved);
-            device.regions_mut().commit_backed(run.region, run.range.start + slept, &run.handles[count..]);
+            device.regions_mut().commit_asleep(run.region, saved);
+            device.regions_mut().commit_backed(run.region, &run.memory[count..]);
             if slept > 0 {
                 device.give_back(pool.id, run.tier, slept);
             }

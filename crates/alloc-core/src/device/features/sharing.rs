@@ -28,9 +28,9 @@ pub(crate) struct Sharing {
 fn place(block: &Block, state: &ArenaState) -> std::result::Result<Place, String> {
     let segment = &state.layout().segments()[block.segment];
     let registration = segment.registration;
-    let (region, granule) = match segment.origin {
+    let region = match segment.origin {
         Origin::Fixed => return Ok(Place::Fixed { base: segment.base, bytes: segment.bytes, registration }),
-        Origin::Growable { region, granule } => (region, granule),
+        Origin::Growable { region, .. } => region,
         Origin::View => return place_elsewhere(block, segment, state),
     };
     if state.tenure().pool().source.is_some() {
@@ -38,9 +38,9 @@ fn place(block: &Block, state: &ArenaState) -> std::result::Result<Place, String
                     processes could be given it; allocate outside of that pool what is to be shared"
             .into());
     }
-    let range = segment.around(granule, block.addr..block.end());
+    let range = segment.granules.around(block.addr..block.end());
     let base = range.start;
-    Ok(Place::Granules { base, pieces: vec![Piece { region, range, granule }], registration })
+    Ok(Place::Granules { base, pieces: vec![Piece { region, range }], registration })
 }
 
 /// The live block at `ptr`, awake, where a value has it, or none does, as `owned` says.
@@ -60,7 +60,7 @@ fn place_elsewhere(
     let (base, ..) = homes.first().ok_or_else(changing)?.clone();
     let piece = |(_, home, range): (u64, SegmentId, Range<u64>)| match state.layout().segments()[home].origin
     {
-        Origin::Growable { region, granule } => Some(Piece { region, range, granule }),
+        Origin::Growable { region, .. } => Some(Piece { region, range }),
         Origin::Fixed | Origin::View => None,
     };
     let pieces = homes.into_iter().map(piece).collect::<Option<_>>().ok_or_else(changing)?;
@@ -68,15 +68,9 @@ fn place_elsewhere(
 }
 
 fn not_there(ptr: DevicePtr, state: GranuleState) -> AllocError {
-    let problem = if state == GranuleState::Partial {
-        "a compaction gave the memory beside it back, and what is left is not shared; share blocks before, or pin them \
-         (pin_physical)"
-            .into()
-    } else {
-        format!("the block's memory is being moved, put to sleep or woken ({state:?}); share it afterwards")
-            .into()
-    };
-    AllocError::Share { ptr, problem }
+    let problem =
+        format!("the block's memory is being moved, put to sleep or woken ({state:?}); share it afterwards");
+    AllocError::Share { ptr, problem: problem.into() }
 }
 
 impl Sharing {

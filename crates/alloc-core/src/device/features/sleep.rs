@@ -19,11 +19,11 @@ use crate::lifetimes::call::{Call, Relaxed};
 use crate::memory::address_map::Location;
 use crate::memory::backup::{Spares, Store};
 use crate::memory::block::{SegmentId, Tier};
-use crate::memory::region::RegionId;
+use crate::memory::region::{Mapping, RegionId};
 use crate::memory::segment::Origin;
 use crate::process::attention::Reason;
 use crate::sync::{Arc, Claims, Mutex, Rank, assert_unlocked};
-use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, PoolId, Stream};
+use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use crate::watch::history::RecordContext;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -44,11 +44,11 @@ pub(crate) struct Sleep {
 pub(super) struct GranuleRun {
     pub(super) segment: SegmentId,
     pub(super) region: RegionId,
-    pub(super) granule: u64,
     pub(super) range: Range<u64>,
     pub(super) tier: Tier,
     pub(super) stream: Stream,
-    pub(super) handles: Vec<PhysicalHandle>,
+    /// What is behind them, unless they sleep.
+    pub(super) memory: Vec<Mapping>,
 }
 
 impl GranuleRun {
@@ -60,29 +60,25 @@ impl GranuleRun {
         region: RegionId,
         range: Range<u64>,
     ) -> Self {
-        let granule = device.regions().get(region).map_or(1, |region| region.granule);
-        let handles = device.regions_mut().begin(region, range.start, range.end - range.start);
+        let memory = device.regions_mut().begin(region, range.clone());
         Self {
             segment,
             region,
-            granule,
             range,
             tier: state.layout().segments()[segment].tier,
             stream: state.tenure().stream(),
-            handles: handles.into_iter().flatten().collect(),
+            memory,
         }
     }
 
     /// Cuts its first granules off: at most so many bytes, but one granule at least. Returns them, and the rest.
     pub(super) fn cut(mut self, bytes: u64) -> (Self, Option<Self>) {
-        let count = ((bytes / self.granule).max(1) as usize).min(self.handles.len());
-        let rest = self.handles.split_off(count);
-        if rest.is_empty() {
-            return (self, None);
-        }
-        let middle = self.range.start + count as u64 * self.granule;
-        let range = middle..std::mem::replace(&mut self.range.end, middle);
-        let rest = Self { range, handles: rest, ..self };
+        let most = self.range.start + bytes;
+        let count = self.memory.partition_point(|mapping| mapping.end() <= most).max(1);
+        let rest = self.memory.split_off(count.min(self.memory.len()));
+        let Some(first) = rest.first() else { return (self, None) };
+        let range = first.addr..std::mem::replace(&mut self.range.end, first.addr);
+        let rest = Self { range, memory: rest, ..self };
         (self, Some(rest))
     }
 
@@ -360,7 +356,7 @@ impl Sleep {
             let region = device.regions().iter().find(|region| region.contains(ptr.0));
             let saved = region.into_iter().flat_map(|region| {
                 let around = region.around(ptr.0..end);
-                region.saved(around).map(|(at, saved)| (at, at + region.granule, saved))
+                region.saved(around).map(|(at, bytes, saved)| (at, at + bytes, saved))
             });
             for (start, stop, saved) in saved {
                 let Some((store, offset)) = saved.as_ref().filter(|_| start <= next) else {
@@ -386,7 +382,7 @@ impl Sleep {
         let mut stores: Vec<(*const Store, u64)> = {
             let device = self.base.holdings.lock();
             let saved = device.regions().iter().flat_map(|region| region.saved(0..u64::MAX));
-            saved.filter_map(|(_, saved)| saved.as_ref()).map(|(s, _)| (Arc::as_ptr(s), s.bytes())).collect()
+            saved.filter_map(|(.., saved)| saved.as_ref()).map(|(s, _)| (Arc::as_ptr(s), s.bytes())).collect()
         };
         stores.sort_unstable();
         stores.dedup();

@@ -11,10 +11,9 @@ use crate::device::space::Space;
 use crate::error::{AllocError, Result};
 use crate::features::sleep::WakeReport;
 use crate::lifetimes::call::Call;
-use crate::memory::region::{self, Backing};
+use crate::memory::region::{self, Mapping, Source};
 use crate::process::foreign::Calls;
 use crate::sync::{Arc, InTransit, ThreadId};
-use crate::types::PhysicalHandle;
 
 /// Pools that get memory behind their addresses again.
 pub(crate) struct Wake {
@@ -26,8 +25,8 @@ pub(crate) struct Wake {
 
 /// Memory for a run, on its way.
 pub(super) struct Given<'a> {
-    pub(super) handles: Vec<PhysicalHandle>,
-    pub(super) backing: Backing,
+    pub(super) memory: Vec<Mapping>,
+    pub(super) source: Source,
     pub(super) intent: Intent<'a>,
     pub(super) transit: InTransit<'a, ThreadId>,
 }
@@ -78,15 +77,23 @@ impl Wake {
         calls: &Calls<'_>,
     ) -> Result<Option<Given<'_>>> {
         let transit = self.base.arenas.in_transit();
-        let backing = self.space.backing(run.granule, &pool.source);
+        let backing = self.space.backing(&pool.source);
+        let sizes: Vec<u64> = {
+            let device = self.base.holdings.lock();
+            let region = device.regions().get(run.region);
+            region
+                .into_iter()
+                .flat_map(|region| region.granules(run.range.clone()))
+                .map(|(_, bytes)| bytes)
+                .collect()
+        };
         if !self.base.holdings.admit_waking(pool.id, run.bytes()) {
             return Ok(None);
         }
         let intent = Intent::up_to(&self.base.holdings, pool.id, run.bytes(), run.bytes());
         self.space.retry_leftovers();
-        let count = (run.bytes() / run.granule) as usize;
-        match region::back(&**self.base.site.backend(), vm, &backing, run.at(), count, calls) {
-            Ok(handles) => Ok(Some(Given { handles, backing, intent, transit })),
+        match region::back(&**self.base.site.backend(), vm, &backing, run.at(), &sizes, calls) {
+            Ok(memory) => Ok(Some(Given { memory, source: backing.source, intent, transit })),
             Err(failed) => {
                 self.base.holdings.lock().regions_mut().keep(*failed.leftovers);
                 if failed.error.is_out_of_memory() { Ok(None) } else { Err(failed.error.into()) }

@@ -141,15 +141,15 @@ impl<'w> WakingUp<'w> {
         {
             let device = self.wake.base().holdings.lock();
             let Some(region) = device.regions().get(run.region) else { return Ok(Copies::default()) };
-            for (at, saved) in region.saved(run.range.clone()) {
+            for (at, of_granule, saved) in region.saved(run.range.clone()) {
                 let Some((store, offset)) = saved else { continue };
                 match pieces.last_mut() {
                     Some((last, from, to, bytes))
                         if Arc::ptr_eq(last, store) && *from + *bytes == *offset && *to + *bytes == at =>
                     {
-                        *bytes += run.granule;
+                        *bytes += of_granule;
                     }
-                    _ => pieces.push((Arc::clone(store), *offset, at, run.granule)),
+                    _ => pieces.push((Arc::clone(store), *offset, at, of_granule)),
                 }
             }
         }
@@ -163,13 +163,13 @@ impl<'w> WakingUp<'w> {
     }
 
     /// The memory goes again, and the run sleeps on.
-    fn take_back(&self, given: &Given<'w>, run: &GranuleRun) {
+    fn take_back(&self, given: &Given<'w>) {
         let base = self.wake.base();
         let Ok(vm) = base.site.backend().virtual_memory() else { return };
         let mut leftovers = Leftovers::default();
-        let Given { handles, backing, .. } = given;
+        let Given { memory, source, .. } = given;
         // SAFETY: the granules are set to `Pending` by this thread only, and what was queued for them is done.
-        unsafe { region::undo(vm, backing, run.at(), handles, &mut leftovers, &self.calls) };
+        unsafe { region::undo(vm, source, memory, &mut leftovers, &self.calls) };
         base.holdings.lock().regions_mut().keep(leftovers);
     }
 
@@ -178,7 +178,7 @@ impl<'w> WakingUp<'w> {
         let base = self.wake.base();
         let Rising { mut asleep, pool, given, copies } = rising;
         let (pool, run) = (&self.pools[pool], &asleep.run);
-        let Given { handles, intent, transit, .. } = given;
+        let Given { memory, intent, transit, .. } = given;
         let owner = (pool.id, run.stream);
         base.tell_growable(SegmentChange::Attached, owner, run.at(), run.bytes(), &self.calls);
         let forgotten = {
@@ -186,7 +186,7 @@ impl<'w> WakingUp<'w> {
             let mut device = base.holdings.lock();
             intent.fulfil(&mut device);
             device.take(pool.id, run.tier, run.bytes());
-            device.regions_mut().commit_backed(run.region, run.range.start, &handles);
+            device.regions_mut().commit_backed(run.region, &memory);
             let forgotten = device.regions_mut().forget_saved(run.region, run.range.clone());
             run.follow(&mut state, &device);
             drop(device);
@@ -223,7 +223,7 @@ impl Pieces for WakingUp<'_> {
             Err(error) => {
                 // Some of it may be queued.
                 self.lane.abandon();
-                self.take_back(&given, run);
+                self.take_back(&given);
                 Err(error)
             }
         }
@@ -248,8 +248,8 @@ impl Pieces for WakingUp<'_> {
     fn settle(&mut self) {
         while !self.restoring.is_empty() && self.finish().is_ok() {}
         self.lane.abandon();
-        for Rising { asleep, given, .. } in std::mem::take(&mut self.restoring) {
-            self.take_back(&given, &asleep.run);
+        for Rising { given, asleep: _asleep, .. } in std::mem::take(&mut self.restoring) {
+            self.take_back(&given);
         }
     }
 }

@@ -80,7 +80,6 @@ pub(in crate::device) fn segments(device: DeviceIndex, arena: &ArenaState) -> Ve
                 | BlockPhase::Lent
                 | BlockPhase::Blank
                 | BlockPhase::Away
-                | BlockPhase::Hollow
                 | BlockPhase::Vacant => {
                     open = false;
                     continue;

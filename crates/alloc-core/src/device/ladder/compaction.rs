@@ -5,7 +5,7 @@
 //! as it was or with less memory.
 
 use crate::arena::directory::{Arena, PoolSlot};
-use crate::arena::{ArenaState, Hollows, Sparse};
+use crate::arena::{ArenaState, Sparse, Sparses};
 use crate::backend::{BackendError, ErrorKind, VirtualMemory};
 use crate::config::{Compact, Launches};
 use crate::device::Base;
@@ -17,7 +17,7 @@ use crate::error::{AllocError, Result};
 use crate::features::compaction::{CompactionReport, Quiesce, QuiesceHook};
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, Tier};
-use crate::memory::region::{GranuleState, Leftovers, Part, Region, Regions, Shrinking, Shrunk};
+use crate::memory::region::{GranuleState, Leftovers, Mapping, Regions, Shrinking, Shrunk, bytes_of};
 use crate::policy::Request;
 use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Kind};
@@ -60,7 +60,7 @@ struct Shrinkable {
     sparse: Sparse,
     blocks: Vec<BlockId>,
     /// What is behind it.
-    parts: Vec<Part>,
+    memory: Mapping,
 }
 
 /// A granule that could have less memory.
@@ -68,21 +68,15 @@ pub(super) struct Candidate {
     sparse: Sparse,
     /// Bytes that it would give.
     pub(super) gain: u64,
-    /// The most bytes that have to be there beside it meanwhile.
+    /// Bytes that have to be there beside it meanwhile.
     pub(super) beside: u64,
 }
 
 impl Candidate {
-    /// `None` where a granule is mapped elsewhere, too, or is not only this allocator's, or is free as far as it has memory.
+    /// `None` where a granule is mapped elsewhere, too, or is not only this allocator's.
     fn of(regions: &Regions, sparse: Sparse) -> Option<Self> {
-        if !is_movable(regions, &sparse) {
-            return None;
-        }
-        let parts = regions.parts(sparse.region, sparse.at);
-        let stays = |part: &Part| bytes_of(&sparse.stays(part));
-        let beside = parts.iter().map(&stays).filter(|bytes| *bytes > 0).max()?;
-        let gain = parts.iter().map(|part| part.bytes - stays(part)).sum();
-        Some(Self { sparse, gain, beside })
+        let (gain, beside) = (sparse.gain(), sparse.rest());
+        is_movable(regions, &sparse).then_some(Self { sparse, gain, beside })
     }
 
     /// Whether it gives more than has to be copied.
@@ -132,13 +126,9 @@ impl Drop for Quiet<'_> {
 
 /// Whether a granule is only this allocator's, and mapped in no other place.
 fn is_movable(regions: &Regions, sparse: &Sparse) -> bool {
-    let state = regions.get(sparse.region).map(|region| region.state_at(sparse.at));
-    matches!(state, Some(GranuleState::Mapped | GranuleState::Partial))
-        && !regions.is_elsewhere(sparse.region, sparse.at)
-}
-
-fn bytes_of(ranges: &[Range<u64>]) -> u64 {
-    ranges.iter().map(|range| range.end - range.start).sum()
+    let (id, at) = (sparse.region, sparse.granule.start);
+    let state = regions.get(id).map(|region| region.state_at(at));
+    state == Some(GranuleState::Mapped) && !regions.is_elsewhere(id, at)
 }
 
 /// Why nothing of a device can be compacted, whoever asks.
@@ -163,28 +153,27 @@ pub(super) fn lasting_obstacle(base: &Base) -> Option<&'static str> {
 
 /// The granules of a device that could have less memory.
 pub(super) fn candidates(base: &Base) -> Vec<Candidate> {
-    let Some(unit) = base.site.unit() else { return Vec::new() };
     let arenas = base.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter();
-    arenas.flat_map(|arena| candidates_in(base, &mut arena.lock(), unit)).collect()
+    arenas.flat_map(|arena| candidates_in(base, &mut arena.lock())).collect()
 }
 
 /// Those of an arena, where most comes free first.
-fn candidates_in(base: &Base, state: &mut ArenaState, unit: u64) -> Vec<Candidate> {
+fn candidates_in(base: &Base, state: &mut ArenaState) -> Vec<Candidate> {
     let own = base.site.device();
     if state.tenure().slot() != PoolSlot::DEFAULT || state.uses().devices().any(|device| device != own) {
         return Vec::new();
     }
     let mut found = Vec::new();
     for (segment, _) in state.layout().growable() {
-        let Some(hollows) = Hollows::of(state.heap_mut(), segment) else { continue };
-        if hollows.granule() <= unit || hollows.tier() != Tier::Large {
+        let Some(sparses) = Sparses::of(state.heap_mut(), segment) else { continue };
+        if sparses.tier() != Tier::Large {
             continue;
         }
-        let sparse = base.pins.with(|is_pinned| hollows.sparse(unit, |block: &Block| is_pinned(block.addr)));
+        let sparse = base.pins.with(|is_pinned| sparses.find(|block: &Block| is_pinned(block.addr)));
         let device = base.holdings.lock();
         found.extend(sparse.into_iter().filter_map(|sparse| Candidate::of(device.regions(), sparse)));
     }
-    found.sort_unstable_by_key(|found| (Reverse(found.gain), found.sparse.at));
+    found.sort_unstable_by_key(|found| (Reverse(found.gain), found.sparse.granule.start));
     found
 }
 
@@ -326,13 +315,6 @@ impl Compaction {
         if self.setting() != Compact::Always || self.obstacle().is_some() {
             return Ok(false);
         }
-        let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(false) };
-        if self.has_partial() {
-            // What the device is done with, as in a capture: nothing is waited for.
-            if let Err(error) = self.release.dissolve(vm, &Call { capturing: true, ..Call::PLAIN }) {
-                tracing::warn!(%error, "what is left of granules could not be given back; it is tried again later");
-            }
-        }
         let wanted = self.provider.missing_for(&mut arena.lock(), request);
         let held = self.base.holdings.lock().accounts().whole().held();
         let needed = self.base.arenas.in_use().saturating_add(request.size);
@@ -403,11 +385,6 @@ impl Compaction {
         limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held)).fold(free, u64::min)
     }
 
-    /// Whether a granule of the device is backed in parts.
-    fn has_partial(&self) -> bool {
-        self.base.holdings.lock().regions().iter().any(Region::has_partial)
-    }
-
     /// What a compaction would give at most.
     fn potential(&self, cheaply: bool) -> u64 {
         let worth = |found: &Candidate| !cheaply || found.is_cheap();
@@ -420,15 +397,14 @@ impl Compaction {
         let mut report = CompactionReport::default();
         let Some(_running) = Running::begin(&self.running) else { return Ok(report) };
         let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(report) };
-        let unit = self.base.site.ask_granule(vm)?;
         let began = Instant::now();
-        let mut outcome = self.release.dissolve(vm, call);
+        let mut outcome = Ok(());
         for arena in self.base.arenas.directory().of_pool(PoolSlot::DEFAULT) {
             if report.gained >= goal.bytes || outcome.is_err() {
                 break;
             }
             let left = Goal { bytes: goal.bytes - report.gained, ..goal };
-            outcome = self.compact_arena(arena, (unit, left), vm, call, &mut report);
+            outcome = self.compact_arena(arena, left, vm, call, &mut report);
         }
         report.pause = began.elapsed();
         if report.gained > 0 {
@@ -440,28 +416,29 @@ impl Compaction {
 
     /// Takes what is free of granules out of everyone's reach, those with the most free bytes first, until the
     /// goal is reached. `room` is what can be had beside them.
-    fn choose(&self, arena: &Arena, unit: u64, goal: Goal, mut room: u64) -> Vec<Shrinkable> {
+    fn choose(&self, arena: &Arena, goal: Goal, mut room: u64) -> Vec<Shrinkable> {
         let mut state = arena.lock();
-        let mut candidates = candidates_in(&self.base, &mut state, unit);
+        let mut candidates = candidates_in(&self.base, &mut state);
         candidates.retain(|found| !goal.cheaply || found.is_cheap());
         let (mut chosen, mut gained) = (Vec::new(), 0);
         while gained < goal.bytes {
             let Some(place) = candidates.iter().position(|found| found.beside <= room) else { break };
             let Candidate { sparse, gain, .. } = candidates.remove(place);
-            let parts = {
+            let memory = {
                 let mut device = self.base.holdings.lock();
                 // Since it was found, somebody may have begun to share it.
                 if !is_movable(device.regions(), &sparse) {
                     continue;
                 }
-                device.regions_mut().begin_parts(sparse.region, sparse.at)
+                device.regions_mut().begin(sparse.region, sparse.granule.clone())
             };
-            let hollows = Hollows::of(state.heap_mut(), sparse.segment);
-            let Some(blocks) = hollows.and_then(|mut hollows| hollows.begin(&sparse)) else {
-                self.base.holdings.lock().regions_mut().commit_parts(sparse.region, sparse.at, parts);
+            let &[memory] = memory.as_slice() else { continue };
+            let sparses = Sparses::of(state.heap_mut(), sparse.segment);
+            let Some(blocks) = sparses.and_then(|mut sparses| sparses.begin(&sparse)) else {
+                self.base.holdings.lock().regions_mut().commit_backed(sparse.region, &[memory]);
                 continue;
             };
-            chosen.push(Shrinkable { sparse, blocks, parts });
+            chosen.push(Shrinkable { sparse, blocks, memory });
             (gained, room) = (gained + gain, room + gain);
         }
         chosen
@@ -470,7 +447,7 @@ impl Compaction {
     fn compact_arena(
         &self,
         arena: &Arena,
-        (unit, goal): (u64, Goal),
+        goal: Goal,
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
         report: &mut CompactionReport,
@@ -482,24 +459,24 @@ impl Compaction {
             return Ok(());
         }
         let room = self.room(PoolId::DEFAULT);
-        let chosen = self.choose(arena, unit, goal, room);
+        let chosen = self.choose(arena, goal, room);
         if chosen.is_empty() {
             return Ok(());
         }
         let backend = &**self.base.site.backend();
         let mut outcome = self.drain();
-        let backing = self.provider.backing(unit);
+        let backing = self.provider.backing();
         let mut shrinking = Shrinking::new(backend, vm, &backing, &calls);
         for granule in chosen {
-            let mut parts = granule.parts.clone();
+            let mut memory = vec![granule.memory];
             if outcome.is_ok() {
-                outcome = self.shrink(&granule.sparse, &mut parts, &mut shrinking, report);
+                outcome = self.shrink(&granule, &mut memory, &mut shrinking, report);
                 if outcome.as_ref().is_err_and(BackendError::is_out_of_memory) {
                     // Another process took what was there. A granule that needs less may do.
                     outcome = Ok(());
                 }
             }
-            self.commit(arena, granule, parts, shrinking.take_leftovers(), call);
+            self.commit(arena, granule, &memory, shrinking.take_leftovers(), call);
         }
         if outcome.is_err() && self.base.site.edge().is_none() {
             backend.clear_error();
@@ -507,81 +484,69 @@ impl Compaction {
         Ok(outcome?)
     }
 
-    /// Exchanges what is behind a granule, part by part, until the driver refuses. `parts` is what is behind it afterwards.
+    /// Exchanges what is behind a granule, which `memory` says before and afterwards.
     fn shrink(
         &self,
-        sparse: &Sparse,
-        parts: &mut Vec<Part>,
+        granule: &Shrinkable,
+        memory: &mut Vec<Mapping>,
         shrinking: &mut Shrinking<'_>,
         report: &mut CompactionReport,
     ) -> std::result::Result<(), BackendError> {
-        let mut outcome = Ok(());
-        for part in std::mem::take(parts) {
-            let stays = sparse.stays(&part);
-            let new = bytes_of(&stays);
-            let mut intent = Intent::up_to(&self.base.holdings, PoolId::DEFAULT, 0, u64::MAX);
-            if outcome.is_err() || new == part.bytes || !intent.covers(new) {
-                parts.push(part);
-                continue;
+        let Shrinkable { sparse, memory: old, .. } = granule;
+        let new = sparse.rest();
+        let mut intent = Intent::up_to(&self.base.holdings, PoolId::DEFAULT, 0, u64::MAX);
+        if !intent.covers(new) {
+            return Ok(());
+        }
+        // SAFETY: the granule is `Pending` by this thread only, and is mapped in no other place. The device was waited for
+        // since, and the program has promised to give it no work on live blocks; all others are out of everyone's reach.
+        match unsafe { shrinking.shrink(old, &sparse.stays()) } {
+            Shrunk::Into(smaller) => {
+                debug_assert_eq!(bytes_of(&smaller), new, "what stays has memory");
+                *memory = smaller;
+                let mut device = self.base.holdings.lock();
+                intent.fulfil(&mut device);
+                device.take(PoolId::DEFAULT, Tier::Large, new);
+                device.give_back(PoolId::DEFAULT, Tier::Large, old.bytes);
+                report.moved += new;
+                report.gained += old.bytes - new;
+                Ok(())
             }
-            // SAFETY: the granule is `Pending` by this thread only, and is mapped in no other place. The device was waited for
-            // since, and the program has promised to give it no work on live blocks; all others are out of everyone's reach.
-            match unsafe { shrinking.shrink(&part, &stays) } {
-                Shrunk::Into(mut smaller) => {
-                    parts.append(&mut smaller);
-                    let mut device = self.base.holdings.lock();
-                    intent.fulfil(&mut device);
-                    if new > 0 {
-                        device.take(PoolId::DEFAULT, Tier::Large, new);
-                    }
-                    device.give_back(PoolId::DEFAULT, Tier::Large, part.bytes);
-                    report.moved += new;
-                    report.gained += part.bytes - new;
-                }
-                Shrunk::Unchanged(error) => {
-                    parts.push(part);
-                    outcome = Err(error);
-                }
-                Shrunk::Lost(error) => {
-                    tracing::error!(%error, "a compaction lost contents; the driver is not called any more");
-                    parts.push(part);
-                    self.base.site.abandon();
-                    outcome = Err(error);
-                }
+            Shrunk::Unchanged(error) => Err(error),
+            Shrunk::Lost(error) => {
+                tracing::error!(%error, "a compaction lost contents; the driver is not called any more");
+                self.base.site.abandon();
+                Err(error)
             }
         }
-        outcome
     }
 
-    /// These parts are behind a granule now.
+    /// This memory is behind what was a granule now.
     fn commit(
         &self,
         arena: &Arena,
         granule: Shrinkable,
-        parts: Vec<Part>,
+        memory: &[Mapping],
         leftovers: Leftovers,
         call: &Call<'_>,
     ) {
-        let Shrinkable { sparse, blocks, parts: before } = granule;
+        let Shrinkable { sparse, blocks, memory: before } = granule;
         let mut state = self.base.arenas.attend(arena, call);
         {
             let mut device = self.base.holdings.lock();
             device.regions_mut().keep(leftovers);
-            device.regions_mut().commit_parts(sparse.region, sparse.at, parts.clone());
+            device.regions_mut().commit_vacant(sparse.region, sparse.granule.clone());
+            device.regions_mut().commit_backed(sparse.region, memory);
         }
-        if parts != before {
+        if memory != [before] {
             let context = state.layout().segments()[sparse.segment].context.clone();
-            let is_gone = |range: &&Range<u64>| {
-                !parts.iter().any(|part| part.addr <= range.start && range.end <= part.end())
-            };
-            for range in sparse.free.iter().filter(is_gone) {
+            for Range { start, end } in sparse.free.iter().cloned() {
                 let history = state.ledger_mut().history_mut();
-                let bytes = range.end - range.start;
-                history.record_about(Action::SegmentUnmap, range.start, bytes, context.as_ref());
+                history.record_about(Action::SegmentUnmap, start, end - start, context.as_ref());
             }
         }
-        if let Some(mut hollows) = Hollows::of(state.heap_mut(), sparse.segment) {
-            hollows.settle(sparse.at, blocks, &parts);
+        if let Some(mut sparses) = Sparses::of(state.heap_mut(), sparse.segment) {
+            sparses.settle(&sparse.granule, blocks, memory);
         }
     }
 }

@@ -157,8 +157,8 @@ fn releasable(layout: &Layout, block: &Block) -> u64 {
         Origin::Fixed if block.is_split() => 0,
         Origin::View => 0,
         Origin::Fixed => block.size,
-        Origin::Growable { granule, .. } => {
-            let whole = segment.within(granule, block.addr..block.end());
+        Origin::Growable { .. } => {
+            let whole = segment.granules.within(block.addr..block.end());
             whole.end - whole.start
         }
     }

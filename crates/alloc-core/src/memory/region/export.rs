@@ -23,8 +23,6 @@ struct Export {
 pub(crate) struct Piece {
     pub(crate) region: RegionId,
     pub(crate) range: Range<u64>,
-    /// Bytes of each.
-    pub(crate) granule: u64,
 }
 
 impl Piece {
@@ -44,16 +42,14 @@ pub(crate) struct ToExport {
 }
 
 impl Region {
-    fn places(&self, range: &Range<u64>) -> impl Iterator<Item = u64> + use<> {
-        range.clone().step_by(self.granule as usize)
-    }
-
-    /// The states of granules that were this region's a moment ago; `None` where the region is another one by now.
-    fn states_of(&self, piece: &Piece) -> Option<impl Iterator<Item = GranuleState> + '_> {
-        let same = self.granule == piece.granule
-            && self.base <= piece.range.start
-            && piece.range.end <= self.base + self.bytes;
-        same.then(|| self.states(piece.range.start, piece.bytes()))
+    /// Why the memory in a range, of granules that were this region's a moment ago, cannot be shared, if that is so.
+    fn unshareable(&self, range: &Range<u64>) -> Option<GranuleState> {
+        let is_own = self.base <= range.start && range.end <= self.base + self.bytes;
+        if !is_own || self.around(range.clone()) != *range {
+            // It is another region by now, or other granules.
+            return Some(GranuleState::Free);
+        }
+        self.states(range.clone()).find(|state| !state.is_backed())
     }
 }
 
@@ -65,24 +61,21 @@ impl Regions {
         pieces: &[Piece],
     ) -> std::result::Result<Vec<ToExport>, GranuleState> {
         for piece in pieces {
-            let states = self.get(piece.region).and_then(|region| region.states_of(piece));
-            let lost = states.map_or(Some(GranuleState::Free), |mut states| states.find(|s| !s.is_backed()));
+            let region = self.get(piece.region);
+            let lost = region.map_or(Some(GranuleState::Free), |region| region.unshareable(&piece.range));
             if let Some(lost) = lost {
                 return Err(lost);
             }
         }
         let mut exported = Vec::new();
         for piece in pieces {
-            let region = self.get_mut(piece.region);
-            let (places, granules) =
-                (region.places(&piece.range), region.range(piece.range.start, piece.bytes()));
-            for (addr, granule) in places.zip(&mut region.granules[granules]) {
+            for (addr, granule) in self.get_mut(piece.region).granules.range_mut(piece.range.clone()) {
                 let Some(handle) = granule.handle else { unreachable!("what is backed has a handle") };
                 // One that is pinned stays so.
                 if granule.state == GranuleState::Mapped {
                     granule.state = GranuleState::Exported;
                 }
-                exported.push(ToExport { addr, bytes: piece.granule, handle, shared: None });
+                exported.push(ToExport { addr: *addr, bytes: granule.bytes, handle, shared: None });
             }
         }
         for granule in &mut exported {
@@ -114,10 +107,8 @@ impl Regions {
         }
         let mut exported = 0;
         for region in self.iter() {
-            for (addr, granule) in
-                region.places(&(region.base..region.base + region.bytes)).zip(&region.granules)
-            {
-                let blocks = self.exports.0.get(&addr).map_or(0, |export| export.blocks);
+            for (addr, granule) in &region.granules {
+                let blocks = self.exports.0.get(addr).map_or(0, |export| export.blocks);
                 let shown = granule.state == GranuleState::Exported;
                 assert!(!shown || blocks > 0, "exported granules belong to shared blocks");
                 assert!(
@@ -133,17 +124,18 @@ impl Regions {
     /// A shared block of these granules is nobody's any more. What is returned is to be dropped without a lock.
     pub(crate) fn end_export(&mut self, pieces: &[Piece]) -> Vec<Arc<ShareableHandle>> {
         let mut ended = Vec::new();
-        for Piece { region: id, range, .. } in pieces {
-            let region = self.get_mut(*id);
-            let places = region.places(range).zip(region.range(range.start, range.end - range.start));
-            for (addr, index) in places {
-                let Some(export) = self.exports.0.get_mut(&addr) else { continue };
+        for Piece { region: id, range } in pieces {
+            let Region { granules, .. } = match &mut self.records[id.0 as usize] {
+                Some(region) => region,
+                None => unreachable!("shared memory keeps its region"),
+            };
+            for (addr, granule) in granules.range_mut(range.clone()) {
+                let Some(export) = self.exports.0.get_mut(addr) else { continue };
                 export.blocks -= 1;
                 if export.blocks > 0 {
                     continue;
                 }
-                ended.extend(self.exports.0.remove(&addr).and_then(|export| export.shared));
-                let granule = &mut self.get_mut(*id).granules[index];
+                ended.extend(self.exports.0.remove(addr).and_then(|export| export.shared));
                 if granule.state == GranuleState::Exported {
                     granule.state = GranuleState::Mapped;
                 }

@@ -1,17 +1,17 @@
 //! What drivers, or pools' sources, refused to take back, and how that is tried again.
 
-use super::{Source, release};
+use super::{Mapping, Source, release};
 use crate::backend::VirtualMemory;
 use crate::process::foreign::Calls;
-use crate::types::{DevicePtr, PhysicalHandle};
+use crate::types::DevicePtr;
 
 /// What the driver refused to take back.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
     /// Mappings, by address and bytes, where nothing should be.
     mappings: Vec<(DevicePtr, u64)>,
-    /// Handles that nothing maps on purpose, and where they came from.
-    handles: Vec<(PhysicalHandle, Source)>,
+    /// Memory that nothing maps on purpose, and where it came from.
+    handles: Vec<(Mapping, Source)>,
     /// Views that are not needed any more: address, bytes reserved, bytes mapped from there on.
     views: Vec<(DevicePtr, u64, u64)>,
 }
@@ -21,9 +21,9 @@ impl Leftovers {
         self.mappings.is_empty() && self.handles.is_empty() && self.views.is_empty()
     }
 
-    /// How many handles are not released.
-    pub(crate) fn handle_count(&self) -> usize {
-        self.handles.len()
+    /// Bytes of memory that is not released.
+    pub(crate) fn handle_bytes(&self) -> u64 {
+        self.handles.iter().map(|(memory, _)| memory.bytes).sum()
     }
 
     pub(super) fn append(&mut self, mut other: Self) {
@@ -37,9 +37,9 @@ impl Leftovers {
         self.mappings.push((at, bytes));
     }
 
-    /// A handle that nothing maps on purpose, and where it came from.
-    pub(super) fn keep_handle(&mut self, handle: PhysicalHandle, source: Source) {
-        self.handles.push((handle, source));
+    /// Memory that nothing maps on purpose, and where it came from.
+    pub(super) fn keep_handle(&mut self, memory: Mapping, source: Source) {
+        self.handles.push((memory, source));
     }
 
     /// Whether something is still mapped in a range where nothing should be.
@@ -76,8 +76,8 @@ impl Leftovers {
     /// lock.
     pub(crate) fn release(mut self, vm: &dyn VirtualMemory, calls: &Calls<'_>) -> Self {
         let mut refused = Self::default();
-        until_refused(&mut self.handles, |(handle, source)| {
-            release(vm, vec![*handle], source, &mut refused, calls);
+        until_refused(&mut self.handles, |(memory, source)| {
+            release(vm, &[*memory], source, &mut refused, calls);
             // Its pool may be gone.
             calls.end(source.take());
             refused.handles.is_empty()

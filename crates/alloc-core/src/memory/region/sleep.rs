@@ -1,99 +1,97 @@
 //! Granules that sleep, and where their contents are.
 
-use super::{Granule, GranuleState, Region, RegionId, Regions};
+use super::{GranuleState, Region, RegionId, Regions};
 use crate::memory::backup::Saved;
 use std::ops::Range;
 
 impl Region {
-    /// The state of the granule that holds `addr`.
-    pub(crate) fn state_at(&self, addr: u64) -> GranuleState {
-        self.at(((addr - self.base) / self.granule) as usize).state
-    }
-
-    /// The granules that a range touches: whole ones.
-    pub(crate) fn around(&self, range: Range<u64>) -> Range<u64> {
-        let low = (range.start - self.base) / self.granule * self.granule + self.base;
-        let high = (range.end - self.base).next_multiple_of(self.granule) + self.base;
-        low..high
-    }
-
-    /// The whole granules in a range; empty where there is none.
-    pub(crate) fn within(&self, range: Range<u64>) -> Range<u64> {
-        let low = (range.start - self.base).next_multiple_of(self.granule) + self.base;
-        let high = (range.end - self.base) / self.granule * self.granule + self.base;
-        low..high.max(low)
+    /// The granules in a range, each with its first address, its bytes and its state.
+    pub(crate) fn in_states(&self, range: Range<u64>) -> impl Iterator<Item = (u64, u64, GranuleState)> {
+        self.in_range(range).map(|(at, granule)| (at, granule.bytes, granule.state))
     }
 
     /// The longest runs of granules in one state, within a range of whole granules.
     pub(crate) fn runs(&self, range: Range<u64>, wanted: GranuleState) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
-        for at in range.step_by(self.granule as usize) {
-            if self.state_at(at) != wanted {
-                continue;
-            }
+        for (at, bytes, _) in self.in_states(range).filter(|(.., state)| *state == wanted) {
             match runs.last_mut().filter(|run| run.end == at) {
-                Some(run) => run.end += self.granule,
-                None => runs.push(at..at + self.granule),
+                Some(run) => run.end += bytes,
+                None => runs.push(at..at + bytes),
             }
         }
         runs
     }
 
+    /// The whole granules in a range that has no gap; empty where there is none.
+    pub(crate) fn within(&self, range: Range<u64>) -> Range<u64> {
+        let inside = |(at, granule): &(u64, &super::Granule)| at + granule.bytes <= range.end;
+        let mut granules = self.in_range(range.clone()).filter(inside);
+        let Some((first, granule)) = granules.next() else { return range.start..range.start };
+        first..granules.next_back().map_or(first + granule.bytes, |(last, granule)| last + granule.bytes)
+    }
+
     /// The first run of granules that sleep: of those with contents so many bytes at most, but one granule at least.
     pub(crate) fn first_asleep(&self, most: u64) -> Option<Range<u64>> {
-        let mut asleep = self.asleep.iter().filter(|(at, _)| self.state_at(**at) == GranuleState::Asleep);
-        let (&first, saved) = asleep.next()?;
-        let mut end = first + self.granule;
-        for (&at, other) in asleep {
-            let is_too_much = saved.is_some() && at + self.granule - first > most;
-            if at != end || other.is_some() != saved.is_some() || is_too_much {
-                break;
+        let asleep = self.asleep.iter().filter_map(|(at, saved)| {
+            let granule = self.granules.get(at)?;
+            (granule.state == GranuleState::Asleep).then_some((*at, granule.bytes, saved.is_some()))
+        });
+        let mut run: Option<(Range<u64>, bool)> = None;
+        for (at, bytes, is_saved) in asleep {
+            match &mut run {
+                None => run = Some((at..at + bytes, is_saved)),
+                Some((run, of_saved)) => {
+                    let is_too_much = is_saved && at + bytes - run.start > most;
+                    if at != run.end || is_saved != *of_saved || is_too_much {
+                        break;
+                    }
+                    run.end += bytes;
+                }
             }
-            end += self.granule;
         }
-        Some(first..end)
+        run.map(|(run, _)| run)
     }
 
     /// Bytes that sleep.
     pub(crate) fn asleep_bytes(&self) -> u64 {
-        self.asleep.len() as u64 * self.granule
+        self.saved(0..u64::MAX).map(|(_, bytes, _)| bytes).sum()
     }
 
-    /// Where the contents of each granule of a sleeping range are.
-    pub(crate) fn saved(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &Saved)> {
-        self.asleep.range(range).map(|(at, saved)| (*at, saved))
+    /// Where the contents of each granule of a sleeping range are: its first address, its bytes, and they.
+    pub(crate) fn saved(&self, range: Range<u64>) -> impl Iterator<Item = (u64, u64, &Saved)> {
+        let saved = self.asleep.range(range);
+        saved.filter_map(|(at, saved)| Some((*at, self.granules.get(at)?.bytes, saved)))
     }
 }
 
 impl Regions {
-    /// Commits: the granules from `addr` on sleep, with these contents.
-    pub(crate) fn commit_asleep(&mut self, id: RegionId, addr: u64, saved: Vec<Saved>) {
-        let region = self.get_mut(id);
-        let (mut at, mut bytes) = (addr, 0);
-        for contents in saved {
-            let index = ((at - region.base) / region.granule) as usize;
-            region.granules[index] = Granule { state: GranuleState::Asleep, handle: None };
-            if region.asleep.insert(at, contents).is_none() {
-                bytes += region.granule;
+    /// Commits: the granules at these addresses sleep, with these contents.
+    pub(crate) fn commit_asleep(&mut self, id: RegionId, saved: impl IntoIterator<Item = (u64, Saved)>) {
+        let mut bytes = 0;
+        for (at, contents) in saved {
+            let granule = self.granule_mut(id, at);
+            (granule.state, granule.handle) = (GranuleState::Asleep, None);
+            let of_granule = granule.bytes;
+            if self.get_mut(id).asleep.insert(at, contents).is_none() {
+                bytes += of_granule;
             }
-            at += region.granule;
         }
         self.asleep_bytes += bytes;
     }
 
     /// Sleeping granules, which are being woken, stay asleep.
     pub(crate) fn keep_asleep(&mut self, id: RegionId, range: Range<u64>) {
-        let region = self.get_mut(id);
-        let granules = region.range(range.start, range.end - range.start);
-        region.granules[granules].fill(Granule { state: GranuleState::Asleep, handle: None });
+        for granule in self.get_mut(id).granules.range_mut(range).map(|(_, granule)| granule) {
+            (granule.state, granule.handle) = (GranuleState::Asleep, None);
+        }
     }
 
     /// The contents of sleeping granules are not needed any more. What is returned is to be dropped without a lock.
     pub(crate) fn forget_saved(&mut self, id: RegionId, range: Range<u64>) -> Vec<Saved> {
         let region = self.get_mut(id);
-        let places: Vec<u64> = region.asleep.range(range).map(|(at, _)| *at).collect();
-        let forgotten: Vec<_> = places.into_iter().filter_map(|at| region.asleep.remove(&at)).collect();
-        self.asleep_bytes -= forgotten.len() as u64 * self.get_mut(id).granule;
+        let places: Vec<_> = region.saved(range).map(|(at, bytes, _)| (at, bytes)).collect();
+        let forgotten = places.iter().filter_map(|(at, _)| region.asleep.remove(at)).collect();
+        self.asleep_bytes -= places.iter().map(|(_, bytes)| bytes).sum::<u64>();
         forgotten
     }
 

@@ -7,10 +7,12 @@ mod all;
 
 pub(crate) use all::{AllBorders, RowId};
 
+use super::shown::Shown;
 use crate::base::growth;
 use crate::base::round::{MIN_BLOCK, SMALL_LIMIT};
 use crate::base::steps::{Counted, step, steps};
 use crate::memory::block::{Block, BlockId, SegmentId};
+use crate::memory::granules::Granules;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -28,11 +30,11 @@ pub(crate) struct FreePart {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
     /// The granule of which it holds an end only, and the bytes of that.
-    pub(crate) end: Option<(usize, u64)>,
-    /// Those that it holds as a whole.
-    pub(crate) whole: Range<usize>,
+    pub(crate) end: Option<(Range<u64>, u64)>,
+    /// Those that it holds as a whole: their addresses.
+    pub(crate) whole: Range<u64>,
     /// The granule of which it holds a beginning only, and the bytes of that.
-    pub(crate) beginning: Option<(usize, u64)>,
+    pub(crate) beginning: Option<(Range<u64>, u64)>,
 }
 
 /// Where a view shows a granule.
@@ -95,11 +97,28 @@ fn set_bits(words: &[u64]) -> impl Iterator<Item = usize> {
     words.flat_map(|(word, bits)| bits_of(*bits).map(move |bit| word * ROW + bit))
 }
 
-/// The free blocks and the granules of one growable segment, up to the highest that ever was free.
+/// What a free block holds of the granules at whose borders it lies. `None` where it lies inside of one.
+fn parts_of(free: Range<u64>, granules: &Granules) -> Option<Parts> {
+    let (first, last) = (granules.at(free.start), granules.at(free.end - 1));
+    let low = if first.start == free.start { first.start } else { first.end };
+    let high = if last.end == free.end { last.end } else { last.start };
+    if high < low {
+        return None;
+    }
+    let (before, behind) = (low - free.start, free.end - high);
+    Some(Parts {
+        end: (before > 0).then_some((first, before)),
+        whole: low..high,
+        beginning: (behind > 0).then_some((last, behind)),
+    })
+}
+
+/// The free blocks of one growable segment, up to the highest that ever was free, and which granules views show. A granule
+/// has the number of its first unit.
 #[derive(Debug)]
 pub(crate) struct Borders {
     base: u64,
-    granule: u64,
+    unit: u64,
     /// The end of the highest block that ever was free, in bytes from the segment's first.
     highest: u64,
     /// By row, the cells in which a free block begins.
@@ -116,16 +135,16 @@ pub(crate) struct Borders {
     shown: Vec<SmallVec<[Place; 1]>>,
     /// Which ones that are.
     visible: Vec<u64>,
-    /// Granules that no view may show: a part has no memory, or is about to lose it.
-    partial: FxHashSet<usize>,
+    /// Granules that no view may show: their memory is about to be exchanged.
+    moving: FxHashSet<usize>,
 }
 
 impl Borders {
-    /// For a segment at `base` whose granules have `granule` bytes.
-    pub(crate) fn new(base: u64, granule: u64) -> Self {
+    /// For a segment at `base` that is mapped in units of so many bytes.
+    pub(crate) fn new(base: u64, unit: u64) -> Self {
         Self {
             base,
-            granule,
+            unit,
             highest: 0,
             begins: Vec::new(),
             first: Vec::new(),
@@ -134,23 +153,8 @@ impl Borders {
             others: FxHashMap::default(),
             shown: Vec::new(),
             visible: Vec::new(),
-            partial: FxHashSet::default(),
+            moving: FxHashSet::default(),
         }
-    }
-
-    /// Bytes of a granule.
-    pub(crate) fn granule(&self) -> u64 {
-        self.granule
-    }
-
-    /// First address of the segment.
-    pub(crate) fn base(&self) -> u64 {
-        self.base
-    }
-
-    /// First address of a granule.
-    pub(crate) fn address(&self, number: usize) -> u64 {
-        self.base + number as u64 * self.granule
     }
 
     /// The numbers of the rows of cells.
@@ -158,20 +162,19 @@ impl Borders {
         0..u32::try_from(self.begins.len()).unwrap_or(u32::MAX)
     }
 
-    /// How many granules are known.
-    pub(crate) fn len(&self) -> usize {
-        self.highest.div_ceil(self.granule) as usize
+    /// First address of the segment.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
     }
 
-    /// The granule of which the byte at `addr` is part.
+    /// The end of the highest block that ever was free.
+    pub(crate) fn highest(&self) -> u64 {
+        self.base + self.highest
+    }
+
+    /// The number of the granule that begins at `addr`.
     pub(crate) fn number(&self, addr: u64) -> usize {
-        ((addr - self.base) / self.granule) as usize
-    }
-
-    /// The granule that begins at `addr`, if one that is known does.
-    pub(crate) fn beginning(&self, addr: u64) -> Option<usize> {
-        let number = (addr.checked_sub(self.base)? / self.granule) as usize;
-        (number < self.len() && self.address(number) == addr).then_some(number)
+        ((addr - self.base) / self.unit) as usize
     }
 
     /// The cell in which a block begins.
@@ -306,9 +309,9 @@ impl Borders {
     }
 
     /// The free blocks that hold a granule's first and last byte.
-    pub(crate) fn holders(&self, number: usize) -> (Option<BlockId>, Option<BlockId>) {
-        let (low, high) = (self.address(number), self.address(number + 1));
-        (self.holder(low, low + 1), self.holder(high - 1, high))
+    pub(crate) fn holders(&self, granule: &Range<u64>) -> (Option<BlockId>, Option<BlockId>) {
+        let Range { start, end } = *granule;
+        (self.holder(start, start + 1), self.holder(end - 1, end))
     }
 
     /// The free block that holds all bytes from `low` to `high`.
@@ -402,89 +405,79 @@ impl Borders {
         others
     }
 
-    /// The free blocks that hold a first or a last byte of any granule.
-    pub(crate) fn free_blocks(&self) -> impl Iterator<Item = BlockId> {
-        set_bits(&self.beginning).flat_map(|row| self.touching_in(row)).map(|(_, free)| free.block)
+    /// The free blocks that hold a first or a last byte of any granule: the bytes of each, and what it holds.
+    pub(crate) fn all(&self, granules: &Granules) -> impl Iterator<Item = (u64, Parts)> {
+        set_bits(&self.beginning).flat_map(|row| self.in_row(row, granules))
     }
 
-    /// The free blocks of a row that hold a first or a last byte of any granule: the bytes of each, and what it holds.
-    pub(crate) fn of_row(&self, row: u32) -> impl Iterator<Item = (u64, Parts)> {
-        self.touching_in(row as usize).map(|(low, free)| (free.end - low, self.parts_of(low, free.end)))
+    /// Those of a row.
+    pub(crate) fn of_row(&self, row: u32, granules: &Granules) -> impl Iterator<Item = (u64, Parts)> {
+        self.in_row(row as usize, granules)
     }
 
-    /// The free blocks of a row that hold a first or a last byte of any granule, and where they begin.
-    fn touching_in(&self, row: usize) -> impl Iterator<Item = (u64, &Free)> {
+    fn in_row(&self, row: usize, granules: &Granules) -> impl Iterator<Item = (u64, Parts)> {
         let places = self.begins.get(row).copied().unwrap_or(0);
         let low = move |place| (row * ROW + place) as u64 * CELL;
         let all = bits_of(places).flat_map(move |place| {
             self.in_cell(row, place).map(move |free| (low(place) + u64::from(free.unit) * UNIT, free))
         });
+        let parts = move |(low, free): (u64, &Free)| {
+            let parts = parts_of(self.base + low..self.base + free.end, granules)?;
+            Some((free.end - low, parts))
+        };
         // A row has 64 MiB, and so at most as many blocks of the granule policy. What counts is what is put in order.
-        all.filter(|(low, free)| self.touches(*low, free.end)).counted()
+        all.filter_map(parts).counted()
     }
 
-    /// Whether what lies from `low` to `end` holds a first or a last byte of any granule.
-    fn touches(&self, low: u64, end: u64) -> bool {
-        let inside = low % self.granule;
-        inside == 0 || inside + (end - low) >= self.granule
-    }
-
-    /// What a free block holds of the granules at whose borders it lies.
-    pub(crate) fn parts(&self, block: &Block) -> Parts {
-        self.parts_of(block.addr - self.base, block.end() - self.base)
-    }
-
-    fn parts_of(&self, low: u64, high: u64) -> Parts {
-        let (first, last) = (low.div_ceil(self.granule), high / self.granule);
-        let (before, behind) = (first * self.granule - low, high - last * self.granule);
-        Parts {
-            end: (before > 0).then(|| (first as usize - 1, before)),
-            whole: first as usize..last as usize,
-            beginning: (behind > 0).then_some((last as usize, behind)),
-        }
-    }
-
-    /// No view may show the granule from now on, or one may again.
-    fn set_partial(
+    /// The memory of a granule is about to be exchanged, and no view may show it; or it was, and there may be several in its place.
+    fn set_moving(
         &mut self,
-        (segment, number): (SegmentId, usize),
-        partial: bool,
+        segment: SegmentId,
+        granule: &Range<u64>,
+        moving: bool,
         changed: &mut Vec<RowId>,
     ) {
-        if partial {
-            self.partial.insert(number);
+        let number = self.number(granule.start);
+        if moving {
+            self.moving.insert(number);
         } else {
-            self.partial.remove(&number);
+            self.moving.remove(&number);
         }
-        self.change_around(segment, self.address(number), changed);
-        self.change_around(segment, self.address(number + 1) - 1, changed);
+        // What is free there begins in it or is the nearest below.
+        self.change_around(segment, granule.start, changed);
+        let row = |addr: u64| ((addr - self.base) / CELL) as usize / ROW;
+        for row in row(granule.start)..(row(granule.end) + 1).min(self.changed.len()) {
+            self.change((segment, row), changed);
+        }
     }
 
-    /// Whether a view may show the granule.
+    /// Whether a view may show the granule with a number.
     pub(crate) fn may_show(&self, number: usize) -> bool {
-        !self.partial.contains(&number)
+        !self.moving.contains(&number)
     }
 
     /// A view shows the granule from now on.
-    fn show(&mut self, (segment, number): (SegmentId, usize), place: Place, changed: &mut Vec<RowId>) {
+    fn show(&mut self, shown: &Shown, place: Place, changed: &mut Vec<RowId>) {
+        let number = shown.number;
         if self.shown.len() <= number {
             self.shown.resize_with(number + 1, SmallVec::new);
             self.visible.resize(number / ROW + 1, 0);
         }
         self.shown[number].push(place);
         self.visible[number / ROW] |= 1 << (number % ROW);
-        self.change_around(segment, self.address(number + 1) - 1, changed);
+        self.change_around(shown.segment, shown.addr + shown.bytes - 1, changed);
     }
 
     /// A view does not show it any more.
-    fn hide(&mut self, (segment, number): (SegmentId, usize), place: Place, changed: &mut Vec<RowId>) {
+    fn hide(&mut self, shown: &Shown, place: Place, changed: &mut Vec<RowId>) {
+        let number = shown.number;
         let places = &mut self.shown[number];
         let at = places.iter().counted().position(|shown| *shown == place);
         at.map(|at| places.swap_remove(at));
         if places.is_empty() {
             self.visible[number / ROW] &= !(1 << (number % ROW));
         }
-        self.change_around(segment, self.address(number + 1) - 1, changed);
+        self.change_around(shown.segment, shown.addr + shown.bytes - 1, changed);
     }
 
     /// Something else is true of the granule whose byte at `addr` is free, if it is.
@@ -516,6 +509,7 @@ mod tests {
 
     const BASE: u64 = 1 << 40;
     const GRANULE: u64 = 24 << 20;
+    const UNIT_BYTES: u64 = 2 << 20;
 
     fn free(low: u64, size: u64) -> Block {
         Block::free(BASE + low, size)
@@ -529,7 +523,9 @@ mod tests {
         fn free_blocks_are_found_by_address(
             steps in prop::collection::vec((0u64..3, 0u64..600, 1u64..40, 0u64..4, any::<bool>()), 1..200)
         ) {
-            let mut borders = Borders::new(BASE, GRANULE);
+            let mut borders = Borders::new(BASE, UNIT_BYTES);
+            let mut granules = Granules::new(BASE, UNIT_BYTES);
+            granules.set(BASE, std::iter::repeat_n(GRANULE, 100));
             let mut changed = Vec::new();
             let mut all: BTreeMap<u64, (u64, BlockId)> = BTreeMap::new();
             for (number, (far, place, units, large, resizes)) in steps.into_iter().enumerate() {
@@ -558,17 +554,18 @@ mod tests {
             }
             let touches = |low: u64, end: u64| low.is_multiple_of(GRANULE) || end / GRANULE > low / GRANULE;
             let at_borders = all.iter().filter(|(low, (end, _))| touches(**low, *end));
-            let mut expected: Vec<_> = at_borders.clone().map(|(_, (_, id))| *id).collect();
-            let mut found: Vec<_> = borders.free_blocks().collect();
-            expected.sort_unstable();
-            found.sort_unstable();
-            prop_assert_eq!(found, expected);
+            let low_of = |(low, (end, _)): (&u64, &(u64, BlockId))| {
+                Some((end - low, parts_of(BASE + low..BASE + end, &granules)?))
+            };
+            let expected: Vec<_> = at_borders.clone().filter_map(low_of).collect();
+            let found: Vec<_> = borders.all(&granules).collect();
+            prop_assert_eq!(found.len(), expected.len());
+            prop_assert!(expected.iter().all(|part| found.contains(part)));
             // Row by row the same, and each row with any was named when it changed.
             for row in borders.rows() {
-                let of_row: Vec<_> = borders.of_row(row).collect();
-                let low_of = |(low, (end, _)): (&u64, &(u64, BlockId))| (end - low, borders.parts(&free(*low, end - low)));
+                let of_row: Vec<_> = borders.of_row(row, &granules).collect();
                 let begins = u64::from(row) * 64 * CELL..(u64::from(row) + 1) * 64 * CELL;
-                let expected: Vec<_> = at_borders.clone().filter(|(low, _)| begins.contains(low)).map(low_of).collect();
+                let expected: Vec<_> = at_borders.clone().filter(|(low, _)| begins.contains(low)).filter_map(low_of).collect();
                 prop_assert!(of_row.is_empty() || changed.iter().any(|(_, changed)| *changed == row));
                 prop_assert_eq!(of_row.len(), expected.len());
                 prop_assert!(expected.iter().all(|part| of_row.contains(part)));

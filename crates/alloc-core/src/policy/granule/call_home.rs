@@ -1,7 +1,7 @@
 //! Granules of this stream that serve others, and come home without a driver call: where what they were part of is free again.
 
 use super::borders::{Borders, FreePart, Parts};
-use super::home::{free_part, free_range};
+use super::home::free_range;
 use super::memory::Memory;
 use super::shown::{Slot, SlotState};
 use crate::base::steps::Counted;
@@ -10,6 +10,7 @@ use crate::memory::block::SegmentId;
 use crate::policy::engine::{Away, Engine, Spare, Streams};
 use crate::policy::ground::{Ground, PolicyArena};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 /// A granule in a row of granules that lie side by side.
 #[derive(Clone, Copy)]
@@ -68,15 +69,23 @@ fn bring<E: Engine<Memory>>(
     let _memory = engine.moving();
     let mut state = engine.lock(from);
     let take = |Away { home: (_, segment, addr), .. }: &Away| {
-        let borders = state.ground().memory().borders().get(*segment)?;
-        let bytes = borders.beginning(*addr).map(|_| borders.granule())?;
-        let holder = free_range(state.ground(), *segment, *addr, addr + bytes)?;
+        let granule = known(state.ground(), *segment, *addr)?;
+        let holder = free_range(state.ground(), *segment, granule.start, granule.end)?;
         let was_free = state.ground().layout().blocks()[holder].epoch <= spare.newest;
-        was_free.then(|| state.ground_mut().take_range(holder, *addr, addr + bytes))
+        was_free.then(|| state.ground_mut().take_range(holder, granule.start, granule.end))
     };
     let parts: Vec<_> = all.iter().filter_map(take).collect();
     drop(state);
     engine.streams().hand_over(from, arena, &parts, spare, call).is_some_and(|came| came > 0)
+}
+
+/// The granule that begins at `addr`, if a segment whose free blocks are known has one.
+fn known(ground: &impl Ground<Memory>, id: SegmentId, addr: u64) -> Option<Range<u64>> {
+    let borders = ground.memory().borders().get(id)?;
+    let granules = &ground.layout().segments()[id].granules;
+    // The segment may be another one since it was asked for.
+    ((borders.base()..borders.highest()).contains(&addr) && granules.begins_at(addr))
+        .then(|| granules.at(addr))
 }
 
 /// An arena's granules that lie free with other streams.
@@ -90,9 +99,10 @@ fn callable<E: Engine<Memory>>(engine: &E, arena: &E::Arena) -> Vec<Away> {
         let Some(from) = engine.streams().arena(number) else { continue };
         let state = engine.lock(from);
         let is_free = |Away { home: (_, segment, addr), .. }: &Away| {
-            let Some(borders) = state.ground().memory().borders().get(*segment) else { return false };
-            let free = |number| free_part(state.ground(), borders, number).prefix == borders.granule();
-            borders.beginning(*addr).is_some_and(free)
+            let granule = known(state.ground(), *segment, *addr);
+            granule.is_some_and(|granule| {
+                free_range(state.ground(), *segment, granule.start, granule.end).is_some()
+            })
         };
         all.retain(is_free);
         callable.append(&mut all);
@@ -107,20 +117,21 @@ fn best(ground: &impl Ground<Memory>, callable: &[Away], size: u64) -> Option<Be
         memory.borders().iter().map(|(id, borders)| (id, row(ground, id, borders, callable))).collect();
     let mut best = None;
     for (_, row) in &rows {
-        look_along(row.iter().copied(), size, &mut best);
+        look_along(row.iter().map(|(_, link)| *link), size, &mut best);
     }
     // Only what shows one of them may do better than without.
     let places = |away: &Away| {
-        let borders = memory.borders().get(away.segment);
-        let places = borders.and_then(|borders| Some(borders.places(borders.beginning(away.addr)?)));
-        places.unwrap_or_default()
+        let granule = known(ground, away.segment, away.addr);
+        let borders = memory.borders().get(away.segment).zip(granule);
+        borders.map_or(&[][..], |(borders, granule)| borders.places(borders.number(granule.start)))
     };
     let views: BTreeSet<u64> = callable.iter().counted().flat_map(places).map(|place| place.view).collect();
     for view in views.into_iter().filter_map(|number| memory.place_of_number(number)) {
         let links = memory.views()[view].slots.iter().counted().map(|slot| {
             let Slot { shown, state, .. } = *slot;
-            let at = rows.binary_search_by_key(&shown.segment, |(id, _)| *id);
-            let link = at.ok().map(|at| rows[at].1[shown.number]);
+            let row = rows.binary_search_by_key(&shown.segment, |(id, _)| *id);
+            let row = row.map_or(&[][..], |at| &rows[at].1);
+            let link = row.binary_search_by_key(&shown.addr, |(addr, _)| *addr).ok().map(|at| row[at].1);
             let none = FreePart { prefix: 0, suffix: 0 };
             let gone = Link { free: none, bytes: shown.bytes, away: None };
             link.filter(|_| state == SlotState::Mapped).unwrap_or(gone)
@@ -130,21 +141,40 @@ fn best(ground: &impl Ground<Memory>, callable: &[Away], size: u64) -> Option<Be
     best
 }
 
-/// The granules of a segment.
-fn row(ground: &impl Ground<Memory>, id: SegmentId, borders: &Borders, callable: &[Away]) -> Vec<Link> {
-    let (bytes, none) = (borders.granule(), FreePart { prefix: 0, suffix: 0 });
-    let mut row = vec![Link { free: none, bytes, away: None }; borders.len()];
-    let whole = FreePart { prefix: bytes, suffix: bytes };
-    for block in borders.free_blocks().counted() {
-        let Parts { end, whole: granules, beginning } = borders.parts(&ground.layout().blocks()[block]);
-        row[granules].iter_mut().for_each(|link| link.free = whole);
-        end.into_iter().for_each(|(number, bytes)| row[number].free.suffix = bytes);
-        beginning.into_iter().for_each(|(number, bytes)| row[number].free.prefix = bytes);
+/// The granules of a segment, by address.
+fn row(
+    ground: &impl Ground<Memory>,
+    id: SegmentId,
+    borders: &Borders,
+    callable: &[Away],
+) -> Vec<(u64, Link)> {
+    let (none, granules) = (FreePart { prefix: 0, suffix: 0 }, &ground.layout().segments()[id].granules);
+    let link = |granule: Range<u64>| {
+        (granule.start, Link { free: none, bytes: granule.end - granule.start, away: None })
+    };
+    let known = granules.around(borders.base()..borders.highest().max(borders.base() + 1));
+    let mut row: Vec<_> = granules.each(known).counted().map(link).collect();
+    let place = |row: &[(u64, Link)], at: u64| row.partition_point(|(addr, _)| *addr < at);
+    for (_, Parts { end, whole, beginning }) in borders.all(granules).counted() {
+        let places = place(&row, whole.start)..place(&row, whole.end);
+        for (_, link) in &mut row[places] {
+            link.free = FreePart { prefix: link.bytes, suffix: link.bytes };
+        }
+        if let Some((granule, bytes)) = end {
+            let at = place(&row, granule.start);
+            row[at].1.free.suffix = bytes;
+        }
+        if let Some((granule, bytes)) = beginning {
+            let at = place(&row, granule.start);
+            row[at].1.free.prefix = bytes;
+        }
     }
     for (number, away) in callable.iter().enumerate().filter(|(_, away)| away.segment == id) {
         // The segment may be another one since it was asked for.
-        if let Some(at) = borders.beginning(away.addr) {
-            row[at] = Link { free: whole, bytes, away: Some(number) };
+        if let Ok(at) = row.binary_search_by_key(&away.addr, |(addr, _)| *addr) {
+            let link = &mut row[at].1;
+            link.free = FreePart { prefix: link.bytes, suffix: link.bytes };
+            link.away = Some(number);
         }
     }
     row

@@ -48,7 +48,8 @@ fn finest(engine: &impl Engine<Memory>) -> Option<u64> {
 
 /// The most bytes that a view could show in one piece.
 fn most_shown(state: &mut impl PolicyArena<Memory>) -> u64 {
-    state.ground_mut().memory_mut().pieces().most()
+    let (memory, segments) = state.ground_mut().memory_and_segments();
+    memory.pieces(segments).most()
 }
 
 /// Whether much of the device is held.
@@ -97,6 +98,12 @@ impl Device {
     ) -> Option<u64> {
         let finest = finest(engine).filter(|_| self.shows_from(engine, state, request.tier))?;
         Some(request.size.saturating_sub(most_shown(state)).next_multiple_of(finest))
+    }
+
+    /// Granules of all sizes lie side by side.
+    pub(crate) fn unit(granule: u64, minimum: u64) -> u64 {
+        let finest = SMALL_SEGMENT.next_multiple_of(minimum);
+        if granule.is_multiple_of(finest) { finest } else { granule }
     }
 
     /// Where regions are small, a large request has one of its own; and borders of granules are told by their addresses.
@@ -224,8 +231,8 @@ impl Device {
         }
         for _ in 0..TRIES {
             let mut state = engine.lock(arena);
-            let pieces = state.ground_mut().memory_mut().pieces();
-            let plan = pieces.plan_view(request.size, granule, least);
+            let (memory, segments) = state.ground_mut().memory_and_segments();
+            let plan = memory.pieces(segments).plan_view(segments, request.size, granule, least);
             if plan.missing == 0 {
                 let home = plan.granules.iter().copied();
                 let taken = views::take_home(state.ground_mut(), home, plan.skip, request.size);

@@ -8,7 +8,6 @@ use super::memory::Memory;
 use crate::base::steps::Counted;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId, Tier};
-use crate::memory::segment::Origin;
 use crate::policy::engine::{Engine, Spare, Streams};
 use crate::policy::ground::{Ground, PolicyArena};
 use std::cmp::Reverse;
@@ -78,21 +77,24 @@ fn take<E: Engine<Memory>>(
         let layout = state.ground().layout();
         let block = &layout.blocks()[id];
         let segment = &layout.segments()[block.segment];
-        let Origin::Growable { granule, .. } = segment.origin else { continue };
+        if !segment.is_growable() {
+            continue;
+        }
         if block.epoch > newest {
             // Freed since then.
             continue;
         }
-        for addr in segment.within(granule, block.addr..block.end()).step_by(granule as usize).counted() {
-            let known = engine.streams().is_mapped_in(&state, id, addr, to);
+        let granules = &segment.granules;
+        for granule in granules.each(granules.within(block.addr..block.end())).counted() {
+            let known = engine.streams().is_mapped_in(&state, id, granule.start, to);
             let after = if in_order { block.epoch } else { 0 };
             spare.push(Whole {
                 after,
                 known,
                 block: block.size,
                 segment: block.segment,
-                addr,
-                bytes: granule,
+                addr: granule.start,
+                bytes: granule.end - granule.start,
             });
         }
     }

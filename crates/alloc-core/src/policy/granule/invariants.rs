@@ -1,8 +1,8 @@
 //! What holds between views and the homes of what they show.
 
 use super::borders::Place;
-use super::memory::{Memory, granule_of};
-use super::shown::{Slot, SlotState, View};
+use super::memory::{Memory, unit_of};
+use super::shown::{Shown, Slot, SlotState, View};
 use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::region::{GranuleState, Regions};
 use crate::memory::segment::Origin;
@@ -22,7 +22,12 @@ pub(crate) fn check_views(ground: &impl Ground<Memory>) {
         for (_, shown) in view.mappings(segment.base) {
             let home = &ground.layout().segments()[shown.segment];
             assert!(home.is_growable() && home.tier == Tier::Large, "what is shown has a home");
-            assert_eq!((shown.addr - home.base) / shown.bytes, shown.number as u64, "and a number there");
+            assert_eq!(
+                *shown,
+                Shown::new(shown.segment, &home.granules, &shown.range()),
+                "and a number there"
+            );
+            assert_eq!(home.granules.at(shown.addr), shown.range(), "and is a granule there");
         }
         let mut live = BTreeMap::new();
         for (id, block) in ground.layout().of_segment(view.segment) {
@@ -47,7 +52,7 @@ pub(crate) fn check_views(ground: &impl Ground<Memory>) {
     let all = ground.layout().blocks().iter().filter(|(_, block)| is_lent(block)).map(|(id, _)| id);
     assert_eq!(lent, all.collect(), "what is lent serves a block in a view");
     check_borders(ground);
-    ground.memory().known_pieces().check(ground.memory().borders());
+    ground.memory().known_pieces().check(ground.memory().borders(), ground.layout().segments());
 }
 
 /// The home blocks of `block` are the bytes that its view shows there, in order.
@@ -70,17 +75,21 @@ fn check_borders(ground: &impl Ground<Memory>) {
     let mut holders: BTreeMap<(u64, bool), BlockId> = BTreeMap::new();
     let mut watched = 0;
     for (id, segment) in ground.layout().segments().iter() {
-        let Some(granule) = granule_of(segment) else { continue };
+        if unit_of(segment).is_none() {
+            continue;
+        }
         watched += 1;
+        let granules = &segment.granules;
         for (block_id, block) in
             ground.layout().of_segment(id).filter(|(_, block)| block.state == BlockPhase::Free)
         {
-            let (low, high) = (block.addr - segment.base, block.end() - segment.base);
-            for first in (low.next_multiple_of(granule)..high).step_by(granule as usize) {
-                holders.insert((segment.base + first, false), block_id);
-            }
-            for end in ((low + 1).next_multiple_of(granule)..=high).step_by(granule as usize) {
-                holders.insert((segment.base + end - granule, true), block_id);
+            for granule in granules.each(granules.around(block.addr..block.end())) {
+                if block.addr <= granule.start {
+                    holders.insert((granule.start, false), block_id);
+                }
+                if granule.end <= block.end() {
+                    holders.insert((granule.start, true), block_id);
+                }
             }
         }
     }
@@ -92,9 +101,11 @@ fn check_borders(ground: &impl Ground<Memory>) {
     let mut known = 0;
     let mut shown = shown_places(ground);
     for (id, borders) in ground.memory().borders().iter() {
-        for number in 0..borders.len() {
-            let addr = borders.address(number);
-            let (first, last) = borders.holders(number);
+        let granules = &ground.layout().segments()[id].granules;
+        let all = granules.around(borders.base()..borders.highest().max(borders.base() + 1));
+        for granule in granules.each(all) {
+            let (addr, number) = (granule.start, borders.number(granule.start));
+            let (first, last) = borders.holders(&granule);
             assert_eq!(
                 first,
                 holders.get(&(addr, false)).copied(),
@@ -138,16 +149,14 @@ pub(crate) fn check_shown(ground: &impl Ground<Memory>, regions: &Regions) -> us
         // Also what is leaving: it is mapped until the device is told of it.
         let places = view.places(ground.layout().segments()[view.segment].base);
         for (at, Slot { shown, .. }) in places.filter(|(_, slot)| slot.state != SlotState::Gone) {
-            let Origin::Growable { region, granule } = ground.layout().segments()[shown.segment].origin
-            else {
+            let Origin::Growable { region, .. } = ground.layout().segments()[shown.segment].origin else {
                 unreachable!("what is shown has a home")
             };
-            assert_eq!(granule, shown.bytes, "whole granules are shown");
-            let mut states = regions.get(region).into_iter().flat_map(|r| r.states(shown.addr, shown.bytes));
+            let mut states = regions.get(region).into_iter().flat_map(|r| r.states(shown.range()));
             let mapped = |state: GranuleState| state.is_backed() || state == GranuleState::Away;
             assert!(states.all(mapped), "what a view shows keeps its memory");
             assert!(regions.handle(region, shown.addr).is_some(), "and its handle");
-            assert_eq!(regions.shown().get(&at), Some(&granule), "the device knows where it is shown");
+            assert_eq!(regions.shown().get(&at), Some(&shown.bytes), "the device knows where it is shown");
             mappings += 1;
         }
     }

@@ -58,13 +58,13 @@ pub struct Memory {
     served: u64,
 }
 
-/// Whether the borders of a segment's granules are known: those of a large growable one.
-pub(super) fn granule_of(segment: &Segment) -> Option<u64> {
+/// The unit in which a segment is mapped, if its granules are known: those of a large growable one.
+pub(super) fn unit_of(segment: &Segment) -> Option<u64> {
     match segment.origin {
-        Origin::Growable { granule, .. }
+        Origin::Growable { unit, .. }
             if segment.tier == Tier::Large && segment.base.is_multiple_of(SMALL_SEGMENT) =>
         {
-            Some(granule)
+            Some(unit)
         }
         _ => None,
     }
@@ -75,9 +75,9 @@ impl Memory {
         &self.borders
     }
 
-    /// What views can be made of.
-    pub(super) fn pieces(&mut self) -> &Pieces {
-        self.pieces.catch_up(&mut self.borders);
+    /// What views can be made of, where an arena has these segments.
+    pub(super) fn pieces(&mut self, segments: &SegmentTable) -> &Pieces {
+        self.pieces.catch_up(&mut self.borders, segments);
         &self.pieces
     }
 
@@ -277,14 +277,14 @@ impl Hooks for Memory {
     }
 
     fn segment_added(&mut self, id: SegmentId, segment: &Segment) {
-        if let Some(granule) = granule_of(segment) {
-            self.borders.insert(id, Borders::new(segment.base, granule));
+        if let Some(unit) = unit_of(segment) {
+            self.borders.insert(id, Borders::new(segment.base, unit));
         }
     }
 
-    fn segment_removed(&mut self, id: SegmentId) {
+    fn segment_removed(&mut self, id: SegmentId, segments: &SegmentTable) {
         // Nothing of it is free: nothing is known of it then, also where no view is ever planned.
-        self.pieces.catch_up(&mut self.borders);
+        self.pieces.catch_up(&mut self.borders, segments);
         self.borders.remove(id);
     }
 
@@ -292,8 +292,8 @@ impl Hooks for Memory {
         self.borders.get(segment).is_some_and(|borders| !borders.places(borders.number(addr)).is_empty())
     }
 
-    fn set_partial(&mut self, segment: SegmentId, addr: u64, partial: bool) {
-        self.borders.set_partial(segment, addr, partial);
+    fn set_moving(&mut self, segment: SegmentId, granule: &Range<u64>, moving: bool) {
+        self.borders.set_moving(segment, granule, moving);
     }
 
     fn below(&self, segment: SegmentId, addr: u64) -> Option<BlockId> {
@@ -337,20 +337,22 @@ mod tests {
     fn nothing_is_noted_of_segments_that_are_gone() {
         let (mut memory, id) = (Memory::default(), SegmentId(0));
         let (base, granule) = (1 << 40, 4 * MIB);
-        let origin = Origin::Growable { region: RegionId(0), granule };
+        let origin = Origin::Growable { region: RegionId(0), unit: granule };
         let segment = Segment::new(DevicePtr(base), 64 * granule, 0, Tier::Large, origin);
+        let mut segments = SegmentTable::default();
+        assert_eq!(segments.add(segment.clone()), id);
         let (free, block) = (Block::free(base, granule), BlockId::new(0));
         for _ in 0..3 {
             memory.segment_added(id, &segment);
             memory.inserted(&free, block);
-            assert_eq!(memory.pieces().most(), granule);
+            assert_eq!(memory.pieces(&segments).most(), granule);
             memory.borders.remove_free(&free, block);
-            memory.segment_removed(id);
+            memory.segment_removed(id, &segments);
             assert!(
                 memory.borders.take_changed().is_empty(),
                 "no row is kept for a plan that may never come"
             );
-            assert_eq!(memory.pieces().most(), 0);
+            assert_eq!(memory.pieces(&segments).most(), 0);
         }
     }
 }

@@ -8,6 +8,7 @@ use super::borders::{AllBorders, Parts, RowId};
 use super::shown::Shown;
 use crate::base::steps::{Counted, step, steps};
 use crate::memory::block::SegmentId;
+use crate::memory::segment::SegmentTable;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -31,23 +32,21 @@ type Part = (u64, Shown);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Whole {
     segment: SegmentId,
-    granules: Range<usize>,
-    /// Home address of the first.
-    addr: u64,
-    /// Bytes of each.
-    granule: u64,
+    /// Their home addresses.
+    range: Range<u64>,
 }
 
 impl Whole {
     fn bytes(&self) -> u64 {
-        self.granules.len() as u64 * self.granule
+        self.range.end - self.range.start
     }
 
-    fn shown(&self) -> impl Iterator<Item = Shown> {
-        let Self { segment, addr, granule: bytes, .. } = *self;
-        let addresses = (addr..).step_by(bytes as usize);
-        let granules = self.granules.clone().zip(addresses).counted();
-        granules.map(move |(number, addr)| Shown { segment, number, addr, bytes })
+    fn shown<'a>(&self, segments: &'a SegmentTable) -> impl Iterator<Item = Shown> + use<'a> {
+        let (segment, granules) = (self.segment, &segments[self.segment].granules);
+        granules
+            .each(self.range.clone())
+            .counted()
+            .map(move |granule| Shown::new(segment, granules, &granule))
     }
 }
 
@@ -80,28 +79,27 @@ pub(crate) struct Pieces {
 }
 
 /// The free blocks of a row at borders of granules, as they are.
-fn of_row(borders: &AllBorders, (segment, row): RowId) -> SmallVec<[AtBorders; 2]> {
+fn of_row(borders: &AllBorders, segments: &SegmentTable, (segment, row): RowId) -> SmallVec<[AtBorders; 2]> {
     let Some(borders) = borders.get(segment) else { return SmallVec::new() };
-    let granule = borders.granule();
-    let shown = |number| Shown { segment, number, addr: borders.address(number), bytes: granule };
-    let at_borders = |(bytes, Parts { end, whole, beginning })| {
-        // What is backed in parts has no memory that could be mapped as a whole.
-        let part = |part: Option<(usize, u64)>| {
-            part.filter(|(number, _)| borders.may_show(*number)).map(|(number, bytes)| (bytes, shown(number)))
+    let granules = &segments[segment].granules;
+    let at_borders = |(bytes, Parts { end, whole, beginning }): (u64, Parts)| {
+        let first = end.as_ref().map_or(whole.start, |(granule, _)| granule.start);
+        let visible = borders.visible(borders.number(first)..borders.number(whole.end)).collect();
+        // What is about to be exchanged cannot be mapped elsewhere.
+        let part = |part: Option<(Range<u64>, u64)>| {
+            let part = part.filter(|(granule, _)| borders.may_show(borders.number(granule.start)));
+            part.map(|(granule, bytes)| (bytes, Shown::new(segment, granules, &granule)))
         };
-        let addr = borders.address(whole.start);
-        let first = whole.start - usize::from(end.is_some());
-        let visible = borders.visible(first..whole.end).collect();
-        let whole = (!whole.is_empty()).then_some(Whole { segment, granules: whole, addr, granule });
+        let whole = (!whole.is_empty()).then_some(Whole { segment, range: whole });
         AtBorders { bytes, end: part(end), whole, beginning: part(beginning), visible }
     };
-    borders.of_row(row).map(at_borders).collect()
+    borders.of_row(row, granules).map(at_borders).collect()
 }
 
 impl Pieces {
     /// Follows what changed at borders of granules.
-    pub(super) fn catch_up(&mut self, borders: &mut AllBorders) {
-        let now = borders.take_changed().into_iter().map(|row| (row, of_row(borders, row)));
+    pub(super) fn catch_up(&mut self, borders: &mut AllBorders, segments: &SegmentTable) {
+        let now = borders.take_changed().into_iter().map(|row| (row, of_row(borders, segments, row)));
         // Much of what came is gone again.
         let known = |row: &RowId| self.known.get(row).map_or(&[][..], SmallVec::as_slice);
         let changed: Vec<_> = now.filter(|(row, now)| known(row) != now.as_slice()).collect();
@@ -122,7 +120,7 @@ impl Pieces {
     fn insert(&mut self, (segment, _): RowId, come: &AtBorders) {
         if let Some(whole) = &come.whole {
             self.whole_bytes += whole.bytes();
-            self.whole.insert((come.bytes, whole.addr), whole.clone());
+            self.whole.insert((come.bytes, whole.range.start), whole.clone());
         }
         self.ends.extend(come.end.map(|(bytes, shown)| ((bytes, Reverse(shown.addr)), shown)));
         self.beginnings.extend(come.beginning.map(|(bytes, shown)| ((bytes, shown.addr), shown)));
@@ -133,7 +131,7 @@ impl Pieces {
         step();
         if let Some(whole) = gone.whole {
             self.whole_bytes -= whole.bytes();
-            self.whole.remove(&(gone.bytes, whole.addr));
+            self.whole.remove(&(gone.bytes, whole.range.start));
         }
         gone.end.map(|(bytes, shown)| self.ends.remove(&(bytes, Reverse(shown.addr))));
         gone.beginning.map(|(bytes, shown)| self.beginnings.remove(&(bytes, shown.addr)));
@@ -162,7 +160,7 @@ impl Pieces {
     }
 
     /// A view that begins with `head`: then whole granules follow, last the smallest beginning that does.
-    fn plan(&self, head: Option<Part>, size: u64, granule: u64) -> Plan {
+    fn plan(&self, segments: &SegmentTable, head: Option<Part>, size: u64, granule: u64) -> Plan {
         let mut plan = Plan { granules: Vec::new(), skip: 0, missing: 0 };
         let mut left = size;
         if let Some((end, shown)) = head {
@@ -176,7 +174,7 @@ impl Pieces {
             plan.missing = (left - self.whole_bytes - largest).next_multiple_of(granule);
             return plan;
         }
-        for shown in self.whole.values().flat_map(Whole::shown) {
+        for shown in self.whole.values().flat_map(|whole| whole.shown(segments)) {
             if left <= largest {
                 break;
             }
@@ -190,14 +188,14 @@ impl Pieces {
 
     /// What a view for `size` bytes would show: first the granule with the largest free end, if that has `least` bytes, then
     /// whole free ones, last the smallest free beginning that does. `granule` is the size of granules to come.
-    pub(super) fn plan_view(&self, size: u64, granule: u64, least: u64) -> Plan {
+    pub(super) fn plan_view(&self, segments: &SegmentTable, size: u64, granule: u64, least: u64) -> Plan {
         let [first, second] = self.ends(size, least);
-        let plan = self.plan(first, size, granule);
+        let plan = self.plan(segments, first, size, granule);
         if plan.missing == 0 {
             return plan;
         }
         // The largest end and the largest beginning may be one granule's, which comes once.
-        let other = self.plan(second, size, granule);
+        let other = self.plan(segments, second, size, granule);
         if other.missing < plan.missing { other } else { plan }
     }
 
@@ -209,12 +207,16 @@ impl Pieces {
     }
 
     /// Panics where it is not what the borders say, but for rows that changed since.
-    pub(super) fn check(&self, borders: &AllBorders) {
+    pub(super) fn check(&self, borders: &AllBorders, segments: &SegmentTable) {
         let mut all = Self::default();
         for (row, known) in &self.known {
             known.iter().for_each(|come| all.insert(*row, come));
             if !borders.is_changed(*row) {
-                assert_eq!(*known, of_row(borders, *row), "what is free at borders is known row by row");
+                assert_eq!(
+                    *known,
+                    of_row(borders, segments, *row),
+                    "what is free at borders is known row by row"
+                );
             }
         }
         assert_eq!(all.whole, self.whole, "free granules are in order");
@@ -224,7 +226,7 @@ impl Pieces {
         let rows =
             borders.iter().flat_map(|(segment, borders)| borders.rows().map(move |row| (segment, row)));
         for row in rows.filter(|row| !borders.is_changed(*row) && !self.known.contains_key(row)) {
-            assert!(of_row(borders, row).is_empty(), "no row is missed");
+            assert!(of_row(borders, segments, row).is_empty(), "no row is missed");
         }
         steps(self.known.len());
     }
@@ -238,8 +240,10 @@ fn is_other(head: Option<Part>, shown: &Shown) -> bool {
 mod tests {
     use super::super::borders::Borders;
     use super::*;
-    use crate::memory::block::{Block, BlockId};
-    use crate::types::MIB;
+    use crate::memory::block::{Block, BlockId, Tier};
+    use crate::memory::region::RegionId;
+    use crate::memory::segment::{Origin, Segment};
+    use crate::types::{DevicePtr, MIB};
     use proptest::prelude::*;
 
     const BASE: u64 = 1 << 40;
@@ -272,7 +276,12 @@ mod tests {
             steps in prop::collection::vec((0u64..100, 1u64..40, any::<bool>()), 1..200)
         ) {
             let (mut all, mut pieces) = (AllBorders::default(), Pieces::default());
-            all.insert(SegmentId(0), Borders::new(BASE, GRANULE));
+            let mut segments = SegmentTable::default();
+            let origin = Origin::Growable { region: RegionId(0), unit: 2 * MIB };
+            let segment = Segment::new(DevicePtr(BASE), 400 * GRANULE, 0, Tier::Large, origin);
+            let id = segments.add(segment);
+            segments.granules_mut(id).unwrap().set(BASE, std::iter::repeat_n(GRANULE, 200));
+            all.insert(id, Borders::new(BASE, 2 * MIB));
             let mut free: BTreeMap<u64, (u64, BlockId)> = BTreeMap::new();
             for (number, (place, mib, looks)) in steps.into_iter().enumerate() {
                 let (low, high) = (place * 2 * MIB, (place * 2 + mib) * MIB);
@@ -288,11 +297,11 @@ mod tests {
                     all.remove_free(&Block::free(BASE + low, high - low), id);
                 }
                 if looks {
-                    pieces.catch_up(&mut all);
-                    pieces.check(&all);
+                    pieces.catch_up(&mut all, &segments);
+                    pieces.check(&all, &segments);
                     prop_assert_eq!(pieces.most(), most(&free));
                     let (size, finest) = (mib * 4 * MIB, 2 * MIB);
-                    let plan = pieces.plan_view(size, finest, 1);
+                    let plan = pieces.plan_view(&segments, size, finest, 1);
                     // What is free from a place on, at most to the granule's end.
                     let run = |at: u64| {
                         let below = free.range(..=at).next_back();

@@ -1,17 +1,33 @@
 //! What views show: granules by their homes.
 
 use crate::memory::block::{BlockId, SegmentId};
+use crate::memory::granules::Granules;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// A granule by its home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) segment: SegmentId,
+    /// That of its first unit.
     pub(crate) number: usize,
     /// Its home address.
     pub(crate) addr: u64,
     pub(crate) bytes: u64,
+}
+
+impl Shown {
+    /// A granule of a segment.
+    pub(crate) fn new(segment: SegmentId, granules: &Granules, granule: &Range<u64>) -> Self {
+        let Range { start: addr, end } = *granule;
+        Self { segment, number: granules.number(addr), addr, bytes: end - addr }
+    }
+
+    /// Its addresses at home.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.addr..self.addr + self.bytes
+    }
 }
 
 /// A place in a view, for one granule.

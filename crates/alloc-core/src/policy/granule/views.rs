@@ -27,7 +27,8 @@ pub(crate) fn run_for(ground: &mut impl Ground<Memory>, size: u64) -> Option<Vie
     if ground.memory().shown_bytes() == 0 {
         return None;
     }
-    ground.memory_mut().pieces();
+    let (memory, segments) = ground.memory_and_segments();
+    memory.pieces(segments);
     let ground = &*ground;
     let places =
         |(segment, number)| ground.memory().borders().get(segment).map(|borders| borders.places(number));

@@ -4,6 +4,7 @@ use super::{Borders, Place};
 use crate::base::steps::Counted;
 use crate::memory::block::{Block, BlockId, SegmentId};
 use crate::policy::granule::shown::Shown;
+use std::ops::Range;
 
 /// A row of cells: its segment, and its number there.
 pub(crate) type RowId = (SegmentId, u32);
@@ -43,24 +44,24 @@ impl AllBorders {
         }
     }
 
-    /// No view may show a granule from now on, or one may again.
-    pub(crate) fn set_partial(&mut self, segment: SegmentId, addr: u64, partial: bool) {
+    /// No view may show a granule from now on, or there may be several in its place, and one may show them.
+    pub(crate) fn set_moving(&mut self, segment: SegmentId, granule: &Range<u64>, moving: bool) {
         if let Some(Some(borders)) = self.of.get_mut(segment.0 as usize) {
-            borders.set_partial((segment, borders.number(addr)), partial, &mut self.changed);
+            borders.set_moving(segment, granule, moving, &mut self.changed);
         }
     }
 
     /// A view shows a granule from now on.
     pub(crate) fn show(&mut self, shown: &Shown, place: Place) {
         if let Some(Some(borders)) = self.of.get_mut(shown.segment.0 as usize) {
-            borders.show((shown.segment, shown.number), place, &mut self.changed);
+            borders.show(shown, place, &mut self.changed);
         }
     }
 
     /// A view does not show it any more.
     pub(crate) fn hide(&mut self, shown: &Shown, place: Place) {
         if let Some(Some(borders)) = self.of.get_mut(shown.segment.0 as usize) {
-            borders.hide((shown.segment, shown.number), place, &mut self.changed);
+            borders.hide(shown, place, &mut self.changed);
         }
     }
 
