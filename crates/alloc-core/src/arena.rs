@@ -11,7 +11,7 @@ pub(crate) mod pool;
 mod short;
 mod tenure;
 
-pub(crate) use heap::growth::{Growth, Map, Sizes, cut};
+pub(crate) use heap::growth::{Growth, Map};
 pub(crate) use heap::sleep::{Bed, Sleepers};
 pub(crate) use heap::sparse::{Sparse, Sparses};
 pub(crate) use heap::{Heap, Searches};

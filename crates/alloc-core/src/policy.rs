@@ -6,6 +6,7 @@
 
 mod chosen;
 pub(crate) mod engine;
+mod grain;
 pub(crate) mod granule;
 mod ground;
 mod hooks;
@@ -15,8 +16,9 @@ mod remembered;
 mod supply;
 
 pub(crate) use chosen::{Chosen, Maker, Traits};
-pub(crate) use granule::choose;
+pub(crate) use grain::{Grain, Sizes};
 pub use granule::{GranulePolicy, Growth, Memory as GranuleMemory, Situation};
+pub(crate) use granule::{choose, knob};
 pub(crate) use ground::{Ground, PolicyArena};
 pub(crate) use hooks::Hooks;
 pub(crate) use placement::{Placed, Placement, Placing};
@@ -203,8 +205,14 @@ pub trait Policy: Clone + Debug + Send + Sync + 'static {
     /// The same policy with growable segments, whatever the settings say; on devices with virtual memory only.
     fn growing(&self) -> Self;
 
-    /// The unit in which a new growable segment of `tier` is mapped, in bytes: a multiple of `minimum`.
+    /// Bytes of new granules of growable segments of `tier`: a multiple of `minimum`.
     fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64;
+
+    /// The least bytes of the last of several new granules, which has what the others leave: [`granule`](Self::granule) where all
+    /// have one size.
+    fn least_granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64 {
+        self.granule(tier, minimum, holding)
+    }
 
     /// What fixed segment is taken for `request`, and what is given back for it, where segments do not grow. `None`, and where
     /// that much is refused, it is `request.segment_bytes`. What `situation` says takes a look at all arenas.

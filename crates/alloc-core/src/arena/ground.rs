@@ -2,7 +2,7 @@
 
 use super::{ArenaState, Heap};
 use crate::memory::block::{BlockId, Tier};
-use crate::policy::{GranuleMemory, PolicyArena};
+use crate::policy::{Grain, GranuleMemory, PolicyArena};
 use crate::watch::snapshot::Action;
 
 impl PolicyArena<GranuleMemory> for ArenaState {
@@ -31,7 +31,7 @@ impl PolicyArena<GranuleMemory> for ArenaState {
         self.tenure.grows() && !self.tenure.stays()
     }
 
-    fn next_granule(&mut self, tier: Tier, minimum: u64, size: u64) -> u64 {
+    fn next_granule(&mut self, tier: Tier, minimum: u64, size: u64) -> Grain {
         let holding = self.ledger.holding(size);
         self.tenure.policy().granule(tier, minimum, &holding)
     }

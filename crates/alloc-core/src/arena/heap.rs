@@ -14,7 +14,7 @@ use crate::memory::layout::Layout;
 use crate::memory::order::Order;
 use crate::memory::region::RegionId;
 use crate::memory::segment::{Origin, Segment, SegmentTable};
-use crate::policy::{Chosen, GranuleMemory, Ground, Hooks, Placement, Remembered, Request};
+use crate::policy::{Chosen, Grain, GranuleMemory, Ground, Hooks, Placement, Remembered, Request};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use kind::{NewRecord, OfKind, of_kind};
 use records::Records;
@@ -352,7 +352,7 @@ impl Ground<GranuleMemory> for Heap {
         self.placement.placed().at_least(tier, bytes).collect()
     }
 
-    fn missing_memory(&self, tier: Tier, size: u64, of: u64) -> Option<u64> {
+    fn missing_memory(&self, tier: Tier, size: u64, of: Option<Grain>) -> Option<u64> {
         growth::Growth::missing(self, tier, size, of)
     }
 

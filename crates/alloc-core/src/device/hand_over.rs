@@ -4,7 +4,7 @@
 use super::Base;
 use super::space::Space;
 use crate::arena::directory::{Arena, PoolSlot};
-use crate::arena::{ArenaState, Growth, Sizes};
+use crate::arena::{ArenaState, Growth};
 use crate::backend::{Access, BackendError, VirtualMemory};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
@@ -12,7 +12,7 @@ use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
 use crate::memory::region::{Leftovers, Mapping, Place, bytes_of};
 use crate::memory::segment::Origin;
 use crate::policy::engine::{Away, Spare, Streams};
-use crate::policy::{GranuleMemory, Ground, PolicyArena, Request};
+use crate::policy::{Grain, GranuleMemory, Ground, PolicyArena, Request, Sizes};
 use crate::process::foreign::Calls;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DevicePtr, PoolId, Stream};
@@ -233,7 +233,7 @@ impl HandOver {
             }
             drop(state);
             let largest = sizes.iter().copied().max().unwrap_or(0);
-            if !self.space.add_region(arena, &stock, largest, vm)? {
+            if !self.space.add_region(arena, &stock, Some(Grain::even(largest)), vm)? {
                 return Ok(None);
             }
         }

@@ -95,11 +95,8 @@ impl Hardened {
     pub(super) fn request(&self, state: &ArenaState, bytes: u64) -> Request {
         let mut request = Request { requested: bytes, ..state.tenure().policy().request(bytes + MARGIN) };
         if let (Tier::Large, true, Some(minimum)) = (request.tier, state.tenure().grows(), self.site.unit()) {
-            request.size = request.size.next_multiple_of(state.tenure().policy().granule(
-                Tier::Small,
-                minimum,
-                &Holding::default(),
-            ));
+            let granule = state.tenure().policy().granule(Tier::Small, minimum, &Holding::default());
+            request.size = request.size.next_multiple_of(granule.usual);
             request.segment_bytes = request.segment_bytes.max(request.size);
         }
         request

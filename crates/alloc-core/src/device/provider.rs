@@ -9,15 +9,15 @@ use super::holdings::Intent;
 use super::holdings::accounts::Asked;
 use super::space::{Space, can_serve};
 use crate::arena::directory::{Arena, PoolSlot};
-use crate::arena::{ArenaPool, ArenaState, Growth, Heap, Map, cut};
+use crate::arena::{ArenaPool, ArenaState, Growth, Heap, Map};
 use crate::backend::{BackendError, ErrorKind, VirtualMemory};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
-use crate::memory::block::{BlockPhase, Tier};
+use crate::memory::block::{BlockPhase, SegmentId, Tier};
 use crate::memory::region::{self, Backing, Failed, Mapping, RegionId};
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::engine::Streams;
-use crate::policy::{Ground, Holding, Request};
+use crate::policy::{Grain, Ground, Holding, Request};
 use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
 use crate::sync::{Arc, assert_unlocked};
@@ -30,16 +30,18 @@ use crate::watch::snapshot::Action;
 pub(super) enum Purpose {
     /// The request is served from it.
     Serve,
-    /// It becomes free memory, in granules of this size; the request says how much.
-    Stock { granule: u64 },
+    /// It becomes free memory, in granules of these sizes; the request says how much.
+    Stock { grain: Grain, unit: u64 },
 }
 
 impl Purpose {
-    /// Where an arena has room for the memory, in granules of size `of`, or any where that is 0.
-    fn plan(self, heap: &mut Heap, request: &Request, of: u64) -> Option<Growth> {
+    /// Where an arena has room for the memory, in granules `of` these sizes, or any where that is `None`.
+    fn plan(self, heap: &mut Heap, request: &Request, of: Option<Grain>) -> Option<Growth> {
         match self {
             Self::Serve => Growth::plan(heap, request.tier, request.size, of),
-            Self::Stock { .. } => Growth::stock(heap, request.tier, cut(request.size, of)),
+            Self::Stock { grain, unit } => {
+                Growth::stock(heap, request.tier, grain.sizes(grain.round(request.size, unit)))
+            }
         }
     }
 }
@@ -90,6 +92,12 @@ impl Provider {
         outcome
     }
 
+    /// Where these granules of an arena, each by its segment and first address, are shown in another place without need, they are
+    /// no more. Blocks until the device is done with them.
+    pub(super) fn hide(&self, arena: &Arena, granules: &[(SegmentId, u64)], call: &Call<'_>) -> Result<()> {
+        self.base.supply.hide(self, arena, granules, call)
+    }
+
     /// What memory of the default pool is made of.
     pub(super) fn backing(&self) -> Backing {
         self.space.backing(&None)
@@ -108,9 +116,9 @@ impl Provider {
         if !state.tenure().grows() {
             return request.segment_bytes;
         }
-        let of = |minimum| state.tenure().policy().granule(request.tier, minimum, &Holding::default());
+        let of = |minimum| state.tenure().policy().granule(request.tier, minimum, &Holding::default()).usual;
         let granule = self.base.site.unit().map_or(1, of);
-        let missing = state.heap().missing_memory(request.tier, request.size, 0);
+        let missing = state.heap().missing_memory(request.tier, request.size, None);
         let exact = self.base.supply.counts_what_is_missing();
         let anew = if exact { request.size } else { request.segment_bytes };
         missing.unwrap_or_else(|| anew.next_multiple_of(granule))
@@ -128,16 +136,16 @@ impl Provider {
     ) -> Result<Option<DevicePtr>> {
         let _memory = self.base.arenas.in_transit();
         // Asked once: what is held counts the intent below, and more held may mean other granules.
-        let granule = match purpose {
+        let of = match purpose {
             Purpose::Serve => self.base.supply.granule(self, arena, request.tier, request.size),
-            Purpose::Stock { granule } => granule,
+            Purpose::Stock { grain, .. } => Some(grain),
         };
         let (growable, pool, missing) = {
             let mut state = arena.lock();
             let exact = is_retry || self.base.supply.counts_what_is_missing();
             let missing = match purpose {
-                Purpose::Serve => self.missing_in(&mut state, request, granule).filter(|_| exact),
-                Purpose::Stock { .. } => Some(request.size),
+                Purpose::Serve => self.missing_in(&mut state, request, of).filter(|_| exact),
+                Purpose::Stock { grain, unit } => Some(grain.round(request.size, unit)),
             };
             (state.tenure().grows(), state.tenure().pool().clone(), missing)
         };
@@ -146,7 +154,7 @@ impl Provider {
         let missing = missing.filter(|_| growable).unwrap_or(u64::MAX);
         let bytes = missing.min(request.segment_bytes);
         let asked = match purpose {
-            Purpose::Serve => self.asked(arena, request, granule, bytes),
+            Purpose::Serve => self.asked(arena, request, of, bytes),
             Purpose::Stock { .. } => Asked { bytes, exact: bytes },
         };
         if !self.base.holdings.admit(pool.id, request, asked)? {
@@ -156,9 +164,7 @@ impl Provider {
         let intent = Intent::up_to(&self.base.holdings, pool.id, asked.exact, missing);
         self.space.retry_leftovers();
         match self.base.site.backend().virtual_memory() {
-            Ok(vm) if growable => {
-                self.grow_region(arena, request, (purpose, granule), vm, &pool, intent, call)
-            }
+            Ok(vm) if growable => self.grow_region(arena, request, (purpose, of), vm, &pool, intent, call),
             _ => self.grow_fixed(arena, request, &pool, intent, call),
         }
     }
@@ -268,7 +274,7 @@ impl Provider {
         &self,
         arena: &Arena,
         request: &Request,
-        (purpose, of): (Purpose, u64),
+        (purpose, of): (Purpose, Option<Grain>),
         vm: &dyn VirtualMemory,
         pool: &ArenaPool,
         intent: Intent<'_>,
@@ -418,9 +424,8 @@ impl Provider {
     }
 
     /// What a request takes from the device. `bytes` is PyTorch's count of it.
-    fn asked(&self, arena: &Arena, request: &Request, granule: u64, bytes: u64) -> Asked {
-        let exact =
-            if self.base.holdings.has_budgets() { self.need_in(arena, request, granule) } else { bytes };
+    fn asked(&self, arena: &Arena, request: &Request, of: Option<Grain>, bytes: u64) -> Asked {
+        let exact = if self.base.holdings.has_budgets() { self.need_in(arena, request, of) } else { bytes };
         Asked { bytes, exact }
     }
 
@@ -428,21 +433,21 @@ impl Provider {
         self.need_in(arena, request, self.base.supply.granule(self, arena, request.tier, request.size))
     }
 
-    /// What has to be taken for a request in granules of this size, or any where that is 0.
-    fn need_in(&self, arena: &Arena, request: &Request, granule: u64) -> u64 {
+    /// What has to be taken for a request in granules `of` these sizes, or any where that is `None`.
+    fn need_in(&self, arena: &Arena, request: &Request, of: Option<Grain>) -> u64 {
         let mut state = arena.lock();
-        let missing =
-            if state.tenure().grows() { self.missing_in(&mut state, request, granule) } else { None };
+        let missing = if state.tenure().grows() { self.missing_in(&mut state, request, of) } else { None };
         missing.unwrap_or(request.segment_bytes)
     }
 
     /// What would be mapped for a request in a growable segment, a new one where none has room. `None` where PyTorch counts the
     /// whole request.
-    fn missing_in(&self, state: &mut ArenaState, request: &Request, granule: u64) -> Option<u64> {
-        if let Some(missing) = state.heap().missing_memory(request.tier, request.size, granule) {
+    fn missing_in(&self, state: &mut ArenaState, request: &Request, of: Option<Grain>) -> Option<u64> {
+        if let Some(missing) = state.heap().missing_memory(request.tier, request.size, of) {
             return Some(missing);
         }
         let unit = self.base.site.unit().filter(|_| self.base.supply.counts_what_is_missing())?;
-        Some(request.size.next_multiple_of(self.space.new_granule(state, request, granule, unit)))
+        let grain = self.space.new_granule(state, request, of, unit);
+        Some(grain.round(request.size, self.base.supply.unit(grain.usual, unit)))
     }
 }

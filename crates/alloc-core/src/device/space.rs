@@ -13,7 +13,7 @@ use crate::memory::block::{BlockId, BlockPhase, Tier};
 use crate::memory::region::{Backing, Leftovers, RegionId, Source};
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::engine::{Granule, Mapped};
-use crate::policy::{Chosen, Ground, Holding, PolicyArena, Request};
+use crate::policy::{Chosen, Grain, Ground, Holding, PolicyArena, Request};
 use crate::process::attention::Reason;
 use crate::sync::plain::{AtomicBool, AtomicU64};
 use crate::sync::{Mutex, Rank, assert_unlocked};
@@ -158,14 +158,14 @@ impl Space {
         &self,
         arena: &Arena,
         request: &Request,
-        of: u64,
+        of: Option<Grain>,
         vm: &dyn VirtualMemory,
     ) -> Result<bool> {
         assert_unlocked();
         let minimum = self.base.site.ask_granule(vm)?;
         let (unit, bytes, alignment) = {
             let mut state = arena.lock();
-            let granule = self.new_granule(&mut state, request, of, minimum);
+            let granule = self.new_granule(&mut state, request, of, minimum).usual;
             let class = self
                 .base
                 .holdings
@@ -249,16 +249,16 @@ impl Space {
         Err(BackendError::new(ErrorKind::Other, 0, "reserve address", device, detail).into())
     }
 
-    /// The granules of a new growable segment for a request: of size `of`, or of the arena's choice in units of `minimum` where
-    /// that is 0. Who asks for granules of one size gets these, whatever the settings have become since.
+    /// The granules of a new growable segment for a request: `of` these sizes, or of the arena's choice in units of `minimum` where
+    /// that is `None`. Who asks for certain sizes gets these, whatever the settings have become since.
     pub(super) fn new_granule(
         &self,
         state: &mut ArenaState,
         request: &Request,
-        of: u64,
+        of: Option<Grain>,
         minimum: u64,
-    ) -> u64 {
-        if of > 0 {
+    ) -> Grain {
+        if let Some(of) = of {
             return of;
         }
         let hardened = self.hardened_granule(state.tenure().policy());
@@ -266,7 +266,7 @@ impl Space {
     }
 
     /// The unit in which new growable segments are mapped in place of the policy's own.
-    fn hardened_granule(&self, policy: &Chosen) -> Option<u64> {
+    fn hardened_granule(&self, policy: &Chosen) -> Option<Grain> {
         let minimum = self.base.site.unit().filter(|_| self.base.site.attention().has(Reason::HARDENED))?;
         Some(policy.granule(Tier::Small, minimum, &Holding::default()))
     }

@@ -11,6 +11,7 @@ use super::{
 use crate::config::{PolicyName, PytorchRelease, Settings};
 use crate::error::{AllocError, Result};
 use crate::memory::block::Tier;
+use crate::policy::Grain;
 use crate::sync::Arc;
 use std::any::Any;
 use std::fmt::Debug;
@@ -38,7 +39,7 @@ pub(crate) trait Decisions: Any + Debug + Send + Sync {
     fn gives_empty_addresses_back(&self) -> bool;
     fn growing(&self) -> Chosen;
     fn request(&self, bytes: u64) -> Request;
-    fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64;
+    fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> Grain;
     fn growth(&self, request: &Request, situation: &dyn Fn() -> Situation) -> Option<Growth>;
     fn reserve(&self, total: u64, granule: u64) -> u64;
     fn oversize(&self) -> u64;
@@ -77,8 +78,9 @@ impl<P: Policy> Decisions for P {
     fn request(&self, bytes: u64) -> Request {
         Policy::request(self, bytes)
     }
-    fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64 {
-        Policy::granule(self, tier, minimum, holding)
+    fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> Grain {
+        let usual = Policy::granule(self, tier, minimum, holding);
+        Grain { usual, least: Policy::least_granule(self, tier, minimum, holding).min(usual) }
     }
     fn growth(&self, request: &Request, situation: &dyn Fn() -> Situation) -> Option<Growth> {
         Policy::growth(self, request, situation)

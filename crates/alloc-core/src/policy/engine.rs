@@ -1,7 +1,7 @@
 //! A device, as a policy sees it that gets memory for a miss in ways of its own.
 
-use super::Request;
 use super::ground::PolicyArena;
+use super::{Grain, Request};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId};
@@ -144,12 +144,13 @@ pub(crate) trait Engine<M> {
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>>;
-    /// Takes as much memory as `request` says, which becomes free, in granules of this size; `false` where there is not enough.
+    /// Takes as much memory as `request` says, which becomes free, in granules of these sizes and multiples of a unit; `false`
+    /// where there is not enough.
     fn stock(
         &self,
         arena: &Self::Arena,
         request: &Request,
-        granule: u64,
+        grain: (Grain, u64),
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<bool>;

@@ -18,7 +18,7 @@ mod views;
 pub(crate) use device::Device;
 pub(crate) use fixed::choose;
 pub use fixed::{Growth, Situation};
-pub(crate) use leaving::give_up;
+pub(crate) use leaving::{give_up, hide};
 pub use memory::Memory;
 pub(crate) use place::take_at;
 pub(crate) use views::end_loan;
@@ -115,12 +115,23 @@ impl Policy for GranulePolicy {
             return smallest;
         }
         let share = |of: u64| 1 << (holding.most / of).max(1).ilog2();
-        let bytes: u64 = if holding.taken_back < holding.in_use / LOADING {
+        let bytes: u64 = if is_loading(holding) {
             share(LOADED).min(LARGEST_LOADED)
         } else {
-            share(FEWEST).min(USUAL_GRANULE).max(share(MOST))
+            share(FEWEST).min(knob("USUAL", 24) << 20).max(share(MOST))
         };
         bytes.max(smallest).next_multiple_of(smallest)
+    }
+
+    fn least_granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64 {
+        let usual = self.granule(tier, minimum, holding);
+        if tier == Tier::Small {
+            usual
+        } else if is_loading(holding) {
+            (knob("LOADLEAST", 1000) << 20).min(usual)
+        } else {
+            (knob("LEAST", 24) << 20).min(usual)
+        }
     }
 
     fn growth(&self, request: &Request, situation: &dyn Fn() -> Situation) -> Option<Growth> {
@@ -175,4 +186,12 @@ fn take_from_smallest(
     index
         .take_first(size, COMPARED, order)
         .or_else(|| index.take_fit(size, |block| blocks[block].size >= size))
+}
+
+fn is_loading(holding: &Holding) -> bool {
+    holding.taken_back < holding.in_use / knob("LOADING", LOADING)
+}
+
+pub(crate) fn knob(name: &str, default: u64) -> u64 {
+    std::env::var(format!("KNOB_{name}")).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
 }

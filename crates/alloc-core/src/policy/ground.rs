@@ -3,6 +3,7 @@
 use crate::memory::block::{BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::segment::{Segment, SegmentTable};
+use crate::policy::Grain;
 use crate::watch::snapshot::Action;
 
 /// What a policy may do with the blocks of an arena, of which it remembers an `M`.
@@ -25,8 +26,9 @@ pub(crate) trait Ground<M> {
     fn has_free(&self, tier: Tier, bytes: u64) -> bool;
     /// Free blocks of a tier with at least `bytes`, in the index's order.
     fn free(&self, tier: Tier, bytes: u64) -> Vec<BlockId>;
-    /// Bytes to be mapped for `size` bytes in new granules of `of` bytes, where the arena has room for them.
-    fn missing_memory(&self, tier: Tier, size: u64, of: u64) -> Option<u64>;
+    /// Bytes to be mapped for `size` bytes in new granules `of` these sizes, or any where that is `None`, where the arena has
+    /// room for them.
+    fn missing_memory(&self, tier: Tier, size: u64, of: Option<Grain>) -> Option<u64>;
     /// Cuts a block after `size` bytes; the upper part gets `upper_state`.
     fn cut_above(&mut self, id: BlockId, size: u64, upper_state: BlockPhase) -> BlockId;
     /// Takes a range out of a free block, as busy; what is left at either end stays free, and nobody asked for it as it is.
@@ -49,5 +51,5 @@ pub(crate) trait PolicyArena<M> {
     /// Whether its memory may be in another place: growable memory on whose place nobody counts.
     fn is_movable(&self) -> bool;
     /// The granules of a new growable segment for a request of `size` bytes, in units of `minimum`.
-    fn next_granule(&mut self, tier: Tier, minimum: u64, size: u64) -> u64;
+    fn next_granule(&mut self, tier: Tier, minimum: u64, size: u64) -> Grain;
 }

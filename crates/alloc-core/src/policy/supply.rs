@@ -1,11 +1,11 @@
 //! How the policy of a device gets memory for a request that no free block serves.
 
-use super::Request;
 use super::engine::Engine;
 use super::granule::{self, Device, Memory};
+use super::{Grain, Request};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
-use crate::memory::block::Tier;
+use crate::memory::block::{SegmentId, Tier};
 use crate::types::DevicePtr;
 
 /// An object of the policy, one for each device. What it does not do, the engine does: it takes memory from the device.
@@ -60,16 +60,31 @@ impl Supply {
         }
     }
 
-    /// The granules that new memory of an arena is made of, if `size` bytes are needed; 0 where any will do.
+    /// Where the policy shows these granules, each by its segment and first address, without need, it shows them no more. Blocks
+    /// until the device is done with them.
+    pub(crate) fn hide<E: Engine<Memory>>(
+        &self,
+        engine: &E,
+        arena: &E::Arena,
+        granules: &[(SegmentId, u64)],
+        call: &Call<'_>,
+    ) -> Result<()> {
+        match self {
+            Self::Plain => Ok(()),
+            Self::Granule(_) => granule::hide(engine, arena, granules, call),
+        }
+    }
+
+    /// The granules that new memory of an arena is made of, if `size` bytes are needed; `None` where any will do.
     pub(crate) fn granule<E: Engine<Memory>>(
         &self,
         engine: &E,
         arena: &E::Arena,
         tier: Tier,
         size: u64,
-    ) -> u64 {
+    ) -> Option<Grain> {
         match self {
-            Self::Plain => 0,
+            Self::Plain => None,
             Self::Granule(device) => device.granule(engine, arena, tier, size),
         }
     }

@@ -5,18 +5,8 @@ use crate::memory::block::{BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::region::RegionId;
 use crate::memory::segment::Origin;
-use crate::policy::Ground;
-use smallvec::SmallVec;
+use crate::policy::{Grain, Ground, Sizes};
 use std::ops::Range;
-
-/// Bytes of granules that lie one after the other.
-pub(crate) type Sizes = SmallVec<[u64; 4]>;
-
-/// So many bytes as granules of `of` bytes each, the last of what is left over.
-pub(crate) fn cut(bytes: u64, of: u64) -> Sizes {
-    let whole = std::iter::repeat_n(of, (bytes / of) as usize);
-    whole.chain(Some(bytes % of).filter(|rest| *rest > 0)).collect()
-}
 
 /// A part of a growth: from the candidate upwards.
 #[derive(Clone, Debug)]
@@ -52,9 +42,9 @@ impl Map {
 }
 
 impl Growth {
-    /// Finds room for `size` bytes in the growable segments of `tier` (reference §5.2), in which new granules of `of` bytes can
-    /// be, or of any where that is 0, and takes it out.
-    pub(crate) fn plan(heap: &mut Heap, tier: Tier, size: u64, of: u64) -> Option<Self> {
+    /// Finds room for `size` bytes in the growable segments of `tier` (reference §5.2), in which new granules `of` these sizes
+    /// can be, or any where that is `None`, and takes it out.
+    pub(crate) fn plan(heap: &mut Heap, tier: Tier, size: u64, of: Option<Grain>) -> Option<Self> {
         let growth = Self::room_for(heap, tier, size, of)?;
         Some(growth.take_out(heap))
     }
@@ -64,7 +54,7 @@ impl Growth {
         let bytes = sizes.iter().sum();
         let (region, id) = heap.unmapped[tier as usize].iter().find_map(|(_, id)| {
             let block = &heap.layout.blocks()[*id];
-            let (region, unit) = region_of(&heap.layout, block.segment, 0)?;
+            let (region, unit) = region_of(&heap.layout, block.segment, None)?;
             let fits = block.size >= bytes && sizes.iter().all(|size| size.is_multiple_of(unit));
             fits.then_some((region, *id))
         })?;
@@ -72,7 +62,7 @@ impl Growth {
     }
 
     /// Bytes to be mapped where [`plan`](Self::plan) would find room.
-    pub(crate) fn missing(heap: &Heap, tier: Tier, size: u64, of: u64) -> Option<u64> {
+    pub(crate) fn missing(heap: &Heap, tier: Tier, size: u64, of: Option<Grain>) -> Option<u64> {
         let growth = Self::room_for(heap, tier, size, of)?;
         Some(growth.maps(&heap.layout).iter().map(Map::bytes).sum())
     }
@@ -86,7 +76,7 @@ impl Growth {
         self.chain.iter().filter_map(to_map).collect()
     }
 
-    fn room_for(heap: &Heap, tier: Tier, size: u64, of: u64) -> Option<Self> {
+    fn room_for(heap: &Heap, tier: Tier, size: u64, of: Option<Grain>) -> Option<Self> {
         let layout = &heap.layout;
         let blocks = layout.blocks();
         let start = heap.unmapped[tier as usize].iter().find_map(|(_, unmapped)| {
@@ -106,7 +96,7 @@ impl Growth {
             None
         })?;
         let (region, unit) = region_of(layout, blocks[start].segment, of)?;
-        let of = if of == 0 { unit } else { of };
+        let of = of.unwrap_or(Grain::even(unit));
         let mut chain = Vec::new();
         let mut have = 0;
         for (id, block) in blocks.upwards(start) {
@@ -117,8 +107,8 @@ impl Growth {
                 chain.push(Link::Mapped(id));
                 have += block.size;
             } else {
-                let bytes = (size - have).next_multiple_of(of).min(block.size);
-                chain.push(Link::ToMap(id, cut(bytes, of)));
+                let bytes = of.round(size - have, unit).min(block.size);
+                chain.push(Link::ToMap(id, of.sizes(bytes)));
                 have += bytes;
             }
         }
@@ -195,9 +185,11 @@ impl Growth {
 }
 
 /// Region and unit of a growable segment in which granules of `of` bytes can be, or of any size where that is 0.
-fn region_of(layout: &Layout, segment: SegmentId, of: u64) -> Option<(RegionId, u64)> {
+fn region_of(layout: &Layout, segment: SegmentId, of: Option<Grain>) -> Option<(RegionId, u64)> {
     match layout.segments()[segment].origin {
-        Origin::Growable { region, unit } if of.is_multiple_of(unit) => Some((region, unit)),
+        Origin::Growable { region, unit } if of.is_none_or(|of| of.usual.is_multiple_of(unit)) => {
+            Some((region, unit))
+        }
         _ => None,
     }
 }

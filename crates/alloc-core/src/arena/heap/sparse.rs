@@ -17,6 +17,8 @@ pub(crate) struct Sparse {
     pub(crate) granule: Range<u64>,
     /// What is free of it, in whole units, ascending.
     pub(crate) free: Vec<Range<u64>>,
+    /// Views show it, where no block uses it.
+    pub(crate) shown: bool,
 }
 
 impl Sparse {
@@ -70,8 +72,8 @@ impl<'a> Sparses<'a> {
     }
 
     /// The granules that are in use in part, of which whole units are free. Those are left out that a block touches which is
-    /// neither free nor at rest in the program's hands, or of which `is_fixed` says that it is not to be moved; and those that
-    /// are mapped in a view.
+    /// neither free nor at rest in the program's hands, or of which `is_fixed` says that it is not to be moved. What a block in a
+    /// view uses is lent, and so at rest in nobody's.
     pub(crate) fn find(&self, is_fixed: impl Fn(&Block) -> bool) -> Vec<Sparse> {
         let granules = &self.record().granules;
         let mut free: BTreeMap<u64, Sparse> = BTreeMap::new();
@@ -93,11 +95,11 @@ impl<'a> Sparses<'a> {
                 }
             }
         }
-        let may_move = |found: &Sparse| {
-            let at = found.granule.start;
-            !fixed.contains(&at) && !self.heap.hooks().keeps(self.segment, at)
-        };
-        free.into_values().filter(may_move).collect()
+        let hooks = self.heap.hooks();
+        let movable = free.into_values().filter(|found| !fixed.contains(&found.granule.start));
+        movable
+            .map(|found| Sparse { shown: hooks.keeps(self.segment, found.granule.start), ..found })
+            .collect()
     }
 
     /// A free block holds the beginning or the end of a granule, or something in between.
@@ -109,7 +111,7 @@ impl<'a> Sparses<'a> {
             return;
         }
         let (segment, region) = (self.segment, self.region);
-        let new = || Sparse { segment, region, granule: granule.clone(), free: Vec::new() };
+        let new = || Sparse { segment, region, granule: granule.clone(), free: Vec::new(), shown: false };
         free.entry(granule.start).or_insert_with(new).free.push(low..high);
     }
 

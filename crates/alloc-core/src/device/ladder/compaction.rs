@@ -319,22 +319,48 @@ impl Compaction {
         let held = self.base.holdings.lock().accounts().whole().held();
         let needed = self.base.arenas.in_use().saturating_add(request.size);
         let needed = self.most_needed.fetch_max(needed, Ordering::Relaxed).max(needed);
-        let excess = held.saturating_add(wanted).saturating_sub(needed + needed / 1000 * BEYOND);
+        let excess = held
+            .saturating_add(wanted)
+            .saturating_sub(needed + needed / 10000 * crate::policy::knob("BEYOND", BEYOND * 10));
         let missed = self.misses.fetch_add(1, Ordering::Relaxed);
         let then = self.needed_then.load(Ordering::Relaxed);
-        let is_due = wanted >= held / 1000 * WANTED || needed > then + then / 100 * GROWN || missed >= MISSED;
+        let is_due = wanted >= held / 10000 * crate::policy::knob("WANTED", WANTED * 10)
+            || needed > then + then / 100 * crate::policy::knob("GROWN", GROWN)
+            || missed >= crate::policy::knob("MISSED", MISSED);
         if excess == 0 || !is_due {
             return Ok(false);
         }
         // Looking takes a look at every block, so it is not done at each miss where it gives nothing.
         self.misses.store(0, Ordering::Relaxed);
         self.needed_then.store(needed, Ordering::Relaxed);
-        if self.potential(true) < held / 1000 * WORTH {
+        let cheaply = crate::policy::knob("CHEAP", 1) == 1;
+        if crate::policy::knob("VIEWS", 0) == 1 {
+            for arena in self.base.arenas.directory().of_pool(PoolSlot::DEFAULT) {
+                self.provider.before_leaving(arena, call)?;
+            }
+        }
+        if crate::policy::knob("DBG", 0) == 1 {
+            let live = self.base.arenas.in_use();
+            eprintln!(
+                "due: wanted {} MiB held {} live {} excess {} potential {} cheap {} of {} granules",
+                wanted >> 20,
+                held >> 20,
+                live >> 20,
+                excess >> 20,
+                self.potential(false) >> 20,
+                self.potential(true) >> 20,
+                self.base.holdings.lock().regions().iter().map(|r| r.held_granules().count()).sum::<usize>()
+            );
+        }
+        if self.potential(cheaply) < held / 10000 * crate::policy::knob("WORTH", WORTH * 10) {
             return Ok(false);
         }
         let calls = self.base.site.calls();
         let Some(_quiet) = self.quiesce(&calls) else { return Ok(false) };
-        Ok(self.try_to_gain(Goal { bytes: excess, cheaply: true }, call)? > 0)
+        Ok(self.try_to_gain(
+            Goal { bytes: if crate::policy::knob("ALL", 0) == 1 { u64::MAX } else { excess }, cheaply },
+            call,
+        )? > 0)
     }
 
     /// Bytes gained by a compaction. What it fails with is no reason to refuse a request, unless the device is lost.
@@ -419,7 +445,7 @@ impl Compaction {
     fn choose(&self, arena: &Arena, goal: Goal, mut room: u64) -> Vec<Shrinkable> {
         let mut state = arena.lock();
         let mut candidates = candidates_in(&self.base, &mut state);
-        candidates.retain(|found| !goal.cheaply || found.is_cheap());
+        candidates.retain(|found| !found.sparse.shown && (!goal.cheaply || found.is_cheap()));
         let (mut chosen, mut gained) = (Vec::new(), 0);
         while gained < goal.bytes {
             let Some(place) = candidates.iter().position(|found| found.beside <= room) else { break };
@@ -444,6 +470,21 @@ impl Compaction {
         chosen
     }
 
+    /// Views show no more what they need not show of the granules that would be chosen.
+    fn hide(&self, arena: &Arena, goal: Goal, call: &Call<'_>) -> Result<()> {
+        let mut gained = 0;
+        let wanted = |found: &Candidate| {
+            let is_wanted = gained < goal.bytes;
+            gained += found.gain;
+            is_wanted
+        };
+        let candidates = candidates_in(&self.base, &mut arena.lock()).into_iter();
+        let chosen = candidates.filter(|found| !goal.cheaply || found.is_cheap()).take_while(wanted);
+        let shown = chosen.filter(|found| found.sparse.shown).map(|found| found.sparse);
+        let shown: Vec<_> = shown.map(|sparse| (sparse.segment, sparse.granule.start)).collect();
+        self.provider.hide(arena, &shown, call)
+    }
+
     fn compact_arena(
         &self,
         arena: &Arena,
@@ -459,6 +500,7 @@ impl Compaction {
             return Ok(());
         }
         let room = self.room(PoolId::DEFAULT);
+        self.hide(arena, goal, call)?;
         let chosen = self.choose(arena, goal, room);
         if chosen.is_empty() {
             return Ok(());

@@ -256,7 +256,7 @@ impl Explainer {
         // Budgets and `memory_limit` count what is really missing.
         let counts = self.base.holdings.has_budgets() || state.accounts().ceilings().hard.is_some();
         let grown = own.filter(|own| counts && own.tenure().grows());
-        let grown = grown.and_then(|own| own.heap().missing_memory(request.tier, request.size, 0));
+        let grown = grown.and_then(|own| own.heap().missing_memory(request.tier, request.size, None));
         let wanted = if self.base.supply.counts_what_is_missing() { missing } else { grown };
         wanted.unwrap_or(request.segment_bytes)
     }

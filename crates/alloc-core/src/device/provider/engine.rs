@@ -10,7 +10,7 @@ use crate::lifetimes::call::Call;
 use crate::memory::block::BlockId;
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::engine::{Engine, Granule, Mapped, Part};
-use crate::policy::{GranuleMemory, Request};
+use crate::policy::{Grain, GranuleMemory, Request};
 use crate::process::attention::Reason;
 use crate::types::DevicePtr;
 use crate::watch::observers::SegmentChange;
@@ -102,11 +102,11 @@ impl Engine<GranuleMemory> for Provider {
         &self,
         arena: &Arena,
         request: &Request,
-        granule: u64,
+        (grain, unit): (Grain, u64),
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<bool> {
-        let stocked = self.grow(arena, request, Purpose::Stock { granule }, is_retry, call)?;
+        let stocked = self.grow(arena, request, Purpose::Stock { grain, unit }, is_retry, call)?;
         Ok(stocked.is_some())
     }
 

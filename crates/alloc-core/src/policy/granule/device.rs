@@ -11,9 +11,9 @@ use crate::base::round::SMALL_SEGMENT;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::Tier;
-use crate::policy::Request;
 use crate::policy::engine::{Engine, Granule, Mapped};
 use crate::policy::ground::{Ground, PolicyArena};
+use crate::policy::{Grain, Request};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::types::{DevicePtr, MIB};
 
@@ -117,17 +117,21 @@ impl Device {
         arena: &E::Arena,
         tier: Tier,
         size: u64,
-    ) -> u64 {
+    ) -> Option<Grain> {
         // The granules of the hardened mode are chosen otherwise.
-        let Some(unit) = engine.unit().filter(|_| !engine.is_hardened()) else { return 0 };
+        let unit = engine.unit().filter(|_| !engine.is_hardened())?;
         let finest = SMALL_SEGMENT.next_multiple_of(unit);
         if tier == Tier::Large && (engine.is_private(arena) || !self.shows(engine, arena, tier)) {
             // Free granules of two sizes do not join but in a view; and what a private pool may hold is often counted to the byte.
-            return finest;
+            return Some(Grain::even(finest));
         }
         let usual = engine.lock(arena).next_granule(tier, unit, size);
-        let largest = if is_tight(engine) { TIGHT_GRANULE.next_multiple_of(finest) } else { usual };
-        usual.min(largest)
+        let largest = if is_tight(engine) {
+            (crate::policy::knob("TIGHT", 8) * MIB).next_multiple_of(finest)
+        } else {
+            usual.usual
+        };
+        Some(Grain { usual: usual.usual.min(largest), least: usual.least.min(largest) })
     }
 
     /// Serves a request from a view that is there already. Calls no driver.
@@ -214,14 +218,14 @@ impl Device {
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
         let _memory = engine.moving();
-        let mut granule = self.granule(engine, arena, request.tier, request.size);
-        if granule == 0 {
+        let (Some(mut granule), Some(finest)) =
+            (self.granule(engine, arena, request.tier, request.size), finest(engine))
+        else {
             // The hardened mode was switched on a moment ago.
             return engine.grow(arena, request, is_retry, call);
-        }
-        let finest = finest(engine).unwrap_or(granule);
+        };
         // A smaller free end is not worth a mapping, unless the request would be refused.
-        let mut least = granule / LEAST_END;
+        let mut least = granule.usual / LEAST_END;
         let mut refused = u64::MAX;
         if !is_tight(engine)
             && call_home(engine, arena, request.size, call)
@@ -232,7 +236,7 @@ impl Device {
         for _ in 0..TRIES {
             let mut state = engine.lock(arena);
             let (memory, segments) = state.ground_mut().memory_and_segments();
-            let plan = memory.pieces(segments).plan_view(segments, request.size, granule, least);
+            let plan = memory.pieces(segments).plan_view(segments, request.size, finest, least);
             if plan.missing == 0 {
                 let home = plan.granules.iter().copied();
                 let taken = views::take_home(state.ground_mut(), home, plan.skip, request.size);
@@ -251,12 +255,25 @@ impl Device {
                 }
                 continue;
             }
-            let stock = Request { size: plan.missing, segment_bytes: plan.missing, ..*request };
-            let rejected = granule > finest && engine.rejects(engine.held().saturating_add(plan.missing));
-            if rejected || !engine.stock(arena, &stock, granule, is_retry, call)? {
+            let tol = crate::policy::knob("TOL", 0);
+            if tol > 0 {
+                let at_home =
+                    engine.lock(arena).ground().missing_memory(request.tier, request.size, Some(granule));
+                let most = self.most_needed.load(Ordering::Relaxed);
+                if at_home
+                    .is_some_and(|bytes| bytes <= granule.round(plan.missing, finest) + most / 10000 * tol)
+                    && let Some(ptr) = engine.grow(arena, request, is_retry, call)?
+                {
+                    return Ok(Some(ptr));
+                }
+            }
+            let bytes = granule.round(plan.missing, finest);
+            let stock = Request { size: bytes, segment_bytes: bytes, ..*request };
+            let rejected = bytes > plan.missing && engine.rejects(engine.held().saturating_add(bytes));
+            if rejected || !engine.stock(arena, &stock, (granule, finest), is_retry, call)? {
                 // There may be enough for what is missing, and not for whole granules of the usual size. Only the smallest are rejected.
                 refused = if rejected { u64::MAX } else { plan.missing };
-                (granule, least) = (finest, 1);
+                (granule, least) = (Grain::even(finest), 1);
             } else if let Some(ptr) = engine.search(arena, request, call) {
                 // The new memory does by itself, with what is free beside it.
                 return Ok(Some(ptr));

@@ -178,7 +178,7 @@ fn lend(arena: &mut impl PolicyArena<Memory>, view: SegmentId, at: u64, size: u6
 }
 
 /// The blank block that holds a view's byte at `addr`: one reaches from a block that lives to the next, or to an end of the view.
-fn blank_at(ground: &impl Ground<Memory>, view: SegmentId, addr: u64) -> BlockId {
+pub(super) fn blank_at(ground: &impl Ground<Memory>, view: SegmentId, addr: u64) -> BlockId {
     let layout = ground.layout();
     let below = ground.memory().live_below(view, addr);
     below.map_or(layout.segments()[view].first, |id| layout.blocks()[id].next)
