@@ -17,8 +17,8 @@ mod supply;
 
 pub(crate) use chosen::{Chosen, Maker, Traits};
 pub(crate) use grain::{Grain, Sizes};
+pub(crate) use granule::choose;
 pub use granule::{GranulePolicy, Growth, Memory as GranuleMemory, Situation};
-pub(crate) use granule::{choose, knob};
 pub(crate) use ground::{Ground, PolicyArena};
 pub(crate) use hooks::Hooks;
 pub(crate) use placement::{Placed, Placement, Placing};

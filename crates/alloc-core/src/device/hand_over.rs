@@ -280,18 +280,30 @@ impl HandOver {
     /// Unmaps what is away from an arena and nothing shows, so that it may leave the device where it serves; with `only_past`,
     /// what the device is known to be done with there. Blocks, unless a capture forbids it or with `only_past`.
     pub(super) fn unmap_all_away(&self, arena: &Arena, only_past: bool, call: &Call<'_>) -> Result<()> {
+        let number = arena.lock().tenure().number();
+        let places = self.base.holdings.lock().regions().away_from(number);
+        self.unmap_from(arena, places.into_iter().map(|(place, _)| place), only_past, call)
+    }
+
+    /// The same of some of it.
+    pub(super) fn unmap_from(
+        &self,
+        arena: &Arena,
+        places: impl Iterator<Item = Place>,
+        only_past: bool,
+        call: &Call<'_>,
+    ) -> Result<()> {
         let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(()) };
         let _memory = self.base.arenas.in_transit();
         let (places, stream, newest) = {
             let mut state = arena.lock();
-            let places = self.base.holdings.lock().regions().away_from(state.tenure().number());
             let may_go = |place: &Place| {
                 let block = &state.layout().blocks()[place.block];
                 block.state == BlockPhase::Away
                     && !state.heap().hooks().keeps(block.segment, place.addr)
                     && (!only_past || state.is_past(block.epoch))
             };
-            let places: Vec<_> = places.into_iter().map(|(place, _)| place).filter(may_go).collect();
+            let places: Vec<_> = places.filter(may_go).collect();
             let mut newest = 0;
             for place in &places {
                 let block = &mut state.heap_mut().layout_mut().blocks_mut()[place.block];

@@ -381,6 +381,11 @@ impl Regions {
         !self.away.is_empty() && self.handle(id, addr).is_some_and(|memory| self.away.has(memory))
     }
 
+    /// Where the memory of a granule is mapped, too, because it served there before.
+    pub(crate) fn places_of(&self, id: RegionId, addr: u64) -> &[Place] {
+        self.handle(id, addr).map_or(&[], |memory| self.away.places(memory))
+    }
+
     /// The granules of an arena whose memory serves elsewhere, and where it does.
     pub(crate) fn away_from(&self, arena: u16) -> Vec<(Place, Place)> {
         let places = self.away.iter().filter(|(_, place, _)| place.arena == arena);

@@ -118,20 +118,15 @@ impl Policy for GranulePolicy {
         let bytes: u64 = if is_loading(holding) {
             share(LOADED).min(LARGEST_LOADED)
         } else {
-            share(FEWEST).min(knob("USUAL", 24) << 20).max(share(MOST))
+            share(FEWEST).min(USUAL_GRANULE).max(share(MOST))
         };
         bytes.max(smallest).next_multiple_of(smallest)
     }
 
     fn least_granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64 {
-        let usual = self.granule(tier, minimum, holding);
-        if tier == Tier::Small {
-            usual
-        } else if is_loading(holding) {
-            (knob("LOADLEAST", 1000) << 20).min(usual)
-        } else {
-            (knob("LEAST", 24) << 20).min(usual)
-        }
+        // What a program loads goes on where it ended; later the rest of a granule may be all that ever is free there.
+        let bytes = if is_loading(holding) { self.granule(tier, minimum, holding) } else { SMALL_SEGMENT };
+        bytes.next_multiple_of(minimum)
     }
 
     fn growth(&self, request: &Request, situation: &dyn Fn() -> Situation) -> Option<Growth> {
@@ -188,10 +183,7 @@ fn take_from_smallest(
         .or_else(|| index.take_fit(size, |block| blocks[block].size >= size))
 }
 
+/// Whether a program loads what it will keep.
 fn is_loading(holding: &Holding) -> bool {
-    holding.taken_back < holding.in_use / knob("LOADING", LOADING)
-}
-
-pub(crate) fn knob(name: &str, default: u64) -> u64 {
-    std::env::var(format!("KNOB_{name}")).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+    holding.taken_back < holding.in_use / LOADING
 }

@@ -70,13 +70,16 @@ pub(super) struct Candidate {
     pub(super) gain: u64,
     /// Bytes that have to be there beside it meanwhile.
     pub(super) beside: u64,
+    /// Its memory is mapped in other places, too, where it is not used.
+    elsewhere: bool,
 }
 
 impl Candidate {
-    /// `None` where a granule is mapped elsewhere, too, or is not only this allocator's.
+    /// `None` where a granule is not only this allocator's.
     fn of(regions: &Regions, sparse: Sparse) -> Option<Self> {
         let (gain, beside) = (sparse.gain(), sparse.rest());
-        is_movable(regions, &sparse).then_some(Self { sparse, gain, beside })
+        let elsewhere = sparse.shown || regions.is_elsewhere(sparse.region, sparse.granule.start);
+        is_own(regions, &sparse).then_some(Self { sparse, gain, beside, elsewhere })
     }
 
     /// Whether it gives more than has to be copied.
@@ -124,11 +127,10 @@ impl Drop for Quiet<'_> {
     }
 }
 
-/// Whether a granule is only this allocator's, and mapped in no other place.
-fn is_movable(regions: &Regions, sparse: &Sparse) -> bool {
-    let (id, at) = (sparse.region, sparse.granule.start);
-    let state = regions.get(id).map(|region| region.state_at(at));
-    state == Some(GranuleState::Mapped) && !regions.is_elsewhere(id, at)
+/// Whether a granule is only this allocator's, and nobody changes it.
+fn is_own(regions: &Regions, sparse: &Sparse) -> bool {
+    let state = regions.get(sparse.region).map(|region| region.state_at(sparse.granule.start));
+    state == Some(GranuleState::Mapped)
 }
 
 /// Why nothing of a device can be compacted, whoever asks.
@@ -319,48 +321,22 @@ impl Compaction {
         let held = self.base.holdings.lock().accounts().whole().held();
         let needed = self.base.arenas.in_use().saturating_add(request.size);
         let needed = self.most_needed.fetch_max(needed, Ordering::Relaxed).max(needed);
-        let excess = held
-            .saturating_add(wanted)
-            .saturating_sub(needed + needed / 10000 * crate::policy::knob("BEYOND", BEYOND * 10));
+        let excess = held.saturating_add(wanted).saturating_sub(needed + needed / 1000 * BEYOND);
         let missed = self.misses.fetch_add(1, Ordering::Relaxed);
         let then = self.needed_then.load(Ordering::Relaxed);
-        let is_due = wanted >= held / 10000 * crate::policy::knob("WANTED", WANTED * 10)
-            || needed > then + then / 100 * crate::policy::knob("GROWN", GROWN)
-            || missed >= crate::policy::knob("MISSED", MISSED);
+        let is_due = wanted >= held / 1000 * WANTED || needed > then + then / 100 * GROWN || missed >= MISSED;
         if excess == 0 || !is_due {
             return Ok(false);
         }
         // Looking takes a look at every block, so it is not done at each miss where it gives nothing.
         self.misses.store(0, Ordering::Relaxed);
         self.needed_then.store(needed, Ordering::Relaxed);
-        let cheaply = crate::policy::knob("CHEAP", 1) == 1;
-        if crate::policy::knob("VIEWS", 0) == 1 {
-            for arena in self.base.arenas.directory().of_pool(PoolSlot::DEFAULT) {
-                self.provider.before_leaving(arena, call)?;
-            }
-        }
-        if crate::policy::knob("DBG", 0) == 1 {
-            let live = self.base.arenas.in_use();
-            eprintln!(
-                "due: wanted {} MiB held {} live {} excess {} potential {} cheap {} of {} granules",
-                wanted >> 20,
-                held >> 20,
-                live >> 20,
-                excess >> 20,
-                self.potential(false) >> 20,
-                self.potential(true) >> 20,
-                self.base.holdings.lock().regions().iter().map(|r| r.held_granules().count()).sum::<usize>()
-            );
-        }
-        if self.potential(cheaply) < held / 10000 * crate::policy::knob("WORTH", WORTH * 10) {
+        if self.potential(true) < held / 1000 * WORTH {
             return Ok(false);
         }
         let calls = self.base.site.calls();
         let Some(_quiet) = self.quiesce(&calls) else { return Ok(false) };
-        Ok(self.try_to_gain(
-            Goal { bytes: if crate::policy::knob("ALL", 0) == 1 { u64::MAX } else { excess }, cheaply },
-            call,
-        )? > 0)
+        Ok(self.try_to_gain(Goal { bytes: excess, cheaply: true }, call)? > 0)
     }
 
     /// Bytes gained by a compaction. What it fails with is no reason to refuse a request, unless the device is lost.
@@ -445,7 +421,7 @@ impl Compaction {
     fn choose(&self, arena: &Arena, goal: Goal, mut room: u64) -> Vec<Shrinkable> {
         let mut state = arena.lock();
         let mut candidates = candidates_in(&self.base, &mut state);
-        candidates.retain(|found| !found.sparse.shown && (!goal.cheaply || found.is_cheap()));
+        candidates.retain(|found| !found.elsewhere && (!goal.cheaply || found.is_cheap()));
         let (mut chosen, mut gained) = (Vec::new(), 0);
         while gained < goal.bytes {
             let Some(place) = candidates.iter().position(|found| found.beside <= room) else { break };
@@ -453,7 +429,8 @@ impl Compaction {
             let memory = {
                 let mut device = self.base.holdings.lock();
                 // Since it was found, somebody may have begun to share it.
-                if !is_movable(device.regions(), &sparse) {
+                let regions = device.regions();
+                if !is_own(regions, &sparse) || regions.is_elsewhere(sparse.region, sparse.granule.start) {
                     continue;
                 }
                 device.regions_mut().begin(sparse.region, sparse.granule.clone())
@@ -470,7 +447,7 @@ impl Compaction {
         chosen
     }
 
-    /// Views show no more what they need not show of the granules that would be chosen.
+    /// The memory of granules that would be chosen is mapped at home only, where it need not be elsewhere.
     fn hide(&self, arena: &Arena, goal: Goal, call: &Call<'_>) -> Result<()> {
         let mut gained = 0;
         let wanted = |found: &Candidate| {
@@ -480,9 +457,11 @@ impl Compaction {
         };
         let candidates = candidates_in(&self.base, &mut arena.lock()).into_iter();
         let chosen = candidates.filter(|found| !goal.cheaply || found.is_cheap()).take_while(wanted);
-        let shown = chosen.filter(|found| found.sparse.shown).map(|found| found.sparse);
-        let shown: Vec<_> = shown.map(|sparse| (sparse.segment, sparse.granule.start)).collect();
-        self.provider.hide(arena, &shown, call)
+        let elsewhere: Vec<_> = chosen.filter(|found| found.elsewhere).map(|found| found.sparse).collect();
+        let shown: Vec<_> = elsewhere.iter().map(|sparse| (sparse.segment, sparse.granule.start)).collect();
+        self.provider.hide(arena, &shown, call)?;
+        let away: Vec<_> = elsewhere.iter().map(|sparse| (sparse.region, sparse.granule.start)).collect();
+        self.provider.unmap_elsewhere(&away, call)
     }
 
     fn compact_arena(

@@ -25,6 +25,9 @@ const TRIES: usize = 8;
 /// more: 0.2 %.
 const SLACK: u64 = 500;
 
+/// Which part of what is needed at most is hardly worth a view: 0.1 %.
+const HARDLY_MORE: u64 = 1000;
+
 /// A device is tight once more than this part of it is held: what fits then counts for more than driver calls.
 const TIGHT: u64 = 2;
 /// The largest granules that are taken there.
@@ -126,11 +129,7 @@ impl Device {
             return Some(Grain::even(finest));
         }
         let usual = engine.lock(arena).next_granule(tier, unit, size);
-        let largest = if is_tight(engine) {
-            (crate::policy::knob("TIGHT", 8) * MIB).next_multiple_of(finest)
-        } else {
-            usual.usual
-        };
+        let largest = if is_tight(engine) { TIGHT_GRANULE.next_multiple_of(finest) } else { usual.usual };
         Some(Grain { usual: usual.usual.min(largest), least: usual.least.min(largest) })
     }
 
@@ -255,17 +254,10 @@ impl Device {
                 }
                 continue;
             }
-            let tol = crate::policy::knob("TOL", 0);
-            if tol > 0 {
-                let at_home =
-                    engine.lock(arena).ground().missing_memory(request.tier, request.size, Some(granule));
-                let most = self.most_needed.load(Ordering::Relaxed);
-                if at_home
-                    .is_some_and(|bytes| bytes <= granule.round(plan.missing, finest) + most / 10000 * tol)
-                    && let Some(ptr) = engine.grow(arena, request, is_retry, call)?
-                {
-                    return Ok(Some(ptr));
-                }
+            if self.is_as_good_at_home(engine, arena, request, granule, plan.missing)
+                && let Some(ptr) = engine.grow(arena, request, is_retry, call)?
+            {
+                return Ok(Some(ptr));
             }
             let bytes = granule.round(plan.missing, finest);
             let stock = Request { size: bytes, segment_bytes: bytes, ..*request };
@@ -280,6 +272,24 @@ impl Device {
             }
         }
         Ok(None)
+    }
+
+    /// Whether a request takes hardly more memory at home than for a view, where the device has room: a view costs driver calls,
+    /// and then lasts no longer than what it shows.
+    fn is_as_good_at_home<E: Engine<Memory>>(
+        &self,
+        engine: &E,
+        arena: &E::Arena,
+        request: &Request,
+        granule: Grain,
+        for_view: u64,
+    ) -> bool {
+        if is_tight(engine) {
+            return false;
+        }
+        let at_home = engine.lock(arena).ground().missing_memory(request.tier, request.size, Some(granule));
+        let hardly_more = self.most_needed.load(Ordering::Relaxed) / HARDLY_MORE;
+        at_home.is_some_and(|bytes| bytes <= for_view + hardly_more)
     }
 
     /// Lets free memory of other streams come here, up to `missing` bytes. Returns how many came; `None` where the driver maps no

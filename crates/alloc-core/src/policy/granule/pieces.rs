@@ -174,41 +174,12 @@ impl Pieces {
             plan.missing = (left - self.whole_bytes - largest).next_multiple_of(granule);
             return plan;
         }
-        let order = crate::policy::knob("ORDER", 0);
-        if order > 0 {
-            let mut all: Vec<Shown> = self.whole.values().flat_map(|whole| whole.shown(segments)).collect();
-            if order & 1 == 1 {
-                all.sort_by_key(|shown| (Reverse(shown.bytes), shown.addr));
+        for shown in self.whole.values().flat_map(|whole| whole.shown(segments)) {
+            if left <= largest {
+                break;
             }
-            let mut rest = Vec::new();
-            for shown in all {
-                if left <= largest && order & 2 == 0 {
-                    break;
-                }
-                if shown.bytes <= left {
-                    plan.granules.push(shown);
-                    left -= shown.bytes;
-                } else {
-                    rest.push(shown);
-                }
-            }
-            // the smallest that does
-            rest.sort_by_key(|shown| (shown.bytes, shown.addr));
-            for shown in rest {
-                if left <= largest {
-                    break;
-                }
-                plan.granules.push(shown);
-                left -= shown.bytes.min(left);
-            }
-        } else {
-            for shown in self.whole.values().flat_map(|whole| whole.shown(segments)) {
-                if left <= largest {
-                    break;
-                }
-                plan.granules.push(shown);
-                left -= shown.bytes.min(left);
-            }
+            plan.granules.push(shown);
+            left -= shown.bytes.min(left);
         }
         let mut beginnings = self.beginnings.range((left, 0)..).filter(|(_, shown)| is_other(head, shown));
         plan.granules.extend(beginnings.next().filter(|_| left > 0).map(|(_, shown)| *shown));
