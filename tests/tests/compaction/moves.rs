@@ -98,9 +98,9 @@ fn what_is_left_serves_shrinks_again_and_goes() {
     });
 }
 
-/// Memory is mapped as a whole in views, so what is backed in parts never is.
+/// Views show what is left of granules, too.
 #[test]
-fn no_view_shows_what_is_backed_in_parts() {
+fn all_that_came_back_serves() {
     on_each(&mapped(300), |rig| {
         let program = Sparse::new(rig, Settings::default());
         compact(&program.allocator).unwrap();

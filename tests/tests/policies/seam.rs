@@ -183,6 +183,9 @@ impl Policy for Wrapped {
     fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64 {
         self.0.granule(tier, minimum, holding)
     }
+    fn least_granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64 {
+        self.0.least_granule(tier, minimum, holding)
+    }
     fn growth(&self, request: &Request, situation: &dyn Fn() -> Situation) -> Option<Growth> {
         self.0.growth(request, situation)
     }

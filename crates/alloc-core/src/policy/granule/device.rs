@@ -243,7 +243,8 @@ impl Device {
                 return taken.map_or(Ok(None), |taken| self.map(engine, arena, request, plan, taken, call));
             }
             drop(state);
-            if plan.missing >= refused {
+            let bytes = granule.round(plan.missing, finest);
+            if bytes >= refused {
                 return Ok(None);
             }
             let Some(came) = self.fetch(engine, arena, (plan.missing, finest), call) else { return Ok(None) };
@@ -259,12 +260,11 @@ impl Device {
             {
                 return Ok(Some(ptr));
             }
-            let bytes = granule.round(plan.missing, finest);
             let stock = Request { size: bytes, segment_bytes: bytes, ..*request };
             let rejected = bytes > plan.missing && engine.rejects(engine.held().saturating_add(bytes));
             if rejected || !engine.stock(arena, &stock, (granule, finest), is_retry, call)? {
                 // There may be enough for what is missing, and not for whole granules of the usual size. Only the smallest are rejected.
-                refused = if rejected { u64::MAX } else { plan.missing };
+                refused = if rejected { u64::MAX } else { bytes };
                 (granule, least) = (Grain::even(finest), 1);
             } else if let Some(ptr) = engine.search(arena, request, call) {
                 // The new memory does by itself, with what is free beside it.
