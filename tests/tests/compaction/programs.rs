@@ -44,6 +44,11 @@ impl Sparse {
     pub(crate) fn new(rig: &Rig, settings: Settings) -> Self {
         let (allocator, stream) = (rig.with_policy::<GranulePolicy>(settings), rig.stream());
         let large = allocator.malloc(128 * MIB, stream).unwrap();
+        Self::between(rig, allocator, stream, large)
+    }
+
+    /// The same of an allocator that has handed out one block.
+    pub(crate) fn between(rig: &Rig, allocator: Allocator, stream: Stream, large: DevicePtr) -> Self {
         let blocks: Vec<_> = (0..BLOCKS).map(|_| allocator.malloc(BLOCK, stream).unwrap()).collect();
         let (live, free): (Vec<_>, Vec<_>) = blocks.into_iter().enumerate().partition(|(n, _)| n % 4 == 1);
         let live: Vec<_> = live.into_iter().map(|(_, ptr)| ptr).collect();
