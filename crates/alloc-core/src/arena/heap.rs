@@ -171,6 +171,12 @@ impl Heap {
         self.layout.free_at(start, addr)
     }
 
+    /// The blocks of a segment that lie on a range of addresses.
+    pub(crate) fn on(&self, segment: SegmentId, range: &Range<u64>) -> Vec<BlockId> {
+        let below = self.hooks().below(segment, range.start);
+        self.layout.on(below.unwrap_or(self.layout.segments()[segment].first), range)
+    }
+
     /// A busy block is address space without memory from here on.
     pub(crate) fn insert_unmapped(&mut self, id: BlockId) {
         let block = &mut self.layout.blocks_mut()[id];

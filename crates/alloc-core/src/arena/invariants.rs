@@ -165,10 +165,11 @@ pub(crate) fn check_regions(heap: &Heap, regions: &Regions) -> usize {
             let range = block.addr..block.end();
             let mut states = region.states(range.clone());
             match block.state {
-                BlockPhase::Unmapped => assert!(
-                    states.all(|state| state == GranuleState::Free),
-                    "nothing is behind what is unmapped"
-                ),
+                BlockPhase::Unmapped => {
+                    let is_free = states.all(|state| state == GranuleState::Free);
+                    assert!(is_free, "nothing is behind what is unmapped");
+                    assert!(segment.granules.is_clear(range), "nor is any granule there");
+                }
                 BlockPhase::Away => {
                     assert_eq!(segment.granules.at(range.start), range, "a granule is away by itself");
                     assert!(states.all(|state| state == GranuleState::Away), "and its region knows");

@@ -19,6 +19,9 @@ use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
 
+/// How often address space is made for the same granules, where other threads take it.
+const TRIES: usize = 8;
+
 /// What moves memory between streams.
 pub(super) struct HandOver {
     base: Base,
@@ -226,17 +229,18 @@ impl HandOver {
     fn plan(&self, arena: &Arena, sizes: &Sizes, vm: &dyn VirtualMemory) -> Result<Option<(Growth, Stream)>> {
         let bytes = sizes.iter().sum();
         let stock = Request { requested: bytes, size: bytes, tier: Tier::Large, segment_bytes: bytes };
-        loop {
+        let largest = sizes.iter().copied().max().unwrap_or(0);
+        for _ in 0..TRIES {
             let mut state = arena.lock();
             if let Some(growth) = Growth::stock(state.heap_mut(), Tier::Large, sizes.clone()) {
                 return Ok(Some((growth, state.tenure().stream())));
             }
             drop(state);
-            let largest = sizes.iter().copied().max().unwrap_or(0);
             if !self.space.add_region(arena, &stock, Some(Grain::even(largest)), vm)? {
-                return Ok(None);
+                break;
             }
         }
+        Ok(None)
     }
 
     /// Maps granules in their new places, side by side; nothing stays mapped on an error. Calls the driver.
@@ -297,11 +301,15 @@ impl HandOver {
         let _memory = self.base.arenas.in_transit();
         let (places, stream, newest) = {
             let mut state = arena.lock();
+            let is_away = |place: &Place| self.base.holdings.lock().regions().is_away(place);
             let may_go = |place: &Place| {
-                let block = &state.layout().blocks()[place.block];
-                block.state == BlockPhase::Away
-                    && !state.heap().hooks().keeps(block.segment, place.addr)
-                    && (!only_past || state.is_past(block.epoch))
+                // It may have come home since it was found.
+                let block = state.layout().blocks().get(place.block).filter(|_| is_away(place));
+                block.is_some_and(|block| {
+                    block.state == BlockPhase::Away
+                        && !state.heap().hooks().keeps(block.segment, place.addr)
+                        && (!only_past || state.is_past(block.epoch))
+                })
             };
             let places: Vec<_> = places.filter(may_go).collect();
             let mut newest = 0;

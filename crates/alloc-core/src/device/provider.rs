@@ -47,6 +47,9 @@ impl Purpose {
     }
 }
 
+/// How often address space is made for one request.
+const REGIONS: usize = 8;
+
 /// How much of what was to be mapped has memory.
 struct Backed {
     memory: Vec<Vec<Mapping>>,
@@ -305,12 +308,15 @@ impl Provider {
         let calls = self.base.site.calls();
         let at_most = intent.at_most();
         let mut intent = Some(intent);
+        let mut regions = 0;
         loop {
             let mut state = arena.lock();
             let stream = state.tenure().stream();
             let Some(growth) = purpose.plan(state.heap_mut(), request, of) else {
                 drop(state);
-                if self.space.add_region(arena, request, of, vm)? {
+                regions += 1;
+                // Other threads may take what is added.
+                if regions <= REGIONS && self.space.add_region(arena, request, of, vm)? {
                     continue;
                 }
                 return Ok(None);

@@ -2,8 +2,8 @@
 //!
 //! Under `policy:granule` memory is taken in granules of up to 64 MiB. A granule of which one block is left keeps all of its
 //! memory. A compaction makes new memory of the size that its blocks need, copies the contents, and maps the new memory in the
-//! place of the old. Pointers stay valid. What was free of the granule is address space without memory then, until the last of
-//! its blocks is freed.
+//! place of the old. Pointers stay valid. Each piece of new memory is a granule like any other, and what was free between them is
+//! address space without memory, where memory comes again when some is needed.
 //!
 //! For a moment a live block has no memory. So a compaction waits for the device, and nobody may give the device work on memory
 //! of this allocator until it has ended. The program says how it knows that:
@@ -16,8 +16,7 @@
 //! With `compaction:last_resort` a request that would be refused compacts first; with `compaction:True` also one that would take
 //! more memory than the program needs. Both need the promise or a hook.
 //!
-//! These stay as they are: memory that is mapped in a view or for another stream, that other processes have, that sleeps, that
-//! waits for a stream; memory of private pools, those of graphs among them; blocks that [were pinned](crate::CachingAllocator::pin_physical), and
+//! These stay as they are: memory that a block in a view uses, that other processes have, that sleeps, that waits for a stream; memory of private pools, those of graphs among them; blocks that [were pinned](crate::CachingAllocator::pin_physical), and
 //! granules of the smallest size. Nothing is compacted while a stream of the process is captured, in hardened mode, where other
 //! devices reach the memory, or where somebody observes segments or traces: libraries that register memory (NCCL, RDMA) do.
 //!

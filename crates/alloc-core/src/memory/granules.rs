@@ -93,6 +93,12 @@ impl Granules {
         std::iter::successors(after(range.start), move |granule| after(granule.end))
     }
 
+    /// Whether each unit of a range is a granule of its own.
+    pub(crate) fn is_clear(&self, range: Range<u64>) -> bool {
+        let known = self.number(range.end).min(self.joined.len() * WORD);
+        (self.number(range.start)..known).all(|unit| self.first(unit) == unit)
+    }
+
     /// Granules of these sizes lie one after the other from `addr` on.
     pub(crate) fn set(&mut self, addr: u64, sizes: impl IntoIterator<Item = u64>) {
         let mut at = addr;

@@ -78,10 +78,10 @@ impl Layout {
         self.blocks.upwards(self.segments[id].first).counted()
     }
 
-    /// The blocks of a segment that lie on a range of addresses.
-    pub(crate) fn on(&self, segment: SegmentId, range: &Range<u64>) -> Vec<BlockId> {
-        let on = |block: &Block| block.addr < range.end && range.start < block.end();
-        self.of_segment(segment).filter(|(_, block)| on(block)).map(|(id, _)| id).collect()
+    /// The blocks that lie on a range of addresses, of those from `start` upwards, which is none above the first.
+    pub(crate) fn on(&self, start: BlockId, range: &Range<u64>) -> Vec<BlockId> {
+        let up_to = self.blocks.upwards(start).counted().take_while(|(_, block)| block.addr < range.end);
+        up_to.filter(|(_, block)| range.start < block.end()).map(|(id, _)| id).collect()
     }
 
     /// The segment of a block.

@@ -140,10 +140,10 @@ impl Region {
         (self.base..self.base + self.bytes).contains(&addr)
     }
 
-    /// Whether there is memory behind the granule at `addr`, and no thread takes it away.
-    fn is_mapped(&self, addr: u64) -> bool {
-        let state = self.state_at(addr);
-        self.contains(addr) && (state.is_backed() || state == GranuleState::Away)
+    /// Whether there is memory behind a granule of so many bytes at `addr`, and no thread takes it away.
+    fn is_mapped(&self, addr: u64, bytes: u64) -> bool {
+        let granule = self.granules.get(&addr).filter(|granule| granule.bytes == bytes);
+        granule.is_some_and(|granule| granule.state.is_backed() || granule.state == GranuleState::Away)
     }
 
     /// Whether a thread is changing some granule.
@@ -267,9 +267,9 @@ impl Regions {
         self.leftovers.maps_in(base, bytes)
     }
 
-    /// Whether there is memory behind the granule at `addr`, at its home or in a second place.
-    pub(crate) fn is_mapped(&self, addr: u64) -> bool {
-        self.shown.contains_key(&addr) || self.iter().any(|region| region.is_mapped(addr))
+    /// Whether there is memory behind a granule of so many bytes at `addr`, at its home or in a second place.
+    pub(crate) fn is_mapped(&self, addr: u64, bytes: u64) -> bool {
+        self.shown.get(&addr) == Some(&bytes) || self.iter().any(|region| region.is_mapped(addr, bytes))
     }
 
     /// Granules are mapped in a second place from now on.
@@ -379,6 +379,12 @@ impl Regions {
     /// Whether the memory of a granule is mapped elsewhere, too, where it served before.
     pub(crate) fn is_elsewhere(&self, id: RegionId, addr: u64) -> bool {
         !self.away.is_empty() && self.handle(id, addr).is_some_and(|memory| self.away.has(memory))
+    }
+
+    /// Whether a granule is away there still.
+    pub(crate) fn is_away(&self, place: &Place) -> bool {
+        self.get(place.region).is_some_and(|region| region.state_at(place.addr) == GranuleState::Away)
+            && self.places_of(place.region, place.addr).contains(place)
     }
 
     /// Where the memory of a granule is mapped, too, because it served there before.

@@ -79,8 +79,10 @@ impl Growth {
     fn room_for(heap: &Heap, tier: Tier, size: u64, of: Option<Grain>) -> Option<Self> {
         let layout = &heap.layout;
         let blocks = layout.blocks();
-        let start = heap.unmapped[tier as usize].iter().find_map(|(_, unmapped)| {
-            region_of(layout, blocks[*unmapped].segment, of)?;
+        // What begins in a run that has too little has less.
+        let mut too_little = 0;
+        let start = heap.unmapped[tier as usize].iter().find_map(|(addr, unmapped)| {
+            region_of(layout, blocks[*unmapped].segment, of).filter(|_| too_little <= *addr)?;
             let candidate =
                 layout.neighbour_in(BlockPhase::Free, blocks[*unmapped].prev).unwrap_or(*unmapped);
             let mut room = 0;
@@ -88,7 +90,7 @@ impl Growth {
                 if !matches!(block.state, BlockPhase::Free | BlockPhase::Unmapped) {
                     break;
                 }
-                room += block.size;
+                (room, too_little) = (room + block.size, block.end());
                 if room >= size {
                     return Some(candidate);
                 }
@@ -184,7 +186,7 @@ impl Growth {
     }
 }
 
-/// Region and unit of a growable segment in which granules of `of` bytes can be, or of any size where that is 0.
+/// Region and unit of a growable segment in which granules `of` these sizes can be, or any where that is `None`.
 fn region_of(layout: &Layout, segment: SegmentId, of: Option<Grain>) -> Option<(RegionId, u64)> {
     match layout.segments()[segment].origin {
         Origin::Growable { region, unit } if of.is_none_or(|of| of.usual.is_multiple_of(unit)) => {

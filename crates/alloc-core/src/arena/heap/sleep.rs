@@ -109,7 +109,7 @@ impl<'a> Bed<'a> {
 
     /// The blocks on a range of granules, which are about to lose their memory, sleep from here on.
     pub(crate) fn lie_down(&mut self, range: &Range<u64>) {
-        for id in self.heap.layout.on(self.segment, range) {
+        for id in self.heap.on(self.segment, range) {
             match self.heap.layout.blocks()[id].state {
                 awake if awake.is_awake() => self.set(id, awake.asleep(true)),
                 BlockPhase::Free => {
@@ -144,7 +144,7 @@ impl<'a> Bed<'a> {
 
     /// After granules of a range changed, each block is what its granules say.
     pub(crate) fn follow(&mut self, region: &Region, range: &Range<u64>) {
-        for id in self.heap.layout.on(self.segment, range) {
+        for id in self.heap.on(self.segment, range) {
             let block = &self.heap.layout.blocks()[id];
             match block.state {
                 asleep if asleep.is_asleep() => {

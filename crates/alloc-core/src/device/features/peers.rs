@@ -61,12 +61,12 @@ impl Peers {
         };
         assert_unlocked();
         for (at, bytes) in ranges {
-            // SAFETY: the granule was mapped a moment ago; on one that has gone since the driver refuses, and one that came
-            // back was mapped for the peer already. Access is only added.
+            // SAFETY: the granule was mapped a moment ago; on one that has gone since the driver refuses, and what came in its
+            // place was mapped for the peer already. Access is only added.
             let granted = unsafe { vm.set_access(at, bytes, &[peer], Access::ReadWrite) };
             if let Err(error) = granted {
                 self.base.site.backend().clear_error();
-                if self.base.holdings.lock().regions().is_mapped(at.0) {
+                if self.base.holdings.lock().regions().is_mapped(at.0, bytes) {
                     return Err(error.into());
                 }
             }

@@ -105,12 +105,13 @@ impl Sharing {
                 return Err(error);
             }
         };
-        let (outcome, unused) = {
+        let (outcome, unused, has_moved) = {
             let mut state = arena.lock();
-            // Freed meanwhile, or shared by another thread.
-            let block = held_by(state.layout(), ptr, location.block, owned)
-                .filter(|block| self::place(block, &state).as_ref() == Ok(&place));
-            match block.map(|block| state.uses().share(block.uses)) {
+            // Freed meanwhile, compacted, or shared by another thread.
+            let live = held_by(state.layout(), ptr, location.block, owned);
+            let block = live.filter(|block| self::place(block, &state).as_ref() == Ok(&place));
+            let has_moved = live.is_some() && block.is_none();
+            let (outcome, unused) = match block.map(|block| state.uses().share(block.uses)) {
                 None => (None, Some(share)),
                 Some(Some(known)) => (Some(known.block.clone()), Some(share)),
                 Some(None) => {
@@ -118,12 +119,13 @@ impl Sharing {
                     state.uses_of(location.block).add_share(share);
                     (Some(shared), None)
                 }
-            }
+            };
+            (outcome, unused, has_moved)
         };
         if let Some(unused) = unused {
             self.base.holdings.end_export(&unused.granules);
         }
-        Ok(outcome)
+        if has_moved { self.share(ptr, location, owned) } else { Ok(outcome) }
     }
 
     /// Gets a block's memory out of the process; its granules are exported then. Calls the driver.

@@ -96,6 +96,21 @@ struct Goal {
     cheaply: bool,
 }
 
+impl Goal {
+    /// What is taken for it, in this order: what gives the most, and can be had with `room` bytes and what was given before.
+    fn choose(self, mut candidates: Vec<Candidate>, mut room: u64) -> Vec<Candidate> {
+        candidates.retain(|found| !self.cheaply || found.is_cheap());
+        let (mut chosen, mut gained) = (Vec::new(), 0);
+        while gained < self.bytes {
+            let Some(place) = candidates.iter().position(|found| found.beside <= room) else { break };
+            let found = candidates.remove(place);
+            (gained, room) = (gained + found.gain, room + found.gain);
+            chosen.push(found);
+        }
+        chosen
+    }
+}
+
 /// One thread compacts until this is dropped.
 struct Running<'a>(&'a AtomicBool);
 
@@ -416,16 +431,13 @@ impl Compaction {
         outcome.map(|()| report)
     }
 
-    /// Takes what is free of granules out of everyone's reach, those with the most free bytes first, until the
-    /// goal is reached. `room` is what can be had beside them.
-    fn choose(&self, arena: &Arena, goal: Goal, mut room: u64) -> Vec<Shrinkable> {
+    /// Takes what is free of granules out of everyone's reach. `room` is what can be had beside them.
+    fn choose(&self, arena: &Arena, goal: Goal, room: u64) -> Vec<Shrinkable> {
         let mut state = arena.lock();
         let mut candidates = candidates_in(&self.base, &mut state);
-        candidates.retain(|found| !found.elsewhere && (!goal.cheaply || found.is_cheap()));
-        let (mut chosen, mut gained) = (Vec::new(), 0);
-        while gained < goal.bytes {
-            let Some(place) = candidates.iter().position(|found| found.beside <= room) else { break };
-            let Candidate { sparse, gain, .. } = candidates.remove(place);
+        candidates.retain(|found| !found.elsewhere);
+        let mut taken = Vec::new();
+        for Candidate { sparse, .. } in goal.choose(candidates, room) {
             let memory = {
                 let mut device = self.base.holdings.lock();
                 // Since it was found, somebody may have begun to share it.
@@ -441,27 +453,21 @@ impl Compaction {
                 self.base.holdings.lock().regions_mut().commit_backed(sparse.region, &[memory]);
                 continue;
             };
-            chosen.push(Shrinkable { sparse, blocks, memory });
-            (gained, room) = (gained + gain, room + gain);
+            taken.push(Shrinkable { sparse, blocks, memory });
         }
-        chosen
+        taken
     }
 
-    /// The memory of granules that would be chosen is mapped at home only, where it need not be elsewhere.
-    fn hide(&self, arena: &Arena, goal: Goal, call: &Call<'_>) -> Result<()> {
-        let mut gained = 0;
-        let wanted = |found: &Candidate| {
-            let is_wanted = gained < goal.bytes;
-            gained += found.gain;
-            is_wanted
-        };
-        let candidates = candidates_in(&self.base, &mut arena.lock()).into_iter();
-        let chosen = candidates.filter(|found| !goal.cheaply || found.is_cheap()).take_while(wanted);
-        let elsewhere: Vec<_> = chosen.filter(|found| found.elsewhere).map(|found| found.sparse).collect();
-        let shown: Vec<_> = elsewhere.iter().map(|sparse| (sparse.segment, sparse.granule.start)).collect();
-        self.provider.hide(arena, &shown, call)?;
-        let away: Vec<_> = elsewhere.iter().map(|sparse| (sparse.region, sparse.granule.start)).collect();
-        self.provider.unmap_elsewhere(&away, call)
+    /// The memory of granules that would be chosen is mapped at home only, where it need not be elsewhere. Blocks.
+    fn bring_home(&self, arena: &Arena, goal: Goal, call: &Call<'_>) -> Result<()> {
+        let room = self.room(PoolId::DEFAULT);
+        let chosen = goal.choose(candidates_in(&self.base, &mut arena.lock()), room);
+        let elsewhere: Vec<_> = chosen.into_iter().filter(|found| found.elsewhere).collect();
+        let places = || elsewhere.iter().map(|found| (&found.sparse, found.sparse.granule.start));
+        let shown: Vec<_> = places().map(|(sparse, addr)| (sparse.segment, addr)).collect();
+        let hidden = self.provider.hide(arena, &shown, call);
+        let away: Vec<_> = places().map(|(sparse, addr)| (sparse.region, addr)).collect();
+        hidden.and(self.provider.unmap_elsewhere(&away, call))
     }
 
     fn compact_arena(
@@ -478,9 +484,16 @@ impl Compaction {
         if lasting_obstacle(&self.base).is_some() {
             return Ok(());
         }
-        let room = self.room(PoolId::DEFAULT);
-        self.hide(arena, goal, call)?;
-        let chosen = self.choose(arena, goal, room);
+        if let Err(error) = self.bring_home(arena, goal, call) {
+            // Other granules may do.
+            self.base.site.backend().clear_error();
+            tracing::warn!(%error, "memory stays mapped in a second place, and is not compacted");
+        }
+        // That took its time.
+        if lasting_obstacle(&self.base).is_some() {
+            return Ok(());
+        }
+        let chosen = self.choose(arena, goal, self.room(PoolId::DEFAULT));
         if chosen.is_empty() {
             return Ok(());
         }

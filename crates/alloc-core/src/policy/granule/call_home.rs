@@ -1,7 +1,7 @@
 //! Granules of this stream that serve others, and come home without a driver call: where what they were part of is free again.
 
 use super::borders::{Borders, FreePart, Parts};
-use super::home::free_range;
+use super::home::{free_range, granule_at};
 use super::memory::Memory;
 use super::shown::{Slot, SlotState};
 use crate::base::steps::Counted;
@@ -21,6 +21,9 @@ struct Link {
     /// Which of those that may come home it is.
     away: Option<usize>,
 }
+
+/// What is not free.
+const GAP: Link = Link { free: FreePart { prefix: 0, suffix: 0 }, bytes: 1, away: None };
 
 /// Links of a row that together hold a request.
 struct Best {
@@ -69,7 +72,7 @@ fn bring<E: Engine<Memory>>(
     let _memory = engine.moving();
     let mut state = engine.lock(from);
     let take = |Away { home: (_, segment, addr), .. }: &Away| {
-        let granule = known(state.ground(), *segment, *addr)?;
+        let granule = granule_at(state.ground(), *segment, *addr)?;
         let holder = free_range(state.ground(), *segment, granule.start, granule.end)?;
         let was_free = state.ground().layout().blocks()[holder].epoch <= spare.newest;
         was_free.then(|| state.ground_mut().take_range(holder, granule.start, granule.end))
@@ -77,15 +80,6 @@ fn bring<E: Engine<Memory>>(
     let parts: Vec<_> = all.iter().filter_map(take).collect();
     drop(state);
     engine.streams().hand_over(from, arena, &parts, spare, call).is_some_and(|came| came > 0)
-}
-
-/// The granule that begins at `addr`, if a segment whose free blocks are known has one.
-fn known(ground: &impl Ground<Memory>, id: SegmentId, addr: u64) -> Option<Range<u64>> {
-    let borders = ground.memory().borders().get(id)?;
-    let granules = &ground.layout().segments()[id].granules;
-    // The segment may be another one since it was asked for.
-    ((borders.base()..borders.highest()).contains(&addr) && granules.begins_at(addr))
-        .then(|| granules.at(addr))
 }
 
 /// An arena's granules that lie free with other streams.
@@ -99,7 +93,7 @@ fn callable<E: Engine<Memory>>(engine: &E, arena: &E::Arena) -> Vec<Away> {
         let Some(from) = engine.streams().arena(number) else { continue };
         let state = engine.lock(from);
         let is_free = |Away { home: (_, segment, addr), .. }: &Away| {
-            let granule = known(state.ground(), *segment, *addr);
+            let granule = granule_at(state.ground(), *segment, *addr);
             granule.is_some_and(|granule| {
                 free_range(state.ground(), *segment, granule.start, granule.end).is_some()
             })
@@ -117,11 +111,11 @@ fn best(ground: &impl Ground<Memory>, callable: &[Away], size: u64) -> Option<Be
         memory.borders().iter().map(|(id, borders)| (id, row(ground, id, borders, callable))).collect();
     let mut best = None;
     for (_, row) in &rows {
-        look_along(row.iter().map(|(_, link)| *link), size, &mut best);
+        look_along(with_gaps(row), size, &mut best);
     }
     // Only what shows one of them may do better than without.
     let places = |away: &Away| {
-        let granule = known(ground, away.segment, away.addr);
+        let granule = granule_at(ground, away.segment, away.addr);
         let borders = memory.borders().get(away.segment).zip(granule);
         borders.map_or(&[][..], |(borders, granule)| borders.places(borders.number(granule.start)))
     };
@@ -129,55 +123,55 @@ fn best(ground: &impl Ground<Memory>, callable: &[Away], size: u64) -> Option<Be
     for view in views.into_iter().filter_map(|number| memory.place_of_number(number)) {
         let links = memory.views()[view].slots.iter().counted().map(|slot| {
             let Slot { shown, state, .. } = *slot;
-            let row = rows.binary_search_by_key(&shown.segment, |(id, _)| *id);
-            let row = row.map_or(&[][..], |at| &rows[at].1);
-            let link = row.binary_search_by_key(&shown.addr, |(addr, _)| *addr).ok().map(|at| row[at].1);
-            let none = FreePart { prefix: 0, suffix: 0 };
-            let gone = Link { free: none, bytes: shown.bytes, away: None };
-            link.filter(|_| state == SlotState::Mapped).unwrap_or(gone)
+            let row = rows.binary_search_by_key(&shown.segment, |(id, _)| *id).ok().map(|at| &rows[at].1);
+            let link = row.and_then(|row| row.get(&shown.addr)).filter(|_| state == SlotState::Mapped);
+            link.copied().unwrap_or(GAP)
         });
         look_along(links, size, &mut best);
     }
     best
 }
 
-/// The granules of a segment, by address.
+/// The granules of a segment of which something is free, or will be, by address.
 fn row(
     ground: &impl Ground<Memory>,
     id: SegmentId,
     borders: &Borders,
     callable: &[Away],
-) -> Vec<(u64, Link)> {
-    let (none, granules) = (FreePart { prefix: 0, suffix: 0 }, &ground.layout().segments()[id].granules);
-    let link = |granule: Range<u64>| {
-        (granule.start, Link { free: none, bytes: granule.end - granule.start, away: None })
+) -> BTreeMap<u64, Link> {
+    let granules = &ground.layout().segments()[id].granules;
+    let link = |granule: &Range<u64>, prefix: u64, suffix: u64| Link {
+        free: FreePart { prefix, suffix },
+        bytes: granule.end - granule.start,
+        away: None,
     };
-    let known = granules.around(borders.base()..borders.highest().max(borders.base() + 1));
-    let mut row: Vec<_> = granules.each(known).counted().map(link).collect();
-    let place = |row: &[(u64, Link)], at: u64| row.partition_point(|(addr, _)| *addr < at);
+    let all = |granule: &Range<u64>| link(granule, granule.end - granule.start, granule.end - granule.start);
+    let mut row = BTreeMap::new();
     for (_, Parts { end, whole, beginning }) in borders.all(granules).counted() {
-        let places = place(&row, whole.start)..place(&row, whole.end);
-        for (_, link) in &mut row[places] {
-            link.free = FreePart { prefix: link.bytes, suffix: link.bytes };
-        }
+        row.extend(granules.each(whole).counted().map(|granule| (granule.start, all(&granule))));
         if let Some((granule, bytes)) = end {
-            let at = place(&row, granule.start);
-            row[at].1.free.suffix = bytes;
+            row.entry(granule.start).or_insert(link(&granule, 0, 0)).free.suffix = bytes;
         }
         if let Some((granule, bytes)) = beginning {
-            let at = place(&row, granule.start);
-            row[at].1.free.prefix = bytes;
+            row.entry(granule.start).or_insert(link(&granule, 0, 0)).free.prefix = bytes;
         }
     }
     for (number, away) in callable.iter().enumerate().filter(|(_, away)| away.segment == id) {
-        // The segment may be another one since it was asked for.
-        if let Ok(at) = row.binary_search_by_key(&away.addr, |(addr, _)| *addr) {
-            let link = &mut row[at].1;
-            link.free = FreePart { prefix: link.bytes, suffix: link.bytes };
-            link.away = Some(number);
+        if let Some(granule) = granule_at(ground, id, away.addr) {
+            row.insert(granule.start, Link { away: Some(number), ..all(&granule) });
         }
     }
     row
+}
+
+/// The links of a row, with one of which nothing is free wherever they do not lie side by side.
+fn with_gaps(row: &BTreeMap<u64, Link>) -> impl Iterator<Item = Link> {
+    let mut end = 0;
+    row.iter().flat_map(move |(at, link)| {
+        let gap = (*at != end).then_some(GAP);
+        end = at + link.bytes;
+        gap.into_iter().chain([*link])
+    })
 }
 
 /// Looks for `size` bytes side by side in a row of granules.

@@ -125,12 +125,14 @@ impl Device {
         let unit = engine.unit().filter(|_| !engine.is_hardened())?;
         let finest = SMALL_SEGMENT.next_multiple_of(unit);
         if tier == Tier::Large && (engine.is_private(arena) || !self.shows(engine, arena, tier)) {
-            // Free granules of two sizes do not join but in a view; and what a private pool may hold is often counted to the byte.
+            // What a private pool may hold is often counted to the byte; and without views small granules cost no more calls.
             return Some(Grain::even(finest));
         }
         let usual = engine.lock(arena).next_granule(tier, unit, size);
-        let largest = if is_tight(engine) { TIGHT_GRANULE.next_multiple_of(finest) } else { usual.usual };
-        Some(Grain { usual: usual.usual.min(largest), least: usual.least.min(largest) })
+        let most = if is_tight(engine) { TIGHT_GRANULE } else { u64::MAX };
+        // A program's own policy may know of less than the smallest.
+        let whole = |bytes: u64| bytes.min(most).next_multiple_of(finest);
+        Some(Grain { usual: whole(usual.usual), least: whole(usual.least) })
     }
 
     /// Serves a request from a view that is there already. Calls no driver.
@@ -261,7 +263,8 @@ impl Device {
                 return Ok(Some(ptr));
             }
             let stock = Request { size: bytes, segment_bytes: bytes, ..*request };
-            let rejected = bytes > plan.missing && engine.rejects(engine.held().saturating_add(bytes));
+            // Smaller ends of granules, and no more than is missing, may do.
+            let rejected = least > 1 && engine.rejects(engine.held().saturating_add(bytes));
             if rejected || !engine.stock(arena, &stock, (granule, finest), is_retry, call)? {
                 // There may be enough for what is missing, and not for whole granules of the usual size. Only the smallest are rejected.
                 refused = if rejected { u64::MAX } else { bytes };
@@ -289,7 +292,9 @@ impl Device {
         }
         let at_home = engine.lock(arena).ground().missing_memory(request.tier, request.size, Some(granule));
         let hardly_more = self.most_needed.load(Ordering::Relaxed) / HARDLY_MORE;
-        at_home.is_some_and(|bytes| bytes <= for_view + hardly_more)
+        at_home.is_some_and(|bytes| {
+            bytes <= for_view + hardly_more && !engine.rejects(engine.held().saturating_add(bytes))
+        })
     }
 
     /// Lets free memory of other streams come here, up to `missing` bytes. Returns how many came; `None` where the driver maps no

@@ -7,6 +7,15 @@ use crate::memory::block::{BlockId, SegmentId};
 use crate::policy::ground::Ground;
 use std::ops::Range;
 
+/// The granule that begins at `addr` of a segment, if that is watched and has one there. Between two locks the segment may become
+/// another one, and granules others.
+pub(super) fn granule_at(ground: &impl Ground<Memory>, id: SegmentId, addr: u64) -> Option<Range<u64>> {
+    let borders = ground.memory().borders().get(id)?;
+    let granules = &ground.layout().segments()[id].granules;
+    let is_known = (borders.base()..borders.highest()).contains(&addr) && granules.begins_at(addr);
+    is_known.then(|| granules.at(addr))
+}
+
 /// What is free of a granule.
 pub(super) fn free_part(ground: &impl Ground<Memory>, borders: &Borders, granule: &Range<u64>) -> FreePart {
     let (blocks, &Range { start, end }) = (ground.layout().blocks(), granule);

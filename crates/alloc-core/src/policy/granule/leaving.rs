@@ -1,5 +1,6 @@
 //! Giving up what views show and no block uses, granule by granule.
 
+use super::home::granule_at;
 use super::memory::Memory;
 use super::shown::SlotState;
 use super::views::blank_at;
@@ -141,15 +142,17 @@ fn begin(arena: &mut impl PolicyArena<Memory>, enough: u64, only_past: bool) -> 
 fn begin_with(arena: &mut impl PolicyArena<Memory>, granules: &[(SegmentId, u64)]) -> Vec<Leaving> {
     let mut all = Vec::new();
     for (segment, addr) in granules {
-        let memory = arena.ground().memory();
-        let Some(borders) = memory.borders().get(*segment) else { continue };
-        for place in borders.places(borders.number(*addr)).to_vec() {
+        let ground = arena.ground();
+        let places = granule_at(ground, *segment, *addr).zip(ground.memory().borders().get(*segment));
+        let places = places.map(|(granule, borders)| borders.places(borders.number(granule.start)).to_vec());
+        for place in places.unwrap_or_default() {
             let ground = arena.ground();
             let Some(view) = ground.memory().place_of_number(place.view) else { continue };
             let of_view = &ground.memory().views()[view];
             let (segment, slot) = (of_view.segment, of_view.slots[place.slot]);
             let at = ground.layout().segments()[segment].base + slot.before;
-            let block = &ground.layout().blocks()[blank_at(ground, segment, at)];
+            let Some(block) = blank_at(ground, segment, at).some() else { continue };
+            let block = &ground.layout().blocks()[block];
             let is_blank = block.state == BlockPhase::Blank && at + slot.shown.bytes <= block.end();
             if slot.state == SlotState::Mapped && block.addr <= at && is_blank {
                 let part = Part { addr: at, bytes: slot.shown.bytes, epoch: block.epoch };
