@@ -190,6 +190,8 @@ pub struct State {
     pub spilled: bool,
     /// How often the operation under way asked a spill hook.
     pub spills: u64,
+    /// What spill hooks gave back during the operation under way.
+    pub spilled_blocks: Vec<Block>,
     /// Allocators and devices with limits of whatever kind.
     pub limited: bool,
     /// Which devices of which allocator reach which.
@@ -485,6 +487,9 @@ impl World {
             Op::EndGraph { graph } => graphs::end_graph(self, graph),
             _ => self.apply_feature(op),
         }
+        // A hook may be asked while somebody has the graphs, so they are told now.
+        let spilled = std::mem::take(&mut self.state().spilled_blocks);
+        spilled.iter().for_each(|block| self.graphs.borrow_mut().go_after(block));
     }
 
     fn apply_feature(&self, op: &Op) {

@@ -178,7 +178,7 @@ pub fn spill(n: usize, site: &Site, shared: &Arc<Mutex<State>>) {
     let shared = Arc::clone(shared);
     site.allocator.hooks().on_spill(0, move |request| {
         let Some(allocator) = allocator.upgrade() else { return 0 };
-        let block = {
+        let (ptr, size) = {
             let mut state = shared.try_lock().expect("nobody has the state over a call of the engine");
             state.spills += 1;
             let plain = |block: &super::Block| {
@@ -191,8 +191,10 @@ pub fn spill(n: usize, site: &Site, shared: &Arc<Mutex<State>>) {
             let block = state.blocks.swap_remove(found);
             state.unclaim(process, block.ptr);
             state.spilled = true;
-            block
+            let place = (block.ptr, block.size);
+            state.spilled_blocks.push(block);
+            place
         };
-        allocator.free(block.ptr).map_or(0, |()| block.size)
+        allocator.free(ptr).map_or(0, |()| size)
     });
 }
