@@ -27,6 +27,9 @@ pub(super) struct Options {
     /// A `granule` command that is there, instead of one that is built
     #[arg(long, value_name = "FILE")]
     granule: Option<PathBuf>,
+    /// Multiples of the sizes of requests: figures are means. Placements are chaotic, so those of one size say little of a change
+    #[arg(long, value_name = "FACTORS", value_delimiter = ',', default_value = "1")]
+    scales: Vec<f64>,
 }
 
 pub(super) fn run(folder: &Folder, options: &Options) -> Result<()> {
@@ -65,19 +68,19 @@ fn judge(folder: &Folder, options: &Options) -> Result<Verdict> {
     }
     let granule = Granule::at(options.granule.as_deref())?.with_settings(&options.settings);
     let traces: Vec<&Path> = found.iter().map(|(_, path)| path.as_path()).collect();
-    let figures = side_by_side(&granule, &traces)?;
+    let figures = side_by_side(&granule, &traces, &options.scales)?;
     verdict.judged =
         found.into_iter().zip(figures).map(|((recipe, _), figures)| Judged { recipe, figures }).collect();
     Ok(verdict)
 }
 
 /// Replays as many traces at a time as there are processors: figures are simulated, so that nothing disturbs them.
-fn side_by_side(granule: &Granule, traces: &[&Path]) -> Result<Vec<Vec<[f64; 3]>>> {
+fn side_by_side(granule: &Granule, traces: &[&Path], scales: &[f64]) -> Result<Vec<Vec<[f64; 3]>>> {
     let (queue, done) = (Mutex::new(traces.iter().enumerate()), Mutex::new(vec![Vec::new(); traces.len()]));
     let work = || -> Result<()> {
         loop {
             let Some((at, trace)) = locked(&queue).next() else { return Ok(()) };
-            let figures = granule.figures(trace).with_context(|| trace.display().to_string())?;
+            let figures = granule.figures(trace, scales).with_context(|| trace.display().to_string())?;
             eprintln!("replayed {}", trace.display());
             locked(&done)[at] = figures;
         }

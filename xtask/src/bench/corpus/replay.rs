@@ -73,13 +73,30 @@ impl Granule {
         Self { settings: settings.to_owned(), ..self }
     }
 
-    /// The figures of a trace in the order of [`FIGURES`], each of all allocators.
-    pub(super) fn figures(&self, trace: &Path) -> Result<Vec<[f64; 3]>> {
+    /// The figures of a trace in the order of [`FIGURES`], each of all allocators: in the mean of replays in which requests have
+    /// these multiples of their sizes.
+    pub(super) fn figures(&self, trace: &Path, scales: &[f64]) -> Result<Vec<[f64; 3]>> {
+        let mut mean = vec![[0.0; 3]; FIGURES.len()];
+        #[allow(clippy::cast_precision_loss)] // a few
+        let count = scales.len() as f64;
+        for scale in scales {
+            let figures = self.figures_at(trace, &scale.to_string())?;
+            for (cell, figure) in mean.iter_mut().flatten().zip(figures.iter().flatten()) {
+                *cell += figure / count;
+            }
+        }
+        Ok(mean)
+    }
+
+    fn figures_at(&self, trace: &Path, scale: &str) -> Result<Vec<[f64; 3]>> {
         let mut figures = vec![[0.0; 3]; FIGURES.len()];
         for (replay, arguments) in REPLAYS.iter().enumerate() {
             let answers = ALLOCATORS
                 .iter()
-                .map(|(_, policy, conf)| self.answer(trace, policy, conf, arguments))
+                .map(|(_, policy, conf)| {
+                    let arguments = [arguments, &["--scale", scale][..]].concat();
+                    self.answer(trace, policy, conf, &arguments)
+                })
                 .collect::<Result<Vec<Value>>>()?;
             for (row, figure) in figures.iter_mut().zip(&FIGURES).filter(|(_, it)| it.replay == replay) {
                 for (cell, answer) in row.iter_mut().zip(&answers) {
