@@ -243,7 +243,7 @@ impl ArenaState {
         let uses = self.uses_of(id).forget();
         self.map.remove(ptr);
         self.ledger.took_back(id, &mut self.heap.layout_mut().blocks_mut()[id]);
-        self.heap.make_dormant(id);
+        heap::sleep::make_dormant(&mut self.heap, id);
         Some((segment, range, uses))
     }
 

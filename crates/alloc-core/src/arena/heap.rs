@@ -8,8 +8,9 @@ pub(super) mod kind;
 mod records;
 pub(super) mod sleep;
 pub(super) mod sparse;
+mod unmapped;
 
-use crate::memory::block::{BlockId, BlockPhase, SegmentId, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::order::Order;
 use crate::memory::region::RegionId;
@@ -21,6 +22,7 @@ use records::Records;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use unmapped::Unmapped;
 
 /// Searches in all arenas of the default pool, by tier: the clock of block ages.
 pub(crate) type Searches = Arc<[AtomicU64; 2]>;
@@ -35,8 +37,8 @@ pub(crate) struct Heap {
     order: Order,
     /// What the policy remembers of the arena.
     remembered: Remembered,
-    /// Address space without memory, by tier and address.
-    unmapped: [BTreeSet<(u64, BlockId)>; 2],
+    /// Address space without memory.
+    unmapped: Unmapped,
     /// Whether searches are counted: only while garbage collection is on.
     ages: bool,
     searches: Searches,
@@ -126,11 +128,10 @@ impl Heap {
         };
         let indexed: BTreeSet<BlockId> = placed.at_least(tier, 0).collect();
         assert_eq!(indexed, of(BlockPhase::Free), "the index holds exactly the free blocks of its tier");
-        let unmapped = &self.unmapped[tier as usize];
-        let listed: BTreeSet<BlockId> = unmapped.iter().map(|(_, id)| *id).collect();
+        let listed: BTreeSet<BlockId> = self.unmapped.of(tier).map(|(_, id)| id).collect();
         assert_eq!(listed, of(BlockPhase::Unmapped), "the unmapped list holds exactly the unmapped blocks");
-        for (addr, id) in unmapped {
-            assert_eq!(self.layout.blocks()[*id].addr, *addr, "and knows their addresses");
+        for (addr, id) in self.unmapped.of(tier) {
+            assert_eq!(self.layout.blocks()[id].addr, addr, "and knows their addresses");
         }
         for (id, segment) in self.layout.segments().iter().filter(|(_, segment)| segment.tier == tier) {
             self.order.check(segment, self.layout.of_segment(id).map(|(_, block)| block.order));
@@ -171,24 +172,11 @@ impl Heap {
         self.layout.free_at(start, addr)
     }
 
-    /// The blocks of a segment that lie on a range of addresses.
-    pub(crate) fn on(&self, segment: SegmentId, range: &Range<u64>) -> Vec<BlockId> {
-        let below = self.hooks().below(segment, range.start);
-        self.layout.on(below.unwrap_or(self.layout.segments()[segment].first), range)
-    }
-
     /// A busy block is address space without memory from here on.
     pub(crate) fn insert_unmapped(&mut self, id: BlockId) {
         let block = &mut self.layout.blocks_mut()[id];
         block.state = BlockPhase::Unmapped;
-        let (tier, addr) = (block.tier, block.addr);
-        self.unmapped[tier as usize].insert((addr, id));
-    }
-
-    /// Takes address space without memory out of its list; its state is the caller's business.
-    fn take_unmapped(&mut self, id: BlockId) {
-        let block = &self.layout.blocks()[id];
-        self.unmapped[block.tier as usize].remove(&(block.addr, id));
+        self.unmapped.insert(block, id);
     }
 
     /// Joins a busy block that has memory with free neighbours; it stays busy, possibly under the lower
@@ -206,22 +194,19 @@ impl Heap {
     /// Makes a busy block without memory part of the unmapped address space around it, which keeps its requested size: what is
     /// mapped there again shows that, as in PyTorch.
     fn join_unmapped(&mut self, id: BlockId) -> BlockId {
-        let requested = self.layout.blocks()[id].requested;
+        let Block { requested, segment, .. } = self.layout.blocks()[id];
+        let range = self.layout.blocks()[id].addr..self.layout.blocks()[id].end();
+        if let Some(granules) = self.layout.granules_mut(segment) {
+            granules.clear(range);
+        }
         let (below, above) = self.layout.neighbours_in(BlockPhase::Unmapped, id);
         for neighbour in [below, above].into_iter().flatten() {
-            self.take_unmapped(neighbour);
+            self.unmapped.remove(&self.layout.blocks()[neighbour], neighbour);
         }
         let id = self.layout.join(id, BlockPhase::Unmapped);
         self.layout.blocks_mut()[id].requested = requested;
         self.insert_unmapped(id);
         id
-    }
-
-    /// What is busy or asleep is free memory that sleeps, joined with what sleeps beside it.
-    pub(super) fn make_dormant(&mut self, id: BlockId) {
-        let id = self.layout.join(id, BlockPhase::Dormant);
-        let block = &mut self.layout.blocks_mut()[id];
-        (block.state, block.requested) = (BlockPhase::Dormant, 0);
     }
 
     /// Takes the whole granules of a free block out, as busy, that need not be [kept](Hooks::keeps) and of which
@@ -256,17 +241,6 @@ impl Heap {
             .collect()
     }
 
-    /// Nothing is behind a busy block of whole granules any more.
-    fn lose_memory(&mut self, id: BlockId) -> BlockId {
-        let block = &mut self.layout.blocks_mut()[id];
-        block.epoch = 0;
-        let (segment, range) = (block.segment, block.addr..block.end());
-        if let Some(granules) = self.layout.granules_mut(segment) {
-            granules.clear(range);
-        }
-        self.join_unmapped(id)
-    }
-
     /// Commits a vacating of which the first `bytes` lost their memory. Returns the segment if nothing of
     /// it has memory any more; its one block is busy then, ready to be given back.
     pub(crate) fn commit_vacate(&mut self, id: BlockId, bytes: u64) -> Option<(SegmentId, BlockId)> {
@@ -278,11 +252,12 @@ impl Heap {
             let rest = self.cut_above(id, bytes, BlockPhase::Busy);
             self.return_free(rest);
         }
-        let id = self.lose_memory(id);
+        self.layout.blocks_mut()[id].epoch = 0;
+        let id = self.join_unmapped(id);
         if self.layout.blocks()[id].is_split() {
             return None;
         }
-        self.take_unmapped(id);
+        self.unmapped.remove(&self.layout.blocks()[id], id);
         let block = &mut self.layout.blocks_mut()[id];
         block.state = BlockPhase::Busy;
         Some((block.segment, id))
@@ -290,12 +265,12 @@ impl Heap {
 
     /// Takes out, as busy, the block of every growable segment of `tier` that has no memory at all.
     pub(crate) fn take_empty_regions(&mut self, tier: Tier) -> Vec<(SegmentId, BlockId, RegionId)> {
-        let whole = self.unmapped[tier as usize].iter().map(|(_, id)| *id);
+        let whole = self.unmapped.of(tier).map(|(_, id)| id);
         let whole: Vec<BlockId> = whole.filter(|id| !self.layout.blocks()[*id].is_split()).collect();
         let mut empty = Vec::new();
         for id in whole {
             let Origin::Growable { region, .. } = self.layout.segment_of(id).origin else { continue };
-            self.take_unmapped(id);
+            self.unmapped.remove(&self.layout.blocks()[id], id);
             let block = &mut self.layout.blocks_mut()[id];
             block.state = BlockPhase::Busy;
             empty.push((block.segment, id, region));

@@ -23,7 +23,7 @@ use crate::watch::snapshot::Action;
 const TRIES: usize = 8;
 
 /// What moves memory between streams.
-pub(super) struct HandOver {
+pub(in crate::device) struct HandOver {
     base: Base,
     space: Arc<Space>,
 }
@@ -290,7 +290,7 @@ impl HandOver {
     }
 
     /// The same of some of it.
-    pub(super) fn unmap_from(
+    pub(in crate::device) fn unmap_from(
         &self,
         arena: &Arena,
         places: impl Iterator<Item = Place>,

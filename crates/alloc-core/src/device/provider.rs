@@ -13,8 +13,8 @@ use crate::arena::{ArenaPool, ArenaState, Growth, Heap, Map};
 use crate::backend::{BackendError, ErrorKind, VirtualMemory};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
-use crate::memory::block::{BlockPhase, SegmentId, Tier};
-use crate::memory::region::{self, Backing, Failed, Mapping, Place, RegionId};
+use crate::memory::block::{BlockPhase, Tier};
+use crate::memory::region::{self, Backing, Failed, Mapping, RegionId};
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::engine::Streams;
 use crate::policy::{Grain, Ground, Holding, Request};
@@ -24,7 +24,6 @@ use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
-use std::collections::BTreeMap;
 
 /// What memory is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,33 +91,6 @@ impl Provider {
             // First what shows such memory there.
             let shown = self.base.supply.before_leaving(self, other, call.capturing, call);
             outcome = outcome.and(shown).and(self.hand_over.unmap_all_away(other, call.capturing, call));
-        }
-        outcome
-    }
-
-    /// Where these granules of an arena, each by its segment and first address, are shown in another place without need, they are
-    /// no more. Blocks until the device is done with them.
-    pub(super) fn hide(&self, arena: &Arena, granules: &[(SegmentId, u64)], call: &Call<'_>) -> Result<()> {
-        self.base.supply.hide(self, arena, granules, call)
-    }
-
-    /// Where the memory of these granules is mapped, too, because it served there before, it is no more. Blocks until the device
-    /// is done with it.
-    pub(super) fn unmap_elsewhere(&self, granules: &[(RegionId, u64)], call: &Call<'_>) -> Result<()> {
-        let mut by_arena: BTreeMap<u16, Vec<Place>> = BTreeMap::new();
-        for (region, addr) in granules {
-            for place in self.base.holdings.lock().regions().places_of(*region, *addr) {
-                by_arena.entry(place.arena).or_default().push(*place);
-            }
-        }
-        let mut outcome = Ok(());
-        for (number, places) in by_arena {
-            let Some(arena) = self.hand_over.arena(number) else { continue };
-            // First what shows it there.
-            let shown: Vec<_> = places.iter().map(|place| (place.segment, place.addr)).collect();
-            let hidden = self.hide(arena, &shown, call);
-            outcome = outcome.and(hidden);
-            outcome = outcome.and(self.hand_over.unmap_from(arena, places.into_iter(), false, call));
         }
         outcome
     }

@@ -112,8 +112,16 @@ impl Granules {
 
     /// No memory is behind whole granules any more.
     pub(crate) fn clear(&mut self, range: Range<u64>) {
-        let units = self.number(range.start)..self.number(range.end).min(self.joined.len() * WORD);
-        units.for_each(|unit| self.join(unit, false));
+        let (first, behind) =
+            (self.number(range.start), self.number(range.end).min(self.joined.len() * WORD));
+        if first >= behind {
+            return;
+        }
+        for word in first / WORD..behind.div_ceil(WORD) {
+            let low = first.saturating_sub(word * WORD);
+            let high = (behind - word * WORD).min(WORD);
+            self.joined[word] &= !((u64::MAX >> (WORD - (high - low))) << low);
+        }
     }
 
     fn join(&mut self, unit: usize, joined: bool) {

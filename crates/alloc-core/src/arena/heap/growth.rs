@@ -52,11 +52,11 @@ impl Growth {
     /// As [`plan`](Self::plan), for new granules of these sizes whatever is free beside them.
     pub(crate) fn stock(heap: &mut Heap, tier: Tier, sizes: Sizes) -> Option<Self> {
         let bytes = sizes.iter().sum();
-        let (region, id) = heap.unmapped[tier as usize].iter().find_map(|(_, id)| {
-            let block = &heap.layout.blocks()[*id];
+        let (region, id) = heap.unmapped.of(tier).find_map(|(_, id)| {
+            let block = &heap.layout.blocks()[id];
             let (region, unit) = region_of(&heap.layout, block.segment, None)?;
             let fits = block.size >= bytes && sizes.iter().all(|size| size.is_multiple_of(unit));
-            fits.then_some((region, *id))
+            fits.then_some((region, id))
         })?;
         Some(Self { region, chain: vec![Link::ToMap(id, sizes)] }.take_out(heap))
     }
@@ -81,10 +81,9 @@ impl Growth {
         let blocks = layout.blocks();
         // What begins in a run that has too little has less.
         let mut too_little = 0;
-        let start = heap.unmapped[tier as usize].iter().find_map(|(addr, unmapped)| {
-            region_of(layout, blocks[*unmapped].segment, of).filter(|_| too_little <= *addr)?;
-            let candidate =
-                layout.neighbour_in(BlockPhase::Free, blocks[*unmapped].prev).unwrap_or(*unmapped);
+        let start = heap.unmapped.of(tier).find_map(|(addr, unmapped)| {
+            region_of(layout, blocks[unmapped].segment, of).filter(|_| too_little <= addr)?;
+            let candidate = layout.neighbour_in(BlockPhase::Free, blocks[unmapped].prev).unwrap_or(unmapped);
             let mut room = 0;
             for (_, block) in blocks.upwards(candidate) {
                 if !matches!(block.state, BlockPhase::Free | BlockPhase::Unmapped) {
@@ -123,7 +122,7 @@ impl Growth {
                 Link::Mapped(id) => heap.take_free(*id),
                 Link::ToMap(id, _) => {
                     let id = *id;
-                    heap.take_unmapped(id);
+                    heap.unmapped.remove(&heap.layout.blocks()[id], id);
                     heap.layout.blocks_mut()[id].state = BlockPhase::Busy;
                 }
             }

@@ -107,15 +107,21 @@ impl<'a> Bed<'a> {
         Self { heap, segment }
     }
 
+    /// The blocks that lie on a range of addresses.
+    pub(crate) fn on(&self, range: &Range<u64>) -> Vec<BlockId> {
+        let below = self.heap.hooks().below(self.segment, range.start);
+        self.heap.layout.on(below.unwrap_or(self.heap.layout.segments()[self.segment].first), range)
+    }
+
     /// The blocks on a range of granules, which are about to lose their memory, sleep from here on.
     pub(crate) fn lie_down(&mut self, range: &Range<u64>) {
-        for id in self.heap.on(self.segment, range) {
+        for id in self.on(range) {
             match self.heap.layout.blocks()[id].state {
                 awake if awake.is_awake() => self.set(id, awake.asleep(true)),
                 BlockPhase::Free => {
                     self.heap.take_free(id);
                     let id = self.trim_free(id, range);
-                    self.heap.make_dormant(id);
+                    make_dormant(self.heap, id);
                 }
                 _ => {}
             }
@@ -144,7 +150,7 @@ impl<'a> Bed<'a> {
 
     /// After granules of a range changed, each block is what its granules say.
     pub(crate) fn follow(&mut self, region: &Region, range: &Range<u64>) {
-        for id in self.heap.on(self.segment, range) {
+        for id in self.on(range) {
             let block = &self.heap.layout.blocks()[id];
             match block.state {
                 asleep if asleep.is_asleep() => {
@@ -217,4 +223,11 @@ impl<'a> Bed<'a> {
 
 fn sleeps(state: GranuleState) -> bool {
     matches!(state, GranuleState::Asleep | GranuleState::Pending)
+}
+
+/// What is busy or asleep is free memory that sleeps, joined with what sleeps beside it.
+pub(in crate::arena) fn make_dormant(heap: &mut Heap, id: BlockId) {
+    let id = heap.layout.join(id, BlockPhase::Dormant);
+    let block = &mut heap.layout.blocks_mut()[id];
+    (block.state, block.requested) = (BlockPhase::Dormant, 0);
 }

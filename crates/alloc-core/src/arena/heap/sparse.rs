@@ -151,8 +151,8 @@ impl<'a> Sparses<'a> {
             if memory.iter().any(|mapping| mapping.addr <= range.start && range.end <= mapping.end()) {
                 self.heap.return_free(id);
             } else {
-                block.requested = 0;
-                self.heap.lose_memory(id);
+                (block.requested, block.epoch) = (0, 0);
+                self.heap.join_unmapped(id);
             }
         }
         self.set_moving(granule, false);

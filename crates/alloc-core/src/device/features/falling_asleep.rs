@@ -198,7 +198,7 @@ impl<'s> FallingAsleep<'s> {
                     context.as_ref(),
                 );
             }
-            let on_it = state.heap().on(run.segment, &run.range).into_iter();
+            let on_it = Bed::of(state.heap_mut(), run.segment).on(&run.range).into_iter();
             let on_it = on_it.map(|id| &state.layout().blocks()[id]).filter(|block| block.state.is_asleep());
             on_it.map(|block| DevicePtr(block.addr)).collect::<Vec<_>>()
         };

@@ -17,8 +17,9 @@ use crate::error::{AllocError, Result};
 use crate::features::compaction::{CompactionReport, Quiesce, QuiesceHook};
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, Tier};
-use crate::memory::region::{GranuleState, Leftovers, Mapping, Regions, Shrinking, Shrunk, bytes_of};
+use crate::memory::region::{GranuleState, Leftovers, Mapping, Place, Regions, Shrinking, Shrunk, bytes_of};
 use crate::policy::Request;
+use crate::policy::engine::{Engine, Streams};
 use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Kind};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, Rank, assert_unlocked, this_thread};
@@ -26,6 +27,7 @@ use crate::types::{DeviceIndex, DevicePtr, PoolId};
 use crate::watch::history::RecordContext;
 use crate::watch::snapshot::Action;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -463,11 +465,23 @@ impl Compaction {
         let room = self.room(PoolId::DEFAULT);
         let chosen = goal.choose(candidates_in(&self.base, &mut arena.lock()), room);
         let elsewhere: Vec<_> = chosen.into_iter().filter(|found| found.elsewhere).collect();
-        let places = || elsewhere.iter().map(|found| (&found.sparse, found.sparse.granule.start));
-        let shown: Vec<_> = places().map(|(sparse, addr)| (sparse.segment, addr)).collect();
-        let hidden = self.provider.hide(arena, &shown, call);
-        let away: Vec<_> = places().map(|(sparse, addr)| (sparse.region, addr)).collect();
-        hidden.and(self.provider.unmap_elsewhere(&away, call))
+        let shown = elsewhere.iter().map(|found| (found.sparse.segment, found.sparse.granule.start));
+        let hidden = self.base.supply.hide(&*self.provider, arena, &shown.collect::<Vec<_>>(), call);
+        let mut away: BTreeMap<u16, Vec<Place>> = BTreeMap::new();
+        for Candidate { sparse, .. } in &elsewhere {
+            let device = self.base.holdings.lock();
+            for place in device.regions().places_of(sparse.region, sparse.granule.start) {
+                away.entry(place.arena).or_default().push(*place);
+            }
+        }
+        away.into_iter().fold(hidden, |outcome, (number, places)| {
+            let Some(other) = self.provider.streams().arena(number) else { return outcome };
+            // First what shows it there.
+            let shown: Vec<_> = places.iter().map(|place| (place.segment, place.addr)).collect();
+            let hidden = self.base.supply.hide(&*self.provider, other, &shown, call);
+            let unmapped = self.provider.streams().unmap_from(other, places.into_iter(), false, call);
+            outcome.and(hidden).and(unmapped)
+        })
     }
 
     fn compact_arena(

@@ -1,6 +1,7 @@
 //! What drivers, or pools' sources, refused to take back, and how that is tried again.
 
-use super::{Mapping, Source, release};
+use super::driver::release;
+use super::{Mapping, Source};
 use crate::backend::VirtualMemory;
 use crate::process::foreign::Calls;
 use crate::types::DevicePtr;

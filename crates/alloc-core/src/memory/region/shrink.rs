@@ -3,7 +3,8 @@
 //! What stays is copied to new memory first, at another address. The old memory is unmapped only then, and released only when
 //! the new is in its place. So each step can be undone, and the contents are in one of the two all the time.
 
-use super::{Backing, Leftovers, Mapping, bytes_of, persist, release};
+use super::driver::release;
+use super::{Backing, Leftovers, Mapping, bytes_of, persist};
 use crate::backend::{Access, Backend, BackendError, CopyKind, ErrorKind, Result, VirtualMemory};
 use crate::process::foreign::Calls;
 use crate::sync::assert_unlocked;

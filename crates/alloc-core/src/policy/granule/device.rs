@@ -60,6 +60,23 @@ fn is_tight(engine: &impl Engine<Memory>) -> bool {
     engine.held() > engine.total() / TIGHT
 }
 
+/// What a view for `size` bytes would show, with free ends of granules of at least `least` bytes. Where nothing is missing, what
+/// the request needs of that is taken out, unless another thread was first.
+fn plan<E: Engine<Memory>>(
+    engine: &E,
+    arena: &E::Arena,
+    size: u64,
+    finest: u64,
+    least: u64,
+) -> (Plan, Option<Blocks>) {
+    let mut state = engine.lock(arena);
+    let (memory, segments) = state.ground_mut().memory_and_segments();
+    let plan = memory.pieces(segments).plan_view(segments, size, finest, least);
+    let granules = plan.granules.iter().copied();
+    let taken = (plan.missing == 0).then(|| views::take_home(state.ground_mut(), granules, plan.skip, size));
+    (plan, taken.flatten())
+}
+
 impl Device {
     /// Whether views may serve requests of this tier from this arena.
     fn shows<E: Engine<Memory>>(&self, engine: &E, arena: &E::Arena, tier: Tier) -> bool {
@@ -235,16 +252,10 @@ impl Device {
             return Ok(Some(ptr));
         }
         for _ in 0..TRIES {
-            let mut state = engine.lock(arena);
-            let (memory, segments) = state.ground_mut().memory_and_segments();
-            let plan = memory.pieces(segments).plan_view(segments, request.size, finest, least);
+            let (plan, taken) = plan(engine, arena, request.size, finest, least);
             if plan.missing == 0 {
-                let home = plan.granules.iter().copied();
-                let taken = views::take_home(state.ground_mut(), home, plan.skip, request.size);
-                drop(state);
                 return taken.map_or(Ok(None), |taken| self.map(engine, arena, request, plan, taken, call));
             }
-            drop(state);
             let bytes = granule.round(plan.missing, finest);
             if bytes >= refused {
                 return Ok(None);
