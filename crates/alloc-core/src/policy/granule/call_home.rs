@@ -124,8 +124,9 @@ fn best(ground: &impl Ground<Memory>, callable: &[Away], size: u64) -> Option<Be
         let links = memory.views()[view].slots.iter().counted().map(|slot| {
             let Slot { shown, state, .. } = *slot;
             let row = rows.binary_search_by_key(&shown.segment, |(id, _)| *id).ok().map(|at| &rows[at].1);
-            let link = row.and_then(|row| row.get(&shown.addr)).filter(|_| state == SlotState::Mapped);
-            link.copied().unwrap_or(GAP)
+            let at = row.and_then(|row| row.binary_search_by_key(&shown.addr, |(addr, _)| *addr).ok());
+            let link = row.zip(at).map(|(row, at)| row[at].1).filter(|_| state == SlotState::Mapped);
+            link.unwrap_or(GAP)
         });
         look_along(links, size, &mut best);
     }
@@ -133,39 +134,43 @@ fn best(ground: &impl Ground<Memory>, callable: &[Away], size: u64) -> Option<Be
 }
 
 /// The granules of a segment of which something is free, or will be, by address.
-fn row(
-    ground: &impl Ground<Memory>,
-    id: SegmentId,
-    borders: &Borders,
-    callable: &[Away],
-) -> BTreeMap<u64, Link> {
+type Row = Vec<(u64, Link)>;
+
+fn row(ground: &impl Ground<Memory>, id: SegmentId, borders: &Borders, callable: &[Away]) -> Row {
     let granules = &ground.layout().segments()[id].granules;
-    let link = |granule: &Range<u64>, prefix: u64, suffix: u64| Link {
-        free: FreePart { prefix, suffix },
-        bytes: granule.end - granule.start,
-        away: None,
+    let bytes_of = |granule: &Range<u64>| granule.end - granule.start;
+    let link = |granule: &Range<u64>, prefix: u64, suffix: u64| {
+        (granule.start, Link { free: FreePart { prefix, suffix }, bytes: bytes_of(granule), away: None })
     };
-    let all = |granule: &Range<u64>| link(granule, granule.end - granule.start, granule.end - granule.start);
-    let mut row = BTreeMap::new();
+    let mut row = Row::new();
     for (_, Parts { end, whole, beginning }) in borders.all(granules).counted() {
-        row.extend(granules.each(whole).counted().map(|granule| (granule.start, all(&granule))));
-        if let Some((granule, bytes)) = end {
-            row.entry(granule.start).or_insert(link(&granule, 0, 0)).free.suffix = bytes;
-        }
-        if let Some((granule, bytes)) = beginning {
-            row.entry(granule.start).or_insert(link(&granule, 0, 0)).free.prefix = bytes;
-        }
+        row.extend(end.map(|(granule, bytes)| link(&granule, 0, bytes)));
+        let all = |granule: Range<u64>| link(&granule, bytes_of(&granule), bytes_of(&granule));
+        row.extend(granules.each(whole).counted().map(all));
+        row.extend(beginning.map(|(granule, bytes)| link(&granule, bytes, 0)));
     }
     for (number, away) in callable.iter().enumerate().filter(|(_, away)| away.segment == id) {
         if let Some(granule) = granule_at(ground, id, away.addr) {
-            row.insert(granule.start, Link { away: Some(number), ..all(&granule) });
+            let (addr, all) = link(&granule, bytes_of(&granule), bytes_of(&granule));
+            row.push((addr, Link { away: Some(number), ..all }));
         }
     }
+    row.sort_unstable_by_key(|(addr, _)| *addr);
+    // Two free blocks may hold the beginning and the end of one.
+    row.dedup_by(|(addr, link), (before, kept)| {
+        let is_same = addr == before;
+        if is_same {
+            kept.free.prefix = kept.free.prefix.max(link.free.prefix);
+            kept.free.suffix = kept.free.suffix.max(link.free.suffix);
+            kept.away = kept.away.or(link.away);
+        }
+        is_same
+    });
     row
 }
 
 /// The links of a row, with one of which nothing is free wherever they do not lie side by side.
-fn with_gaps(row: &BTreeMap<u64, Link>) -> impl Iterator<Item = Link> {
+fn with_gaps(row: &Row) -> impl Iterator<Item = Link> {
     let mut end = 0;
     row.iter().flat_map(move |(at, link)| {
         let gap = (*at != end).then_some(GAP);

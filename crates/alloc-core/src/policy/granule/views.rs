@@ -40,6 +40,11 @@ pub(crate) fn run_for(ground: &mut impl Ground<Memory>, size: u64) -> Option<Vie
 fn run_at(ground: &impl Ground<Memory>, Place { view, slot: first }: Place, size: u64) -> Option<ViewRun> {
     let view = ground.memory().place_of_number(view)?;
     let slots = &ground.memory().views()[view].slots;
+    // Most views are too small, which takes no look at what is free.
+    let end = slots.last().map_or(0, |slot| slot.before + slot.shown.bytes);
+    if end - slots[first].before < size {
+        return None;
+    }
     let free = |slot: &Slot| (slot.state == SlotState::Mapped).then(|| free_part_of(ground, &slot.shown));
     let shown = &slots[first].shown;
     let FreePart { prefix, suffix } = free(&slots[first])?;
