@@ -153,10 +153,8 @@ impl<'a> Bed<'a> {
         for id in self.on(range) {
             let block = &self.heap.layout.blocks()[id];
             match block.state {
-                asleep if asleep.is_asleep() => {
-                    if !region.states(block.addr..block.end()).any(sleeps) {
-                        self.set(id, asleep.asleep(false));
-                    }
+                asleep if asleep.is_asleep() && !region.states(block.addr..block.end()).any(sleeps) => {
+                    self.set(id, asleep.asleep(false));
                 }
                 BlockPhase::Dormant => self.wake_pieces(region, id),
                 _ => {}
