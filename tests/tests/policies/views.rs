@@ -234,6 +234,23 @@ fn a_refusal_names_its_bound_and_what_lies_in_pieces() {
     });
 }
 
+/// Tables of the host would have an entry for each granule (found by a fuzzer's input).
+#[test]
+fn what_no_device_could_serve_is_refused_at_once() {
+    on_each(&of(100), |rig| {
+        let (allocator, stream) = (allocator(rig), rig.stream());
+        let live = pieces(&allocator, stream, 3, 12);
+        for bits in [45, 50, 57, 59] {
+            let calls = rig.device.calls().total();
+            let error = allocator.malloc(1 << bits, stream).unwrap_err();
+            assert!(error.is_out_of_memory(), "{}: 2^{bits} bytes: {error}", rig.name);
+            assert!(rig.device.calls().total() - calls < 200, "{}: 2^{bits} bytes", rig.name);
+        }
+        free_all(&allocator, live);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
 #[test]
 fn an_allocator_that_is_dropped_leaves_the_device_empty() {
     on_each(&of(100), |rig| {

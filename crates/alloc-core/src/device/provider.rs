@@ -161,6 +161,7 @@ impl Provider {
         let intent = Intent::up_to(&self.base.holdings, pool.id, asked.exact, missing);
         self.space.retry_leftovers();
         match self.base.site.backend().virtual_memory() {
+            Ok(vm) if growable && self.space.is_beyond_reach(arena, request, of, vm)? => Ok(None),
             Ok(vm) if growable => self.grow_region(arena, request, (purpose, of), vm, &pool, intent, call),
             _ => self.grow_fixed(arena, request, &pool, intent, call),
         }

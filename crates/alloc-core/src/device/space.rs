@@ -26,6 +26,9 @@ pub(super) fn can_serve(base: DevicePtr, bytes: u64) -> bool {
     !base.is_null() && AddressMap::can_hold(base) && last.is_some_and(AddressMap::can_hold)
 }
 
+/// Granules that one request may take: what needs more is larger than any device, and would fill tables of the host.
+const MOST_GRANULES: u64 = 1 << 20;
+
 /// Where granules lie that are mapped side by side from `base` on, and their bytes.
 pub(super) fn side_by_side(base: u64, granules: &[Granule]) -> impl Iterator<Item = (u64, u64)> {
     granules.iter().scan(base, |at, granule| {
@@ -150,6 +153,19 @@ impl Space {
                 self.base.holdings.lock().regions_mut().keep(left);
             }
         }
+    }
+
+    /// Whether a request takes more granules than any device has.
+    pub(super) fn is_beyond_reach(
+        &self,
+        arena: &Arena,
+        request: &Request,
+        of: Option<Grain>,
+        vm: &dyn VirtualMemory,
+    ) -> Result<bool> {
+        let unit = self.base.site.ask_granule(vm)?;
+        let usual = || arena.lock().tenure().policy().granule(request.tier, unit, &Holding::default());
+        Ok(request.size / of.unwrap_or_else(usual).usual > MOST_GRANULES)
     }
 
     /// Reserves address space for a new growable segment; `false` where it would be too small for the
