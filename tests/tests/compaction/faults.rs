@@ -33,7 +33,7 @@ fn run(k: u64) -> (u64, bool) {
         "call {k}: what was left is compacted now: {}",
         rig.used()
     );
-    // Some granules dissolve under failures, too.
+    // What is left of some granules goes back under failures, too.
     let freed = program.live.split_off(4);
     if k > 0 {
         rig.device.set_faults(FaultPlan::none().fail_nth(k, kind_of(k)));

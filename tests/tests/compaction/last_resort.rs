@@ -227,23 +227,3 @@ fn contents_survive_random_programs() {
     println!("memory was compacted {compactions} times");
     assert!(compactions > 10, "compactions are common: {compactions}");
 }
-
-/// A request that would take more than the program needs.
-#[test]
-fn with_true_memory_is_compacted_before_more_is_taken() {
-    on_each(&mapped(4000), |rig| {
-        let held = |compaction: Compact| {
-            let program = Sparse::new(rig, Settings { compaction, ..last_resort() });
-            let wide = program.allocator.malloc(WIDE, program.stream).unwrap();
-            program.check(rig, "beside the request");
-            let (held, stats) = (rig.used(), program.allocator.stats(DEVICE).unwrap().granule);
-            program.allocator.free(wide).unwrap();
-            program.end(rig);
-            (held, stats.compactions)
-        };
-        let (ample, never) = held(Compact::LastResort);
-        assert_eq!(never, 0, "{}: there is memory enough", rig.name);
-        let (less, compactions) = held(Compact::Always);
-        assert!(compactions > 0 && less + 16 * MIB <= ample, "{}: {less} instead of {ample}", rig.name);
-    });
-}

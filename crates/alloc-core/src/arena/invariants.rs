@@ -158,7 +158,7 @@ pub(crate) fn check_regions(heap: &Heap, regions: &Regions) -> usize {
         let Origin::Growable { region, .. } = segment.origin else { continue };
         let Some(region) = regions.get(region) else { unreachable!("a growable segment has a region") };
         assert_eq!((region.base, region.bytes), (segment.base, segment.bytes), "region and segment agree");
-        for (at, bytes) in region.granules(segment.base..segment.base + segment.bytes) {
+        for (at, bytes, _) in region.granules(segment.base..segment.base + segment.bytes) {
             assert_eq!(segment.granules.at(at), at..at + bytes, "about where granules are, too");
         }
         for (_, block) in heap.layout().of_segment(id) {

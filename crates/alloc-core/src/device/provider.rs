@@ -31,7 +31,7 @@ pub(super) enum Purpose {
     /// The request is served from it.
     Serve,
     /// It becomes free memory, in granules of these sizes; the request says how much.
-    Stock { grain: Grain, unit: u64 },
+    Stock(Grain),
 }
 
 impl Purpose {
@@ -39,9 +39,7 @@ impl Purpose {
     fn plan(self, heap: &mut Heap, request: &Request, of: Option<Grain>) -> Option<Growth> {
         match self {
             Self::Serve => Growth::plan(heap, request.tier, request.size, of),
-            Self::Stock { grain, unit } => {
-                Growth::stock(heap, request.tier, grain.sizes(grain.round(request.size, unit)))
-            }
+            Self::Stock(grain) => Growth::stock(heap, request.tier, grain.sizes(request.size)),
         }
     }
 }
@@ -135,14 +133,14 @@ impl Provider {
         // Asked once: what is held counts the intent below, and more held may mean other granules.
         let of = match purpose {
             Purpose::Serve => self.base.supply.granule(self, arena, request.tier, request.size),
-            Purpose::Stock { grain, .. } => Some(grain),
+            Purpose::Stock(grain) => Some(grain),
         };
         let (growable, pool, missing) = {
             let mut state = arena.lock();
             let exact = is_retry || self.base.supply.counts_what_is_missing();
             let missing = match purpose {
                 Purpose::Serve => self.missing_in(&mut state, request, of).filter(|_| exact),
-                Purpose::Stock { grain, unit } => Some(grain.round(request.size, unit)),
+                Purpose::Stock(_) => Some(request.size),
             };
             (state.tenure().grows(), state.tenure().pool().clone(), missing)
         };
@@ -152,7 +150,7 @@ impl Provider {
         let bytes = missing.min(request.segment_bytes);
         let asked = match purpose {
             Purpose::Serve => self.asked(arena, request, of, bytes),
-            Purpose::Stock { .. } => Asked { bytes, exact: bytes },
+            Purpose::Stock(_) => Asked { bytes, exact: bytes },
         };
         if !self.base.holdings.admit(pool.id, request, asked)? {
             return Ok(None);

@@ -186,9 +186,9 @@ impl Region {
         low..high.unwrap_or_else(|| (end - self.base).next_multiple_of(self.unit) + self.base)
     }
 
-    /// The granules of a range, each with its first address and its bytes.
-    pub(crate) fn granules(&self, range: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
-        self.in_range(range).map(|(at, granule)| (at, granule.bytes))
+    /// The granules in a range, each with its first address, its bytes and its state.
+    pub(crate) fn granules(&self, range: Range<u64>) -> impl Iterator<Item = (u64, u64, GranuleState)> {
+        self.in_range(range).map(|(at, granule)| (at, granule.bytes, granule.state))
     }
 
     /// Bytes that have memory behind them.

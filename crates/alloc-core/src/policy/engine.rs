@@ -144,13 +144,12 @@ pub(crate) trait Engine<M> {
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>>;
-    /// Takes as much memory as `request` says, which becomes free, in granules of these sizes and multiples of a unit; `false`
-    /// where there is not enough.
+    /// Takes as much memory as `request` says, which becomes free, in granules of these sizes; `false` where there is not enough.
     fn stock(
         &self,
         arena: &Self::Arena,
         request: &Request,
-        grain: (Grain, u64),
+        grain: Grain,
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<bool>;

@@ -17,6 +17,15 @@ enum Link {
     ToMap(BlockId, Sizes),
 }
 
+/// Where a request has room.
+struct Room {
+    region: RegionId,
+    /// New granules are of these sizes.
+    grain: Grain,
+    /// Blocks upwards, and the bytes of each that are to be mapped: 0 of what is free memory already.
+    chain: Vec<(BlockId, u64)>,
+}
+
 /// Memory to be mapped so that one free block serves a request. Its blocks are busy until it is [committed](Self::commit).
 #[derive(Debug)]
 pub(crate) struct Growth {
@@ -45,8 +54,13 @@ impl Growth {
     /// Finds room for `size` bytes in the growable segments of `tier` (reference §5.2), in which new granules `of` these sizes
     /// can be, or any where that is `None`, and takes it out.
     pub(crate) fn plan(heap: &mut Heap, tier: Tier, size: u64, of: Option<Grain>) -> Option<Self> {
-        let growth = Self::room_for(heap, tier, size, of)?;
-        Some(growth.take_out(heap))
+        let Room { region, grain, chain } = Self::room_for(heap, tier, size, of)?;
+        let link = |(id, bytes)| match bytes {
+            0 => Link::Mapped(id),
+            _ => Link::ToMap(id, grain.sizes(bytes)),
+        };
+        let chain = chain.into_iter().map(link).collect();
+        Some(Self { region, chain }.take_out(heap))
     }
 
     /// As [`plan`](Self::plan), for new granules of these sizes whatever is free beside them.
@@ -63,8 +77,8 @@ impl Growth {
 
     /// Bytes to be mapped where [`plan`](Self::plan) would find room.
     pub(crate) fn missing(heap: &Heap, tier: Tier, size: u64, of: Option<Grain>) -> Option<u64> {
-        let growth = Self::room_for(heap, tier, size, of)?;
-        Some(growth.maps(&heap.layout).iter().map(Map::bytes).sum())
+        let room = Self::room_for(heap, tier, size, of)?;
+        Some(room.chain.iter().map(|(_, bytes)| bytes).sum())
     }
 
     /// What to map, in order.
@@ -76,7 +90,7 @@ impl Growth {
         self.chain.iter().filter_map(to_map).collect()
     }
 
-    fn room_for(heap: &Heap, tier: Tier, size: u64, of: Option<Grain>) -> Option<Self> {
+    fn room_for(heap: &Heap, tier: Tier, size: u64, of: Option<Grain>) -> Option<Room> {
         let layout = &heap.layout;
         let blocks = layout.blocks();
         // What begins in a run that has too little has less.
@@ -105,15 +119,15 @@ impl Growth {
                 break;
             }
             if block.state == BlockPhase::Free {
-                chain.push(Link::Mapped(id));
+                chain.push((id, 0));
                 have += block.size;
             } else {
                 let bytes = of.round(size - have, unit).min(block.size);
-                chain.push(Link::ToMap(id, of.sizes(bytes)));
+                chain.push((id, bytes));
                 have += bytes;
             }
         }
-        Some(Self { region, chain })
+        Some(Room { region, grain: of, chain })
     }
 
     fn take_out(self, heap: &mut Heap) -> Self {

@@ -30,7 +30,7 @@ impl Sleepers {
         let groups = Self::groups(heap, segment, region, free_too);
         let mut found = Self::default();
         for (group, mut why) in groups {
-            for (at, _, state) in region.in_states(group.clone()) {
+            for (at, _, state) in region.granules(group.clone()) {
                 let of_granule = match state {
                     // Another place shows the same memory, and would show what is gone.
                     _ if heap.hooks().keeps(segment, at) || is_elsewhere(at) => Some(KeptBecause::Busy),
@@ -51,7 +51,7 @@ impl Sleepers {
                     }
                 }
                 Some(because) => {
-                    let awake = region.in_states(group).filter(|(.., state)| state.is_backed());
+                    let awake = region.granules(group).filter(|(.., state)| state.is_backed());
                     found.kept.push((awake.map(|(_, bytes, _)| bytes).sum(), because));
                 }
             }
@@ -168,7 +168,7 @@ impl<'a> Bed<'a> {
             let block = &self.heap.layout.blocks()[piece];
             let (addr, end) = (block.addr, block.end());
             let around = region.around(addr..end);
-            let mut granules = region.in_states(around).map(|(at, bytes, state)| (at + bytes, sleeps(state)));
+            let mut granules = region.granules(around).map(|(at, bytes, state)| (at + bytes, sleeps(state)));
             let (mut border, asleep) = granules.next().unwrap_or((end, false));
             for (next, _) in granules.take_while(|(_, sleeps)| *sleeps == asleep) {
                 border = next;
@@ -199,7 +199,7 @@ impl<'a> Bed<'a> {
             let inner = region.within(addr..end);
             // Those that a thread is waking are its business.
             let is_asleep = |(.., state): (u64, u64, GranuleState)| state == GranuleState::Asleep;
-            if inner.is_empty() || !region.in_states(inner.clone()).all(is_asleep) {
+            if inner.is_empty() || !region.granules(inner.clone()).all(is_asleep) {
                 continue;
             }
             let mut middle = id;

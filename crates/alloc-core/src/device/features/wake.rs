@@ -84,7 +84,7 @@ impl Wake {
             region
                 .into_iter()
                 .flat_map(|region| region.granules(run.range.clone()))
-                .map(|(_, bytes)| bytes)
+                .map(|(_, bytes, _)| bytes)
                 .collect()
         };
         if !self.base.holdings.admit_waking(pool.id, run.bytes()) {

@@ -102,11 +102,11 @@ impl Engine<GranuleMemory> for Provider {
         &self,
         arena: &Arena,
         request: &Request,
-        (grain, unit): (Grain, u64),
+        grain: Grain,
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<bool> {
-        let stocked = self.grow(arena, request, Purpose::Stock { grain, unit }, is_retry, call)?;
+        let stocked = self.grow(arena, request, Purpose::Stock(grain), is_retry, call)?;
         Ok(stocked.is_some())
     }
 

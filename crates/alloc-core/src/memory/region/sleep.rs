@@ -5,15 +5,10 @@ use crate::memory::backup::Saved;
 use std::ops::Range;
 
 impl Region {
-    /// The granules in a range, each with its first address, its bytes and its state.
-    pub(crate) fn in_states(&self, range: Range<u64>) -> impl Iterator<Item = (u64, u64, GranuleState)> {
-        self.in_range(range).map(|(at, granule)| (at, granule.bytes, granule.state))
-    }
-
     /// The longest runs of granules in one state, within a range of whole granules.
     pub(crate) fn runs(&self, range: Range<u64>, wanted: GranuleState) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
-        for (at, bytes, _) in self.in_states(range).filter(|(.., state)| *state == wanted) {
+        for (at, bytes, _) in self.granules(range).filter(|(.., state)| *state == wanted) {
             match runs.last_mut().filter(|run| run.end == at) {
                 Some(run) => run.end += bytes,
                 None => runs.push(at..at + bytes),

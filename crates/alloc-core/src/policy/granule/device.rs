@@ -276,7 +276,7 @@ impl Device {
             let stock = Request { size: bytes, segment_bytes: bytes, ..*request };
             // Smaller ends of granules, and no more than is missing, may do.
             let rejected = least > 1 && engine.rejects(engine.held().saturating_add(bytes));
-            if rejected || !engine.stock(arena, &stock, (granule, finest), is_retry, call)? {
+            if rejected || !engine.stock(arena, &stock, granule, is_retry, call)? {
                 // There may be enough for what is missing, and not for whole granules of the usual size. Only the smallest are rejected.
                 refused = if rejected { u64::MAX } else { bytes };
                 (granule, least) = (Grain::even(finest), 1);

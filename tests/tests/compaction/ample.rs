@@ -1,4 +1,5 @@
-//! Granules that are mapped in a second place, where nobody uses them: they are taken out of it, and compacted.
+//! Requests that would take more than the program needs compact first, with `compaction:True`; also granules that are mapped in a
+//! second place, where nobody uses them.
 
 use crate::programs::{Sparse, last_resort};
 use alloc_core::config::{Compact, Settings};
@@ -12,7 +13,7 @@ use granule_tests::setup::{free_all, mapped};
 /// More than lies free in pieces.
 const WIDE: u64 = 200 * MIB;
 
-/// A program whose free memory is mapped elsewhere, too.
+/// A program with free memory between live blocks, which may be mapped elsewhere, too.
 type Begin = fn(&Rig, Settings) -> Sparse;
 
 /// Views show all that is free, and serve nobody any more.
@@ -47,9 +48,11 @@ fn held(rig: &Rig, begin: Begin, compaction: Compact) -> (u64, i64) {
 }
 
 #[test]
-fn what_nobody_uses_there_is_compacted() {
+fn memory_is_compacted_before_more_is_taken() {
     on_each(&mapped(4000), |rig| {
-        for (what, begin, mib) in [("shown", shown as Begin, 48), ("handed over", handed_over, 24)] {
+        let programs =
+            [("plain", Sparse::new as Begin, 16), ("shown", shown, 48), ("handed over", handed_over, 24)];
+        for (what, begin, mib) in programs {
             let (ample, never) = held(rig, begin, Compact::LastResort);
             assert_eq!(never, 0, "{} {what}: there is memory enough", rig.name);
             let (less, compactions) = held(rig, begin, Compact::Always);
