@@ -309,7 +309,7 @@ options! {
 
     ExpandableSegmentsReserve = Device "expandable_segments_reserve": Reserve,
         expandable_segments_reserve: Option<ReserveSize> = None;
-    "Address space that a growable segment reserves, at most 9/8 of the device's memory." {
+    "Address space that a growable segment reserves, at most 9/8 of the device's memory. Under `granule`, `full` is at most 2 048 granules of the size that new ones have then." {
         idle: |s| fixed(s, s.expandable_segments_reserve.is_some()),
     }
 

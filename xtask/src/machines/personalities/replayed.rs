@@ -9,6 +9,8 @@ const TRACE: &str = "crates/granule-cli/data/resnet_train.trace.gz";
 /// A machine like the one that the simulated replay makes for itself.
 const MACHINE: &str = "devices=1,capacity=80GiB,memory=reserved,clock=virtual:0";
 const POLICIES: [&str; 2] = ["pytorch", "granule"];
+/// Both policies reserve what `pytorch` does by itself: `granule` begins with less, and no driver would refuse that.
+const CONF: &str = "expandable_segments:True,expandable_segments_reserve:90G";
 /// What does not depend on the driver underneath.
 const COUNTERS: [&str; 10] = [
     "requested_bytes_peak",
@@ -81,15 +83,5 @@ impl References {
 }
 
 fn arguments(backend: &'static str, policy: &'static str) -> [&'static str; 9] {
-    [
-        "replay",
-        TRACE,
-        "--json",
-        "--backend",
-        backend,
-        "--policy",
-        policy,
-        "--conf",
-        "expandable_segments:True",
-    ]
+    ["replay", TRACE, "--json", "--backend", backend, "--policy", policy, "--conf", CONF]
 }
