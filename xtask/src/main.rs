@@ -140,7 +140,7 @@ fn run(task: Task) -> Result<()> {
 fn test(rest: &[String]) -> Result<()> {
     let runner: &[&str] = if has_nextest() {
         // The runner's closing lines come last, so that whoever reads the end of the log sees the counts.
-        cargo(&[&["test", "--doc"], process::WORKSPACE].concat())?;
+        cargo(&[&["test", "--doc"], process::WORKSPACE, process::ALL_COMMANDS].concat())?;
         &["nextest", "run"]
     } else {
         &["test"]

@@ -4,14 +4,12 @@
 //! small pages. Where the system offers huge pages on request, large tables ask for them.
 
 use std::alloc::{Layout, handle_alloc_error};
-#[cfg(all(target_os = "linux", not(miri)))]
 use std::ops::Range;
 use std::ptr::NonNull;
 
 /// Tables from this size on ask for huge pages. It is the size of one where small pages have 4 KiB; where they have more,
 /// huge ones are larger, and the system decides for itself what it can do.
-#[cfg(all(target_os = "linux", not(miri)))]
-const HUGE: usize = 2 << 20;
+pub(crate) const HUGE: usize = 2 << 20;
 
 /// Appends to a table, doubling its room when it is full.
 pub(crate) fn push<T>(table: &mut Vec<T>, value: T) {
@@ -36,6 +34,15 @@ pub(crate) fn prefer_huge_pages(start: *mut u8, bytes: usize) {
     }
 }
 
+/// The same for what holds `part` of a table, as far as that is the table's, too.
+pub(crate) fn prefer_huge_pages_around<T>(table: &[T], part: Range<usize>) {
+    let around = |index: usize| (table.as_ptr().addr() + index * size_of::<T>()) / HUGE * HUGE;
+    let all = table.as_ptr_range();
+    let start = around(part.start).max(all.start.addr());
+    let end = (around(part.end) + HUGE).min(all.end.addr());
+    prefer_huge_pages(all.start.with_addr(start).cast_mut().cast(), end - start);
+}
+
 /// The pages that lie wholly in `bytes` at `start`. The system refuses advice on anything else.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn whole_pages(start: usize, bytes: usize, page: usize) -> Range<usize> {
@@ -46,9 +53,9 @@ fn whole_pages(start: usize, bytes: usize, page: usize) -> Range<usize> {
 #[cfg(any(not(target_os = "linux"), miri))]
 pub(crate) fn prefer_huge_pages(_: *mut u8, _: usize) {}
 
-/// Zeroed memory that the system backs when it is touched, on `huge` pages where it offers them. Miri knows no such mappings.
+/// Zeroed memory that the system backs when it is touched. Miri knows no such mappings.
 #[cfg(all(target_os = "linux", not(miri)))]
-pub(crate) fn reserve_zeroed(layout: Layout, huge: bool) -> NonNull<u8> {
+pub(crate) fn reserve_zeroed(layout: Layout) -> NonNull<u8> {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping at an address of the system's choice disturbs nothing.
@@ -56,11 +63,7 @@ pub(crate) fn reserve_zeroed(layout: Layout, huge: bool) -> NonNull<u8> {
         mmap_anonymous(std::ptr::null_mut(), layout.size(), access, MapFlags::PRIVATE | MapFlags::NORESERVE)
     };
     let raw = raw.ok().and_then(|raw| NonNull::new(raw.cast::<u8>()));
-    let raw = raw.unwrap_or_else(|| handle_alloc_error(layout));
-    if huge {
-        prefer_huge_pages(raw.as_ptr(), layout.size());
-    }
-    raw
+    raw.unwrap_or_else(|| handle_alloc_error(layout))
 }
 
 /// Gives memory of [`reserve_zeroed`] back.
@@ -76,7 +79,7 @@ pub(crate) unsafe fn release_zeroed(raw: *mut u8, layout: Layout) {
 }
 
 #[cfg(any(not(target_os = "linux"), miri))]
-pub(crate) fn reserve_zeroed(layout: Layout, _: bool) -> NonNull<u8> {
+pub(crate) fn reserve_zeroed(layout: Layout) -> NonNull<u8> {
     // SAFETY: tables have a size above 0.
     let raw = unsafe { std::alloc::alloc_zeroed(layout) };
     NonNull::new(raw).unwrap_or_else(|| handle_alloc_error(layout))

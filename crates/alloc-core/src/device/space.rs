@@ -28,6 +28,8 @@ pub(super) fn can_serve(base: DevicePtr, bytes: u64) -> bool {
 
 /// Granules that one request may take: what needs more is larger than any device, and would fill tables of the host.
 const MOST_GRANULES: u64 = 1 << 20;
+/// Of a device's regions so many may have huge pages in the address map. Where there are more, each may hold little.
+const ROOMY: u32 = 64;
 
 /// Where granules lie that are mapped side by side from `base` on, and their bytes.
 pub(super) fn side_by_side(base: u64, granules: &[Granule]) -> impl Iterator<Item = (u64, u64)> {
@@ -208,6 +210,10 @@ impl Space {
         let segment = Segment::new(base, bytes, registration, request.tier, origin);
         let (_, block) = state.heap_mut().add_segment(segment, BlockPhase::Busy);
         state.heap_mut().insert_unmapped(block);
+        drop(state);
+        if region.0 < ROOMY {
+            self.base.site.map().expect(base.0..base.0 + bytes);
+        }
         Ok(true)
     }
 

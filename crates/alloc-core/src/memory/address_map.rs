@@ -3,8 +3,9 @@
 //! A two-level radix table over 2 MiB pages of address space. Each page has eight cache lines, and a hash of
 //! the block's place in its page says in which of them its entry is: a look-up costs one cache line, however
 //! many blocks there are. Pages whose lines overflow get a table with an entry for each of their 4096 possible
-//! block addresses. Tables are zeroed memory that the system backs when it is touched, on huge pages where it
-//! offers them, since with many live blocks it is TLB misses that a look-up costs.
+//! block addresses. Tables are zeroed memory that the system backs when it is touched: on huge pages where much memory is
+//! [expected](AddressMap::expect), since with many live blocks it is TLB misses that a look-up costs; and on small ones elsewhere. A
+//! huge page is the table of 8 GiB of addresses, and each of ten thousand streams has regions of its own.
 //!
 //! Look-ups read atomics only. An entry is written once and stays in its cell until it is removed, so a reader
 //! finds every block that was handed out before it asked. Tables, once there, stay until the map is dropped,
@@ -25,6 +26,7 @@ use crate::types::{DeviceIndex, DevicePtr};
 use row::{Entry, claim, clear, find};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::PoisonError;
 
@@ -64,9 +66,25 @@ struct Dense([AtomicU64; SLOTS]);
 struct Node {
     lines: [[Line; LINES]; PAGES],
     dense: [AtomicPtr<Dense>; PAGES],
+    /// Which parts of `lines` may lie on huge pages, a bit for each.
+    roomy: AtomicU64,
 }
 
+/// How many pages have their lines in one part, which is as large as a huge page.
+const PART: usize = growth::HUGE / size_of::<[Line; LINES]>();
+const _: () = assert!(PAGES / PART <= 64, "a bit for each part of a node");
+
 impl Node {
+    /// Lets the system take huge pages for these pages' lines.
+    fn expect(&self, pages: Range<usize>) {
+        for part in pages.start / PART..pages.end.div_ceil(PART) {
+            let bit = 1 << part;
+            if self.roomy.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+                growth::prefer_huge_pages_around(&self.lines, part * PART..(part + 1) * PART);
+            }
+        }
+    }
+
     /// The line where `slot` of a page is. Slots are often multiples of a power of two: all of their bits count.
     fn line(&self, page: usize, slot: usize) -> &[AtomicU64; LINE] {
         &self.lines[page][((slot * 0o1111) >> 9) % LINES].0
@@ -83,15 +101,12 @@ unsafe trait Zeroed: Sized {
     /// Whether it is far larger than what is used of it: then it comes from the system, which clears what is touched. The
     /// allocator would clear memory that it had before by hand, and so touch all of it.
     const LARGE: bool = false;
-    /// Whether neighbouring parts are used together, so that huge pages are no waste.
-    const DENSELY_USED: bool = false;
 }
 // SAFETY: an array of `AtomicU64`, for which any bytes are valid.
 unsafe impl Zeroed for Dense {}
 // SAFETY: arrays of `AtomicU64` and of `AtomicPtr`, for which zero is 0 and null.
 unsafe impl Zeroed for Node {
     const LARGE: bool = true;
-    const DENSELY_USED: bool = true;
 }
 // SAFETY: an array of `AtomicPtr`, for which zero is null.
 unsafe impl Zeroed for Root {
@@ -104,7 +119,7 @@ fn new_zeroed<T: Zeroed>() -> NonNull<T> {
     const { assert!(std::mem::size_of::<T>() > 0) };
     let layout = Layout::new::<T>();
     if T::LARGE {
-        return growth::reserve_zeroed(layout, T::DENSELY_USED).cast();
+        return growth::reserve_zeroed(layout).cast();
     }
     // SAFETY: the layout has a size above 0, asserted above.
     let raw = unsafe { alloc_zeroed(layout) };
@@ -238,6 +253,20 @@ impl AddressMap {
         }
     }
 
+    /// Much memory comes to these addresses: their tables may take more of the host's memory than is used of them. Asks the system,
+    /// once for each 8 GiB.
+    pub fn expect(&self, addresses: Range<u64>) {
+        let pages = addresses.start >> PAGE_BITS..addresses.end.div_ceil(1 << PAGE_BITS);
+        let mut first = pages.start;
+        while first < pages.end {
+            let (node, page) = ((first >> NODE_BITS) as usize, first as usize & (PAGES - 1));
+            let end = (page as u64 + pages.end - first).min(PAGES as u64);
+            let table = get_or_make(&self.root().0[node], |made| self.tables().nodes.push(made));
+            table.expect(page..end as usize);
+            first += end - page as u64;
+        }
+    }
+
     /// Takes an entry out. The caller holds the lock of the arena that owns the address.
     #[inline(always)]
     pub fn remove(&self, ptr: DevicePtr) {
@@ -308,6 +337,24 @@ mod tests {
         #[test]
         fn any_value_may_be_asked(value in any::<u64>()) {
             prop_assert_eq!(AddressMap::default().get(DevicePtr(value)), None);
+        }
+    }
+
+    /// Of two nodes: the last parts of one, and the first of the next.
+    #[test]
+    fn what_is_expected_is_asked_for_once_and_found_as_ever() {
+        let (map, border) = (AddressMap::default(), 5u64 << (PAGE_BITS + NODE_BITS));
+        let part = (PART as u64) << PAGE_BITS;
+        for _ in 0..2 {
+            map.expect(border - part - 1..border + 1);
+            let roomy = |node: usize| get(&map.root().0[node]).unwrap().roomy.load(Ordering::Relaxed);
+            assert_eq!((roomy(4), roomy(5)), (0b11 << (PAGES / PART - 2), 1));
+            assert_eq!(map.tables().nodes.len(), 2);
+        }
+        map.expect((1 << ADDRESS_BITS) - part..1 << ADDRESS_BITS);
+        for ptr in [border - 512, border, (1 << ADDRESS_BITS) - 512].map(DevicePtr) {
+            map.insert(ptr, at(7));
+            assert_eq!(map.get(ptr), Some(at(7)));
         }
     }
 
