@@ -100,7 +100,8 @@ fn an_allocator_costs_little_until_it_is_used<P: Policy>() {
             })
             .collect();
         let each = (resident() - before) / machines.len() as u64;
-        assert!(each < 1024, "{each} KiB for an allocator with one block");
+        // A huge page for the map's first entries is 2 MiB.
+        assert!(each < 3072, "{each} KiB for an allocator with one block");
     });
 }
 

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 /// Tables from this size on ask for huge pages. It is the size of one where small pages have 4 KiB; where they have more,
 /// huge ones are larger, and the system decides for itself what it can do.
-pub(crate) const HUGE: usize = 2 << 20;
+const HUGE: usize = 2 << 20;
 
 /// Appends to a table, doubling its room when it is full.
 pub(crate) fn push<T>(table: &mut Vec<T>, value: T) {
@@ -36,10 +36,10 @@ pub(crate) fn prefer_huge_pages(start: *mut u8, bytes: usize) {
 
 /// The same for what holds `part` of a table, as far as that is the table's, too.
 pub(crate) fn prefer_huge_pages_around<T>(table: &[T], part: Range<usize>) {
-    let around = |index: usize| (table.as_ptr().addr() + index * size_of::<T>()) / HUGE * HUGE;
     let all = table.as_ptr_range();
-    let start = around(part.start).max(all.start.addr());
-    let end = (around(part.end) + HUGE).min(all.end.addr());
+    let at = |index: usize| all.start.addr() + index * size_of::<T>();
+    let start = (at(part.start) / HUGE * HUGE).max(all.start.addr());
+    let end = at(part.end).next_multiple_of(HUGE).min(all.end.addr());
     prefer_huge_pages(all.start.with_addr(start).cast_mut().cast(), end - start);
 }
 
@@ -53,17 +53,28 @@ fn whole_pages(start: usize, bytes: usize, page: usize) -> Range<usize> {
 #[cfg(any(not(target_os = "linux"), miri))]
 pub(crate) fn prefer_huge_pages(_: *mut u8, _: usize) {}
 
-/// Zeroed memory that the system backs when it is touched. Miri knows no such mappings.
+/// Zeroed memory that the system backs when it is touched: on small pages, whatever it does elsewhere, until
+/// [others are preferred](prefer_huge_pages). Miri knows no such mappings.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn reserve_zeroed(layout: Layout) -> NonNull<u8> {
-    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     let access = ProtFlags::READ | ProtFlags::WRITE;
+    let (size, room) = (layout.size(), layout.size() + HUGE);
     // SAFETY: a new mapping at an address of the system's choice disturbs nothing.
-    let raw = unsafe {
-        mmap_anonymous(std::ptr::null_mut(), layout.size(), access, MapFlags::PRIVATE | MapFlags::NORESERVE)
+    let all = unsafe {
+        mmap_anonymous(std::ptr::null_mut(), room, access, MapFlags::PRIVATE | MapFlags::NORESERVE)
     };
-    let raw = raw.ok().and_then(|raw| NonNull::new(raw.cast::<u8>()));
-    raw.unwrap_or_else(|| handle_alloc_error(layout))
+    let all = all.unwrap_or_else(|_| handle_alloc_error(layout)).cast::<u8>();
+    // It begins where a huge page can.
+    let before = all.addr().next_multiple_of(HUGE) - all.addr();
+    for (at, bytes) in [(0, before), (before + size, room - before - size)] {
+        // SAFETY: a part of the mapping made above that nothing uses. What is not whole pages is refused, and stays reserved.
+        let _ = unsafe { munmap(all.wrapping_add(at).cast(), bytes) };
+    }
+    let Some(raw) = NonNull::new(all.wrapping_add(before)) else { handle_alloc_error(layout) };
+    // SAFETY: the mapping made above; this advice changes no content. A system without huge pages refuses it.
+    let _ = unsafe { madvise(raw.as_ptr().cast(), size, Advice::LinuxNoHugepage) };
+    raw
 }
 
 /// Gives memory of [`reserve_zeroed`] back.
@@ -72,7 +83,7 @@ pub(crate) fn reserve_zeroed(layout: Layout) -> NonNull<u8> {
 /// `raw` came from there with this layout, and is not used again.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) unsafe fn release_zeroed(raw: *mut u8, layout: Layout) {
-    // SAFETY: by this function's contract, one whole mapping that nothing uses.
+    // SAFETY: by this function's contract, a mapping that nothing uses.
     if let Err(error) = unsafe { rustix::mm::munmap(raw.cast(), layout.size()) } {
         tracing::debug!(%error, "a table could not be unmapped");
     }

@@ -186,8 +186,10 @@ impl Provider {
         let event =
             self.base.site.segment_event(SegmentChange::Attached, pool.id, stream, base, bytes, false);
         self.base.observers.tell(event, &calls);
-        // Drivers put such segments side by side.
-        self.base.site.map().expect(base.0..base.0 + bytes);
+        if pool.source.is_none() {
+            // Drivers put such segments side by side.
+            self.base.site.map().expect(base.0..base.0 + bytes);
+        }
         let mut state = self.base.arenas.attend(arena, call);
         let oversize = bytes >= state.tenure().policy().oversize();
         let registration = {

@@ -28,7 +28,7 @@ pub(super) fn can_serve(base: DevicePtr, bytes: u64) -> bool {
 
 /// Granules that one request may take: what needs more is larger than any device, and would fill tables of the host.
 const MOST_GRANULES: u64 = 1 << 20;
-/// Of a device's regions so many may have huge pages in the address map. Where there are more, each may hold little.
+/// Of a device's regions so many at a time may have huge pages in the address map. Where there are more, each may hold little.
 const ROOMY: u32 = 64;
 
 /// Where granules lie that are mapped side by side from `base` on, and their bytes.

@@ -4,8 +4,8 @@
 //! the block's place in its page says in which of them its entry is: a look-up costs one cache line, however
 //! many blocks there are. Pages whose lines overflow get a table with an entry for each of their 4096 possible
 //! block addresses. Tables are zeroed memory that the system backs when it is touched: on huge pages where much memory is
-//! [expected](AddressMap::expect), since with many live blocks it is TLB misses that a look-up costs; and on small ones elsewhere. A
-//! huge page is the table of 8 GiB of addresses, and each of ten thousand streams has regions of its own.
+//! [expected](AddressMap::expect), since with many live blocks it is TLB misses that a look-up costs; and on small ones elsewhere,
+//! views among them. A huge page is the table of 8 GiB of addresses, and each of ten thousand streams has regions of its own.
 //!
 //! Look-ups read atomics only. An entry is written once and stays in its cell until it is removed, so a reader
 //! finds every block that was handed out before it asked. Tables, once there, stay until the map is dropped,
@@ -66,25 +66,9 @@ struct Dense([AtomicU64; SLOTS]);
 struct Node {
     lines: [[Line; LINES]; PAGES],
     dense: [AtomicPtr<Dense>; PAGES],
-    /// Which parts of `lines` may lie on huge pages, a bit for each.
-    roomy: AtomicU64,
 }
 
-/// How many pages have their lines in one part, which is as large as a huge page.
-const PART: usize = growth::HUGE / size_of::<[Line; LINES]>();
-const _: () = assert!(PAGES / PART <= 64, "a bit for each part of a node");
-
 impl Node {
-    /// Lets the system take huge pages for these pages' lines.
-    fn expect(&self, pages: Range<usize>) {
-        for part in pages.start / PART..pages.end.div_ceil(PART) {
-            let bit = 1 << part;
-            if self.roomy.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
-                growth::prefer_huge_pages_around(&self.lines, part * PART..(part + 1) * PART);
-            }
-        }
-    }
-
     /// The line where `slot` of a page is. Slots are often multiples of a power of two: all of their bits count.
     fn line(&self, page: usize, slot: usize) -> &[AtomicU64; LINE] {
         &self.lines[page][((slot * 0o1111) >> 9) % LINES].0
@@ -253,16 +237,20 @@ impl AddressMap {
         }
     }
 
-    /// Much memory comes to these addresses: their tables may take more of the host's memory than is used of them. Asks the system,
-    /// once for each 8 GiB.
+    /// Much memory comes to these addresses, of at most 57 bits: their tables may take more of the host's memory than is used of
+    /// them. Asks the system.
     pub fn expect(&self, addresses: Range<u64>) {
+        debug_assert!(
+            addresses.end <= 1 << ADDRESS_BITS,
+            "the segment's addresses were checked when it was made"
+        );
         let pages = addresses.start >> PAGE_BITS..addresses.end.div_ceil(1 << PAGE_BITS);
         let mut first = pages.start;
         while first < pages.end {
             let (node, page) = ((first >> NODE_BITS) as usize, first as usize & (PAGES - 1));
             let end = (page as u64 + pages.end - first).min(PAGES as u64);
             let table = get_or_make(&self.root().0[node], |made| self.tables().nodes.push(made));
-            table.expect(page..end as usize);
+            growth::prefer_huge_pages_around(&table.lines, page..end as usize);
             first += end - page as u64;
         }
     }
@@ -340,18 +328,15 @@ mod tests {
         }
     }
 
-    /// Of two nodes: the last parts of one, and the first of the next.
+    /// Of two nodes: the end of one, and the beginning of the next.
     #[test]
-    fn what_is_expected_is_asked_for_once_and_found_as_ever() {
+    fn what_is_expected_is_found_as_ever() {
         let (map, border) = (AddressMap::default(), 5u64 << (PAGE_BITS + NODE_BITS));
-        let part = (PART as u64) << PAGE_BITS;
         for _ in 0..2 {
-            map.expect(border - part - 1..border + 1);
-            let roomy = |node: usize| get(&map.root().0[node]).unwrap().roomy.load(Ordering::Relaxed);
-            assert_eq!((roomy(4), roomy(5)), (0b11 << (PAGES / PART - 2), 1));
+            map.expect(border - (9 << 30) - 1..border + 1);
             assert_eq!(map.tables().nodes.len(), 2);
         }
-        map.expect((1 << ADDRESS_BITS) - part..1 << ADDRESS_BITS);
+        map.expect((1 << ADDRESS_BITS) - 1..1 << ADDRESS_BITS);
         for ptr in [border - 512, border, (1 << ADDRESS_BITS) - 512].map(DevicePtr) {
             map.insert(ptr, at(7));
             assert_eq!(map.get(ptr), Some(at(7)));
