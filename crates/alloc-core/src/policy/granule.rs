@@ -37,7 +37,7 @@ const MOST: u64 = 512;
 /// The size of granules in between: what is lost where one is in use only in part, against a driver call for each.
 const USUAL_GRANULE: u64 = 24 * MIB;
 /// A region has addresses for so many granules of the size that new ones have when it is reserved; a full one is followed by
-/// another. With a stream of its own for each of many threads, whole devices of addresses would not last.
+/// another. If each of many streams reserved a whole device, addresses would run out.
 const RESERVED: u64 = 2048;
 /// While a program has given back next to nothing, it loads what it will keep: such memory is in use as a whole, and is
 /// taken in larger granules. Next to nothing is a fraction of what is in use; granules are a fraction of what is held.
