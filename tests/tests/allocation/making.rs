@@ -83,7 +83,9 @@ fn a_stream_costs_little_on_the_host<P: Policy>() {
         let (streams, before, asked) = (500, resident(), asked_to_be_huge());
         for _ in 0..streams {
             let stream = device.create_stream(home.device, 0).unwrap();
-            [1000, 3 * MIB].map(|bytes| allocator.malloc(bytes, stream).unwrap());
+            for bytes in [1000, 3 * MIB] {
+                allocator.malloc(bytes, stream).unwrap();
+            }
         }
         let each = (resident() - before) / streams;
         println!("{each} KiB for a stream with two blocks");
