@@ -152,3 +152,10 @@ def segments_of(pool=None):
     """The segments of a snapshot, or those of one pool, as values that can be compared."""
     shown = snapshot()["segments"]
     return [segment for segment in shown if pool is None or tuple(segment["segment_pool_id"]) == tuple(pool)]
+
+
+def native_works():
+    """Fails unless PyTorch's own allocator serves; what it gave."""
+    kept = raw(3 * MIB)
+    assert torch.cuda.get_allocator_backend() == "native" and torch.cuda.memory_allocated() >= 3 * MIB
+    return kept.numel()

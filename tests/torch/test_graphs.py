@@ -348,6 +348,10 @@ def test_graph_trees_of_a_compiled_model():
 @scene(alone=True, real=True, runs=(EXPANDABLE,))
 def test_reduce_overhead_with_its_code_generator():
     """`torch.compile(mode="reduce-overhead")`, where Triton and a C++ compiler are."""
+    from torch._inductor import config as inductor
+
+    # Trying a kernel takes memory. With a common cache only the first of two processes would try it.
+    inductor.force_disable_caches = True
     net = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 8)).cuda()
     compiled = torch.compile(net, mode="reduce-overhead")
     seen = []

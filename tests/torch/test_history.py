@@ -151,7 +151,7 @@ def test_h07_the_newest_entries_stay():
     return snapshot(taken)
 
 
-@scene(real=True, since=(2, 11))
+@scene(real=True)
 def test_h08_exactly_the_named_actions_are_left_out():
     seen = []
     names = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "snapshot")
@@ -210,7 +210,7 @@ def test_h10_metadata_as_text_and_as_a_dict_and_notes_on_views():
     return [*seen, snapshot(taken)]
 
 
-@scene(real=True, since=(2, 11))
+@scene(real=True)
 def test_h11_anomaly_mode_records_where_the_forward_ran():
     with recording(), torch.autograd.set_detect_anomaly(True):
         weight = torch.ones(1000, device="cuda", requires_grad=True)
@@ -237,7 +237,7 @@ def test_h12_a_dumped_file_reads_back_with_the_stock_unpickler():
     return snapshot(taken)
 
 
-@scene(real=True, since=(2, 11))
+@scene(real=True)
 def test_h13_without_traces_the_segments_are_the_same():
     with recording(context=None):
         kept = some_work()

@@ -20,7 +20,7 @@ from scene import DEFAULT, EXPANDABLE, GRANULE, NATIVE, scene
 RUNS = (DEFAULT, EXPANDABLE)
 
 
-@scene(real=True, since=(2, 11))
+@scene(real=True)
 def test_p01_p02_use_counts_ids_and_the_snapshot_of_a_pool():
     pool, other = torch.cuda.MemPool(), torch.cuda.MemPool()
     assert pool.id[0] == 0 and other.id[1] == pool.id[1] + 1 > 1
@@ -38,8 +38,7 @@ def test_p01_p02_use_counts_ids_and_the_snapshot_of_a_pool():
     return seen
 
 
-# 2.10 itself faults.
-@scene(runs=(DEFAULT,), alone=True, real=True, since=(2, 11))
+@scene(runs=(DEFAULT,), alone=True, real=True)
 def test_p03_the_pool_keeps_an_allocator_whose_python_object_died():
     allocator, asked, functions = custom()
     pool = torch.cuda.MemPool(allocator)

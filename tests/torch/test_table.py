@@ -16,8 +16,8 @@ INCLUDE = Path(torch.__file__).parent / "include/c10"
 HELPERS = {
     "_host_allocator", "_recurse_add_to_result", "_record_memory_history_legacy", "_record_memory_history_impl",
     "_make_uvm_allocator", "_flatten_stats", "_augment_memory_snapshot_stack_traces", "_extract_fx_frames",
-    # Only in 2.11 and earlier.
-    "_free_mutex", "_augment_frames",
+    # Only in 2.11.
+    "_free_mutex",
 }
 
 

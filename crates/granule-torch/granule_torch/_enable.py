@@ -14,8 +14,11 @@ from ._errors import CannotEnable, GranuleError
 
 # The first release whose interface the shim knows, and those on which all end-to-end programs ran. Others have to pass the
 # self-test.
-OLDEST = (2, 10)
-TESTED = ((2, 14), (2, 15))
+OLDEST = (2, 11)
+TESTED = ((2, 11), (2, 14), (2, 15))
+
+# What a report says of the release.
+remarks: list[str] = []
 
 # The release in a version such as 2.15.0a0+git or 2.14.1+cu130.
 _RELEASE = re.compile(r"[0-9]+(\.[0-9]+){0,2}")
@@ -209,11 +212,22 @@ def _is_untested(torch: Any) -> bool:
         raise CannotEnable(
             f"granule_torch fits torch {_dotted(OLDEST)} and later, and this is torch {torch.__version__}. Install a newer one."
         )
-    if os.environ.get("GRANULE_TORCH_STRICT", "0") not in ("", "0"):
-        tested = " and ".join(_dotted(version) for version in TESTED)
-        said = f"granule_torch is tested with torch {tested}, and this is torch {torch.__version__}."
-        raise CannotEnable(f"{said} GRANULE_TORCH_STRICT=1 allows no other: install a tested release, or remove the variable.")
+    if _is_set("GRANULE_TORCH_STRICT"):
+        said = f"granule_torch is tested with torch {_tested('and')}, and this is torch {torch.__version__}. GRANULE_TORCH_STRICT=1"
+        if _is_set("GRANULE_TORCH_ANYWAY"):
+            raise CannotEnable(f"{said} refuses that, and GRANULE_TORCH_ANYWAY=1 wants it: remove one of the two variables.")
+        raise CannotEnable(f"{said} allows no other: install a tested release, or remove the variable.")
     return True
+
+
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "0") not in ("", "0")
+
+
+def _tested(word: str) -> str:
+    """The tested releases, with this word before the last."""
+    *first, last = (_dotted(release) for release in TESTED)
+    return f"{', '.join(first)} {word} {last}"
 
 
 def _dotted(release: tuple[int, int]) -> str:
@@ -221,24 +235,23 @@ def _dotted(release: tuple[int, int]) -> str:
 
 
 def _try(torch: Any, backend: str) -> None:
-    """Has a release that was not tested pass the self-test, and warns."""
-    version = str(torch.__version__)
+    """Has a release that was not tested pass the self-test, unless it has before, or the user goes on all the same."""
     # Here, so that what a compiler says reaches the user.
     _shim.build("cuda", cuda=True)
-    untested = f"granule_torch was not tested with torch {version}, and"
+    file = _shim.selftest_answer("cuda", backend)
     try:
-        _selftest.check(backend, _shim.passed("cuda", backend))
+        differs, is_new = _selftest.answer(backend, file)
+        kept = f". This answer is kept: remove {file} to have it tried again" if file.is_file() else ""
+        remedy = f"Install torch {_tested('or')}, or a granule_torch that knows this release{kept}"
     except _selftest.NotTried as error:
-        raise GranuleError(f"{untested} could not be tried with it: {error}. Mend that, and try again") from error
-    except GranuleError as error:
-        tested = " or ".join(_dotted(release) for release in TESTED)
-        raise GranuleError(
-            f"{untested} cannot be used with it: {str(error).rstrip('.')}. Install torch {tested}, or a granule_torch that knows "
-            "this release"
-        ) from error
-    warnings.warn(
-        f"granule_torch was not tested with torch {version}; its self-test passes there. GRANULE_TORCH_STRICT=1 refuses such "
-        "releases.",
-        RuntimeWarning,
-        stacklevel=3,
-    )
+        differs, is_new, remedy = str(error), True, "Mend that, and try again"
+    said = f"granule_torch was not tested with torch {torch.__version__}"
+    if not differs:
+        said += "; its self-test passes there. GRANULE_TORCH_STRICT=1 refuses such releases."
+    elif _is_set("GRANULE_TORCH_ANYWAY"):
+        said += f", and goes on because of GRANULE_TORCH_ANYWAY=1: {differs}."
+    else:
+        raise GranuleError(f"{said}: {differs}. {remedy}. GRANULE_TORCH_ANYWAY=1 goes on all the same")
+    remarks[:] = [said]
+    if is_new or differs:
+        warnings.warn(said, RuntimeWarning, stacklevel=3)

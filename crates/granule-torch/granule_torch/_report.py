@@ -35,6 +35,7 @@ def report() -> str:
     lines = [
         f"Granule {library.granule_version().decode()} is PyTorch's allocator, backend {backend.decode()}.",
         f"Settings: {settings or 'defaults'}",
+        *_enable.remarks,
     ]
     count = c_int32()
     _library.check(library.granule_device_count(engine, byref(count)))

@@ -1,7 +1,7 @@
 """Tries a PyTorch release that nobody has tested: what Granule answers there, beside what PyTorch's own allocator answers.
 
-Each runs the same steps under default settings in a process of its own, so that the program itself touches no device. A release
-that has passed is not tried again by the same build.
+Each runs the same steps under default settings in a process of its own, so that the program itself touches no device. The answer is
+kept for this build, so that no other process has to ask again.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import fcntl
 import itertools
 import json
 import os
+import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, NamedTuple
 
 from . import _library
 from ._errors import GranuleError
@@ -36,6 +38,8 @@ _SETTINGS = (
 _SECONDS = 300
 # What the answers follow: other code may print in the same process.
 _MARK = "granule_torch self-test: "
+# Characters of a kept answer, at most.
+_LONGEST = 1 << 16
 
 
 class NotTried(GranuleError):
@@ -139,21 +143,63 @@ def graph() -> Any:
 PARTS: tuple[Callable[[], Any], ...] = (allocate_and_free, statistics, snapshot, record_stream, graph)
 
 
-def check(backend: str, passed: Path) -> None:
-    """Compares, unless this build has passed before: then the file ``passed`` is there.
+class Answer(NamedTuple):
+    """What the self-test found."""
+
+    differs: str
+    """What differs, in words; empty where nothing does."""
+    is_new: bool
+    """Whether it was found just now, not before."""
+
+
+def answer(backend: str, file: Path) -> Answer:
+    """The answer that the file has, else what comparing gives, which is kept there.
 
     Raises:
-        NotTried: a part could not be run; the text says why.
-        GranuleError: something differs; the text says what.
+        NotTried: a part could not be run; the text says why. That is not kept.
     """
-    with _alone(passed.with_suffix(".lock")):
-        if passed.is_file():
-            return
+    with _alone(file.with_suffix(".lock")):
+        kept = _kept(file)
+        if kept is not None:
+            return Answer(kept, is_new=False)
         print("granule_torch: trying a PyTorch release that it was not tested with; this is done once.", file=sys.stderr, flush=True)
-        _compare(_observed("native", backend), _observed("granule", backend))
+        differs = _compare(_observed("native", backend), _observed("granule", backend))
         # Where that cannot be written, the next process tries again.
         with contextlib.suppress(OSError):
-            passed.write_text("passed\n")
+            _keep(file, differs)
+        return Answer(differs, is_new=True)
+
+
+def _kept(file: Path) -> str | None:
+    """What differs, as the file has it. Nothing where it is damaged, speaks of another build, or somebody else could have written it."""
+    try:
+        # Nor a link to a file elsewhere, nor a pipe that waits for its writer.
+        with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), encoding="utf-8") as opened:
+            status = os.fstat(opened.fileno())
+            others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid not in (0, os.geteuid()) or others_write:
+                return None
+            found = json.loads(opened.read(_LONGEST))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or found.get("build") != _build_of(file):
+        return None
+    differs = found.get("differs")
+    return differs if isinstance(differs, str) else None
+
+
+def _keep(file: Path, differs: str) -> None:
+    # Whole wherever it is seen, and for the user alone to write, whatever the umask.
+    with tempfile.TemporaryDirectory(dir=file.parent) as aside:
+        made = Path(aside, file.name)
+        made.write_text(json.dumps({"build": _build_of(file), "differs": differs}), encoding="utf-8")
+        made.chmod(0o600)
+        made.replace(file)
+
+
+def _build_of(file: Path) -> str:
+    """The build and the release that an answer is about: the last two parts of its path."""
+    return "/".join(file.parts[-2:])
 
 
 @contextlib.contextmanager
@@ -162,16 +208,18 @@ def _alone(path: Path) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            fcntl.flock(held.enter_context(path.open("w")), fcntl.LOCK_EX)
+            fcntl.flock(held.enter_context(path.open("a")), fcntl.LOCK_EX)
         yield
 
 
-def _compare(native: Any, granule: Any) -> None:
+def _compare(native: Any, granule: Any) -> str:
+    """What differs first, in words."""
     for part in PARTS:
         found = list(itertools.islice(differences(native[part.__name__], granule[part.__name__]), 3))
         if found:
             name = part.__name__.replace("_", " ")
-            raise GranuleError(f"in the self-test's part '{name}' PyTorch's own allocator and Granule differ: {'; '.join(found)}")
+            return f"in the self-test's part '{name}' PyTorch's own allocator and Granule differ: {'; '.join(found)}"
+    return ""
 
 
 def _observed(allocator: str, backend: str) -> Any:

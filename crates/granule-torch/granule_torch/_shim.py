@@ -91,13 +91,13 @@ def _key(folder: str) -> str:
     return _build.key(_build.sources_of(folder), str(torch.__version__))
 
 
-def passed(folder: str, backend: str) -> Path:
-    """The file that says that this build passed the self-test over a backend with the PyTorch that is installed."""
+def selftest_answer(folder: str, backend: str) -> Path:
+    """The file that has what the self-test said of this build over a backend with the PyTorch that is installed."""
     library = Path(_library.load()._name)
     made = library.stat()
     selftest = Path(__file__).with_name("_selftest.py").read_bytes()
     build = hashlib.sha256(f"{library} {made.st_size} {made.st_mtime_ns} {backend}".encode() + selftest).hexdigest()
-    return cache_directory() / _key(folder) / f"passed-{build[:16]}"
+    return cache_directory() / _key(folder) / f"selftest-{build[:16]}.json"
 
 
 def _complaints(said: str) -> list[str]:

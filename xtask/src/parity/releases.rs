@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Those that the shim fits.
-const KNOWN: [Release; 6] = [(2, 10), (2, 11), (2, 12), (2, 13), (2, 14), (2, 15)];
+const KNOWN: [Release; 5] = [(2, 11), (2, 12), (2, 13), (2, 14), (2, 15)];
 
 /// The release in a decorator such as `@scene(real=True, since=(2, 12))`.
 pub(super) fn since(decorators: &str) -> Option<Release> {

@@ -14,7 +14,7 @@ using c10::DataPtr;
 //
 // All overrides say `override`: against a PyTorch whose interface differs this class does not compile, and the Python
 // package then leaves the native allocator in place. What a release lacks is absent from the class there.
-class GranuleAllocator final : public Interface {
+class GranuleAllocator final : public native::CUDAAllocator {
  public:
   // allocate.cpp
   DataPtr allocate(size_t bytes) override;

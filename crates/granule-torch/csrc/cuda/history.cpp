@@ -35,7 +35,7 @@ void release(void* /*user*/, void* context) {
 uint32_t action_bits(const std::vector<std::string>& actions) {
   uint32_t bits = 0;
   for (const auto& action : actions) {
-    bits |= action_bit(action);
+    bits |= 1U << static_cast<unsigned>(history_types::parseTraceEntryAction(action));
   }
   return bits;
 }

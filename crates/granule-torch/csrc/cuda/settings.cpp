@@ -1,5 +1,7 @@
 #include "settings.h"
 
+#include <c10/core/AllocatorConfig.h>
+
 #include <cctype>
 #include <mutex>
 #include <string>
@@ -7,7 +9,6 @@
 
 #include "engine.h"
 #include "errors.h"
-#include "release.h"
 
 namespace granule_torch {
 namespace {
@@ -42,14 +43,13 @@ void follow_settings() {
   static std::once_flag once;
   std::call_once(once, [] {
     // PyTorch's own parser comes first: it knows the pinned-memory options, and its errors are the ones that programs expect.
-    replace_settings_parser([](SettingsParser inner) -> SettingsParser {
-      return [inner = std::move(inner)](const std::string& text) {
-        if (inner) {
-          inner(text.find("backend") == std::string::npos ? text : without_usual_backend(text));
-        }
-        engine::when_made([text](granule_allocator* granule) { check(granule_configure(granule, text.c_str())); });
-      };
-    });
+    auto& parser = c10::CachingAllocator::AcceleratorAllocatorConfig::getConfigParserHook();
+    parser = [inner = std::move(parser)](const std::string& text) {
+      if (inner) {
+        inner(text.find("backend") == std::string::npos ? text : without_usual_backend(text));
+      }
+      engine::when_made([text](granule_allocator* granule) { check(granule_configure(granule, text.c_str())); });
+    };
   });
 }
 

@@ -31,7 +31,7 @@ history_types::BlockInfo block(const granule_block_info& from) {
 history_types::SegmentInfo segment(const granule_segment_info& from) {
   history_types::SegmentInfo to;
   to.device = static_cast<DeviceIndex>(from.device);
-  GRANULE_SINCE_2_11(to.registration_counter = from.registration;)
+  to.registration_counter = from.registration;
   to.address = from.addr;
   to.total_size = from.total;
   to.requested_size = from.requested;

@@ -27,7 +27,7 @@ pub(super) struct Conflict {
 }
 
 /// Granule's variables for those who use it, as docs/configuration.md has them.
-const VARIABLES: [&str; 16] = [
+const VARIABLES: [&str; 17] = [
     "GRANULE_BACKEND",
     "GRANULE_CAPI_INCLUDE",
     "GRANULE_CAPI_LIBRARY",
@@ -40,6 +40,7 @@ const VARIABLES: [&str; 16] = [
     "GRANULE_RECORD",
     "GRANULE_ROCTX_LIBRARY",
     "GRANULE_TORCH",
+    "GRANULE_TORCH_ANYWAY",
     "GRANULE_TORCH_CACHE",
     "GRANULE_TORCH_MEMORY_SAVER",
     "GRANULE_TORCH_STRICT",
