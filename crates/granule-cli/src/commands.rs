@@ -143,7 +143,7 @@ Exit codes:
   6  a limit is exceeded or a request was refused (granule check)
   7  no device can be used, or the self-test failed (granule doctor)
 
-With --json, a command prints one JSON object, also where it fails (docs/json.md).
+With --json, a command prints JSON, also where it fails (docs/json.md).
 'granule help COMMAND' says all that there is to say of one.";
 
 #[derive(Debug, Subcommand)]

@@ -55,12 +55,22 @@ pub struct Check {
 }
 
 impl Check {
+    /// The area and what is checked: the parts of the name.
+    fn parts(&self) -> (&'static str, &'static str) {
+        self.name.split_once('.').unwrap_or((self.name, self.name))
+    }
+
+    /// The area by name.
+    #[must_use]
+    pub fn area_name(&self) -> &'static str {
+        self.parts().0
+    }
+
     /// Whether a part of a name selects this check: its name begins with the part, or what follows the area
     /// contains it. So `memory.` is an area and does not select `virtual_memory.`.
     #[must_use]
     pub fn matches(&self, part: &str) -> bool {
-        let what = self.name.split_once('.').map_or(self.name, |(_, what)| what);
-        self.name.starts_with(part) || what.contains(part)
+        self.name.starts_with(part) || self.parts().1.contains(part)
     }
 }
 

@@ -19,7 +19,7 @@ mod streams;
 mod threads;
 mod virtual_memory;
 
-use crate::Check;
+use crate::{Check, Options};
 
 /// Every check of the kit, area by area. Those of [`Area::Engine`](crate::Area::Engine) come with the feature `engine`.
 pub fn all() -> impl Iterator<Item = &'static Check> {
@@ -50,7 +50,18 @@ pub fn all() -> impl Iterator<Item = &'static Check> {
     .flatten()
 }
 
-/// The checks that one of `parts` selects ([`Check::matches`]); all where there is none.
-pub fn selected(parts: &[String]) -> impl Iterator<Item = &'static Check> {
-    all().filter(move |check| parts.is_empty() || parts.iter().any(|part| check.matches(part)))
+/// The checks that a run takes, area by area.
+pub fn selected(options: &Options) -> impl Iterator<Item = &'static Check> {
+    let Options { areas, only, .. } = options;
+    let within = |check: &Check| areas.is_empty() || areas.iter().any(|area| area == check.area_name());
+    let named = |check: &Check| only.is_empty() || only.iter().any(|part| check.matches(part));
+    all().filter(move |check| within(check) && named(check))
+}
+
+/// The names of all areas, in the order of the kit.
+#[must_use]
+pub fn areas() -> Vec<&'static str> {
+    let mut areas: Vec<_> = all().map(Check::area_name).collect();
+    areas.dedup();
+    areas
 }

@@ -46,8 +46,8 @@ pub use check::{Area, Check};
 pub use context::{Buffer, Context, Gate, HostBuffer, LocalEvent, LocalStream};
 pub use options::Options;
 pub use program::main;
-pub use runner::{Progress, run};
-pub use scorecard::{Scorecard, Scored};
+pub use runner::run;
+pub use scorecard::{Line, Scorecard, Scored, Tally};
 pub use subject::Subject;
 pub use verdict::{Outcome, Stop, Verdict};
 

@@ -4,16 +4,18 @@ use crate::peer::ChildCommand;
 use std::time::Duration;
 
 /// How a run is done.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Only checks that one of these parts of names selects ([`Check::matches`](crate::Check::matches)); all where empty.
     pub only: Vec<String>,
+    /// Only checks of these areas, by name; all where empty.
+    pub areas: Vec<String>,
     /// How long one check may take before it counts as failed.
     pub deadline: Duration,
     /// How long a check waits for what must happen soon.
     pub patience: Duration,
-    /// After so many checks that did not end in time, the rest is skipped: a backend that stands still would
-    /// take the deadline for each of them.
+    /// After so many checks of an area that did not end in time, the rest of it is skipped: a backend that stands
+    /// still would take the deadline for each of them.
     pub hangs: usize,
     /// How often each check runs; it has failed where one run did. For what goes wrong now and then.
     pub repeat: u32,
@@ -26,6 +28,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             only: Vec::new(),
+            areas: Vec::new(),
             deadline: Duration::from_secs(20),
             patience: Duration::from_secs(10),
             hangs: 3,

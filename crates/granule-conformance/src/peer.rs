@@ -10,15 +10,20 @@ pub(crate) use link::{Answer, Link, Request};
 
 use crate::{Outcome, Stop};
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MARK: &str = "GRANULE_CONFORMANCE_CHILD";
+/// How long a child has beyond the deadline of a check, which it holds itself: to start, and to answer.
+const TO_ANSWER: Duration = Duration::from_secs(10);
+/// How long a killed child has to end. A driver may hold it for longer than anybody waits.
+const TO_END: Duration = Duration::from_secs(10);
 
 /// How to start this program again so that it reaches [`serve`](crate::child::serve).
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildCommand {
     /// This executable, where none is named.
     program: Option<PathBuf>,
@@ -53,7 +58,7 @@ impl ChildCommand {
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
             .spawn()?;
-        Ok(Peer { child, link })
+        Ok(Peer { child: Some(child), link })
     }
 }
 
@@ -66,7 +71,8 @@ pub fn is_child() -> bool {
 /// The parent's end of the conversation. The child is killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    child: Child,
+    /// None once it was killed.
+    child: Option<Child>,
     link: Link,
 }
 
@@ -90,7 +96,7 @@ impl Peer {
         }
     }
 
-    /// Has a check run there. Where it ended the process, that is its failure, and nobody is left.
+    /// Has a check run there. Where it ended the process or made it deaf, that is its failure, and nobody is left.
     pub(crate) fn check(
         mut self,
         name: &str,
@@ -99,34 +105,41 @@ impl Peer {
         command: &ChildCommand,
     ) -> (Outcome, Option<Self>) {
         let request = Request::Check { name: name.to_owned(), deadline, patience, child: command.clone() };
-        match self.exchange(&request, None) {
-            Ok((Answer::Ended(outcome), _)) => (outcome, Some(self)),
-            Ok((answer, _)) => (Outcome::Failed(format!("no check ran: {answer:?}")), None),
-            Err(_) => (Outcome::Failed(self.last_words()), None),
+        let limit = deadline.saturating_add(TO_ANSWER);
+        let answer = self.link.limit(limit).and_then(|()| self.link.send(&request, None));
+        let why = match answer.and_then(|()| self.link.receive()) {
+            Ok(Some((Answer::Ended(outcome), _))) => return (outcome, Some(self)),
+            Ok(Some((answer, _))) => format!("no check ran: {answer:?}"),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                format!("its process was deaf for {} s ({})", limit.as_secs_f32(), self.end())
+            }
+            Ok(None) | Err(_) => format!(
+                "it ended its process ({}): memory was given back that queued work still used, here or in a check \
+                 before, or the driver gave up",
+                self.end()
+            ),
+        };
+        (Outcome::Failed(why), None)
+    }
+
+    /// Kills the child, as a crash would, and says how it ended. One that does not is left behind.
+    fn end(&mut self) -> String {
+        let Some(mut child) = self.child.take() else { return String::new() };
+        let _ = child.kill();
+        let start = Instant::now();
+        loop {
+            match child.try_wait() {
+                Ok(Some(status)) => return status.to_string(),
+                Ok(None) if start.elapsed() < TO_END => std::thread::sleep(Duration::from_millis(1)),
+                Ok(None) => return "it cannot be killed".into(),
+                Err(error) => return error.to_string(),
+            }
         }
-    }
-
-    /// How the child ended.
-    fn last_words(mut self) -> String {
-        let _ = self.child.kill();
-        let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-        format!(
-            "it ended its process ({status}): memory was given back that queued work still used, here or in a check \
-             before, or the driver gave up"
-        )
-    }
-
-    /// Kills the child, as a crash would.
-    pub(crate) fn kill(mut self) -> Result<(), Stop> {
-        self.child.kill()?;
-        self.child.wait()?;
-        Ok(())
     }
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.end();
     }
 }

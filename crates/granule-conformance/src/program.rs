@@ -1,8 +1,9 @@
 //! The whole kit as a program.
 
 use crate::child::{self, ChildCommand};
-use crate::{Options, Outcome, Progress, Subject, checks, run};
+use crate::{Options, Subject, checks, run};
 use backend_api::{Backend, Result};
+use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +16,10 @@ Arguments: [OPTIONS] [PART]...
   PART                 run only checks whose names begin with it (`memory.` is an area), or contain it after
                        the area; all checks where there is none
   --deadline SECONDS   how long one check may take before it has failed (20); after 3 such checks the rest
-                       is skipped
+                       of their area is skipped
   --repeat N           run each check N times (1): for what goes wrong now and then
-  --json               print the scorecard as JSON
+  --json               print JSON Lines: each check and each area as it ends, then the totals
   --help               print this
-
-The scorecard goes to standard output; each failure goes to standard error as it happens.
 
 Exit code:
   0  no check failed
@@ -30,9 +29,7 @@ Exit code:
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq)]
 struct Arguments {
-    only: Vec<String>,
-    deadline: Option<Duration>,
-    repeat: Option<u32>,
+    options: Options,
     json: bool,
     help: bool,
 }
@@ -41,30 +38,29 @@ impl Arguments {
     /// Reads them; the error says what is wrong.
     fn read(mut words: impl Iterator<Item = String>) -> std::result::Result<Self, String> {
         let mut arguments = Self::default();
+        let options = &mut arguments.options;
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--json" => arguments.json = true,
                 "--help" | "-h" => arguments.help = true,
                 "--deadline" => {
                     let text = words.next().unwrap_or_default();
-                    arguments.deadline = Some(
-                        seconds(&text)
-                            .ok_or_else(|| format!("--deadline {text:?} is no number of seconds"))?,
-                    );
+                    options.deadline = seconds(&text)
+                        .ok_or_else(|| format!("--deadline {text:?} is no number of seconds"))?;
                 }
                 "--repeat" => {
                     let text = words.next().unwrap_or_default();
                     let times: Option<u32> = text.parse().ok().filter(|times| *times > 0);
-                    arguments.repeat =
-                        Some(times.ok_or_else(|| format!("--repeat {text:?} is no number of times"))?);
+                    options.repeat =
+                        times.ok_or_else(|| format!("--repeat {text:?} is no number of times"))?;
                 }
                 option if option.starts_with('-') => return Err(format!("unknown option {option}")),
-                _ => arguments.only.push(word),
+                _ => options.only.push(word),
             }
         }
-        if !arguments.help && checks::selected(&arguments.only).next().is_none() {
+        if !arguments.help && checks::selected(options).next().is_none() {
             // Otherwise a slip in a script would read as a backend that breaks no rule.
-            return Err(format!("no check has a name with {}", arguments.only.join(", ")));
+            return Err(format!("no check has a name with {}", options.only.join(", ")));
         }
         Ok(arguments)
     }
@@ -93,22 +89,15 @@ pub fn main(name: &str, open: impl Fn() -> Result<Arc<dyn Backend>> + Send + Syn
         println!("{HELP}");
         return ExitCode::SUCCESS;
     }
-    let defaults = Options::default();
-    let options = Options {
-        only: arguments.only,
-        deadline: arguments.deadline.unwrap_or(defaults.deadline),
-        repeat: arguments.repeat.unwrap_or(defaults.repeat),
-        child: Some(ChildCommand::this_program()),
-        ..defaults
-    };
-    match run(&subject, &options, tell_failures) {
-        Ok(card) => {
-            if arguments.json {
-                println!("{}", serde_json::to_string_pretty(&card).unwrap_or_else(|e| e.to_string()));
-            } else {
-                println!("{card}");
-            }
-            if card.is_green() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let options = Options { child: Some(ChildCommand::this_program()), ..arguments.options };
+    match run(&subject, &options, |line| line.write(arguments.json, &mut io::stdout())) {
+        Ok(Ok(card)) if card.is_green() => ExitCode::SUCCESS,
+        // Whoever reads has seen enough.
+        Ok(Err(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Ok(Ok(_)) => ExitCode::FAILURE,
+        Ok(Err(error)) => {
+            eprintln!("writing the results failed: {error}");
+            ExitCode::FAILURE
         }
         Err(error) => {
             eprintln!("{name} did not start: {error}");
@@ -117,18 +106,9 @@ pub fn main(name: &str, open: impl Fn() -> Result<Arc<dyn Backend>> + Send + Syn
     }
 }
 
-/// A run over a backend that stands still is long: what is known is said at once.
-fn tell_failures(progress: Progress<'_>) {
-    if let Progress::Ended(check) = progress
-        && let Outcome::Failed(why) = &check.outcome
-    {
-        eprintln!("FAILED  {}: {why}", check.name);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::Arguments;
+    use super::{Arguments, Options};
     use std::time::Duration;
 
     fn read(line: &str) -> Result<Arguments, String> {
@@ -139,8 +119,9 @@ mod tests {
     fn arguments_are_options_and_parts_of_names() {
         let read = read("memory. --deadline 2.5 --repeat 3 --json free").unwrap();
         let only = ["memory.", "free"].map(str::to_owned).to_vec();
-        let deadline = Some(Duration::from_millis(2500));
-        assert_eq!(read, Arguments { only, deadline, repeat: Some(3), json: true, help: false });
+        let deadline = Duration::from_millis(2500);
+        let options = Options { only, deadline, repeat: 3, ..Options::default() };
+        assert_eq!(read, Arguments { options, json: true, help: false });
     }
 
     #[test]

@@ -1,34 +1,26 @@
 //! Runs checks, each on a thread of its own and with a deadline.
 
 use crate::peer::{ChildCommand, Peer};
-use crate::scorecard::{Scorecard, Scored};
+use crate::scorecard::{Line, Scorecard, Scored, Tally};
 use crate::{Check, Context, Options, Outcome, Stop, Subject, checks, guide};
 use backend_api::{Backend, Result};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Instant;
 
-/// What a run tells as it goes.
-#[derive(Clone, Copy, Debug)]
-pub enum Progress<'a> {
-    /// A check begins.
-    Begins(&'a Check),
-    /// A check has ended, or was not run.
-    Ended(&'a Scored),
-}
-
-/// Runs the kit over a subject, and tells `progress` of each check.
+/// Runs the kit over a subject, and tells each line of the scorecard as soon as it is known.
 ///
 /// # Errors
-/// Where the backend does not start.
+/// Where the backend does not start. The inner error is that of `tell`, and has ended the run.
 pub fn run(
     subject: &Subject,
     options: &Options,
-    mut progress: impl FnMut(Progress<'_>),
-) -> Result<Scorecard> {
+    tell: impl FnMut(Line<'_>) -> io::Result<()>,
+) -> Result<io::Result<Scorecard>> {
     let backend = subject.open()?;
-    let mut place = match &options.child {
+    let place = match &options.child {
         Some(command) => {
             // It starts; from here on it is the other process's.
             drop(backend);
@@ -36,24 +28,37 @@ pub fn run(
         }
         None => Place::Here(backend),
     };
-    let mut hangs = 0;
-    let scored = checks::selected(&options.only)
-        .map(|check| {
-            progress(Progress::Begins(check));
+    Ok(run_areas(subject.name(), place, options, tell))
+}
+
+fn run_areas(
+    backend: &str,
+    mut place: Place<'_>,
+    options: &Options,
+    mut tell: impl FnMut(Line<'_>) -> io::Result<()>,
+) -> io::Result<Scorecard> {
+    let checks: Vec<&Check> = checks::selected(options).collect();
+    let mut scored = Vec::with_capacity(checks.len());
+    for area in checks.chunk_by(|a, b| a.area == b.area) {
+        let (first, mut hangs) = (scored.len(), 0);
+        for check in area {
             let outcome = if hangs < options.hangs {
-                let (outcome, late) = run_repeatedly(*check, &mut place, options);
+                let (outcome, late) = run_repeatedly(**check, &mut place, options);
                 hangs += usize::from(late);
                 outcome
             } else {
-                Outcome::Skipped(format!("not run: {hangs} checks before did not end in time"))
+                Outcome::Skipped(format!("not run: {hangs} checks of its area did not end in time"))
             };
             let see = matches!(outcome, Outcome::Failed(_)).then(|| guide::link(check));
-            let scored = Scored { name: check.name, area: check.area, rule: check.rule, outcome, see };
-            progress(Progress::Ended(&scored));
-            scored
-        })
-        .collect();
-    Ok(Scorecard::new(subject.name(), scored))
+            let check = Scored { name: check.name, area: check.area, rule: check.rule, outcome, see };
+            tell(Line::Check(&check))?;
+            scored.push(check);
+        }
+        tell(Line::Area { area: area[0].area_name(), tally: Tally::of(&scored[first..]) })?;
+    }
+    let card = Scorecard { backend: backend.to_owned(), tally: Tally::of(&scored), checks: scored };
+    tell(Line::Card(&card))?;
+    Ok(card)
 }
 
 /// Where checks run.

@@ -3,17 +3,19 @@
 
 use crate::granule;
 use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Stdio};
 
-/// The scorecard of `backend` on the machine `machine`.
+/// The totals of `backend` on the machine `machine`, with all lines as `checks`.
 fn scorecard(backend: &str, machine: &str) -> Value {
     let output = granule(machine).args(["conformance", "--json", "--backend", backend]).output().unwrap();
-    let card: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
-        panic!(
-            "{error}: {}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        )
-    });
+    let lines: Vec<Value> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let mut card =
+        lines.last().unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&output.stderr))).clone();
+    card["checks"] = lines.into();
     println!(
         "{backend} on {machine}: {} passed, {} failed, {} skipped",
         card["passed"], card["failed"], card["skipped"]
@@ -92,6 +94,69 @@ fn reasons_through_the_masquerade_are_cudas() {
             assert_eq!(names.collect::<Vec<_>>(), [""; 0], "{why}");
         }
     }
+}
+
+/// A run that has printed its first line.
+fn begun(args: &[&str]) -> (Child, BufReader<ChildStdout>, String) {
+    let mut command = granule("");
+    command.args(["conformance", "--backend", "openreg"]).args(args);
+    let mut run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut out, mut first) = (BufReader::new(run.stdout.take().unwrap()), String::new());
+    out.read_line(&mut first).unwrap();
+    (run, out, first)
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_the_lines_of_the_checks_that_ended() {
+    let (mut run, mut out, mut lines) = begun(&["--json", "--repeat", "1000"]);
+    run.kill().unwrap();
+    run.wait().unwrap();
+    out.read_to_string(&mut lines).unwrap();
+    let read: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(read[0]["name"], "device.id_is_stable");
+    assert!(read.iter().all(|line| line["backend"].is_null()), "it had not ended: {lines}");
+}
+
+#[test]
+fn a_reader_who_has_seen_enough_ends_the_run() {
+    for args in [&["--json"][..], &[], &["--list"]] {
+        let (mut run, out, first) = begun(args);
+        drop(out);
+        let mut said = String::new();
+        run.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(first.contains("device.id_is_stable"), "{first}");
+        assert_eq!((run.wait().unwrap().code(), said.as_str()), (Some(0), ""));
+    }
+}
+
+#[test]
+fn areas_are_chosen_by_name() {
+    let said = |args: &[&str]| {
+        let output = granule("").args(["conformance", "--backend", "openreg"]).args(args).output().unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code(), text)
+    };
+    let (code, list) =
+        said(&["--area", "peers", "--area", "memory", "--only", "unknown", "--only", "host.", "--list"]);
+    assert_eq!(code, Some(0), "{list}");
+    let due =
+        |line: &str| line.contains("unknown") && (line.starts_with("memory.") || line.starts_with("peers."));
+    assert!(list.lines().count() > 1 && list.lines().all(due), "{list}");
+
+    let (code, text) = said(&["--area", "device"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.starts_with("passed   device.id_is_stable\n"), "{text}");
+    let end: Vec<_> = text.lines().rev().take(3).collect();
+    let [totals, "", area] = end[..] else { panic!("{text}") };
+    assert_eq!(area.strip_prefix("device: "), totals.strip_prefix("openreg: "), "{text}");
+    assert!(area.ends_with(" passed, 0 failed, 0 skipped"), "{text}");
+
+    let (code, text) = said(&["--area", "memry"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("possible values: device, memory, copies,") && text.contains("'memory'"), "{text}");
+    let (code, text) = said(&["--area", "ipc", "--only", "memory."]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("no check's name contains memory. in ipc"), "{text}");
 }
 
 /// A driver without a device is a clear error, not a scorecard.

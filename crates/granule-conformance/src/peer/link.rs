@@ -2,6 +2,7 @@
 
 use super::ChildCommand;
 use crate::Outcome;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -105,6 +106,11 @@ impl Link {
         // The other process may have died: that is an error here, not a signal.
         sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut along, SendFlags::NOSIGNAL)?;
         Ok(())
+    }
+
+    /// From now on, who waits for a message waits no longer than this.
+    pub(super) fn limit(&self, limit: Duration) -> io::Result<()> {
+        Ok(set_socket_timeout(&self.0, Timeout::Recv, Some(limit))?)
     }
 
     /// Waits for a message; `None` where the other process has gone.

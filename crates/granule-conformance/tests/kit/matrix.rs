@@ -58,8 +58,7 @@ fn run_all() -> Cards {
                     Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, *all.get(n)?)))
                 {
                     let options = Options { only: chosen(mutant), ..impatient(mutant) };
-                    let card = granule_conformance::run(&mutated(mutant), &options, |_| {});
-                    let card = card.map_err(|error| error.to_string());
+                    let card = run(mutant, &options);
                     cards.lock().expect("no worker panics").insert(place, (mutant, card));
                 }
             });
@@ -68,12 +67,17 @@ fn run_all() -> Cards {
     cards.into_inner().expect("no worker panics").into_values().collect()
 }
 
+fn run(mutant: &'static Mutant, options: &Options) -> Result<Scorecard, String> {
+    let card = granule_conformance::run(&mutated(mutant), options, |_| Ok(()));
+    card.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+}
+
 /// Whether a mutant is caught with the machine to itself, at one of a few tries. On a busy one, what comes too early
 /// by a little may come late enough to look right.
 fn caught_alone(mutant: &'static Mutant) -> bool {
     let options = Options { only: vec![mutant.caught_by.to_owned()], ..impatient(mutant) };
     (0..5).any(|_| {
-        let card = granule_conformance::run(&mutated(mutant), &options, |_| {});
+        let card = run(mutant, &options);
         card.is_ok_and(|card| card.failures().any(|check| check == mutant.caught_by))
     })
 }

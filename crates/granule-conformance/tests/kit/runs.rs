@@ -8,13 +8,15 @@ use backend_api::{
 };
 use granule_conformance::child::ChildCommand;
 use granule_conformance::interpose::{Hook, Interposed};
-use granule_conformance::{Options, Outcome, Progress, Scorecard, Subject, checks};
+use granule_conformance::{Line, Options, Outcome, Scorecard, Subject, checks};
 use libtest_mimic::{Failed, Trial};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-pub(crate) fn trials() -> [Trial; 9] {
+pub(crate) fn trials() -> [Trial; 13] {
     [
         Trial::test("runs::end_over_a_backend_that_stands_still", end_over_a_backend_that_stands_still),
         Trial::test("runs::end_over_host_functions_that_run_inline", end_over_inline_host_functions),
@@ -28,6 +30,10 @@ pub(crate) fn trials() -> [Trial; 9] {
         Trial::test("runs::repeat_what_goes_wrong_now_and_then", repeat_what_goes_wrong_now_and_then),
         Trial::test("runs::check_copies_without_pinned_memory", check_copies_without_pinned_memory),
         Trial::test("runs::check_sharing_without_attributes", check_sharing_without_attributes),
+        Trial::test("runs::go_on_where_a_process_is_deaf", go_on_where_a_process_is_deaf),
+        Trial::test("runs::are_told_line_by_line", are_told_line_by_line),
+        Trial::test("runs::leave_whole_lines_where_they_are_killed", leave_whole_lines_where_they_are_killed),
+        Trial::test("runs::end_quietly_where_nobody_reads", end_quietly_where_nobody_reads),
     ]
 }
 
@@ -55,47 +61,126 @@ hook! { RunsInline {
 fn run_over(
     make: impl Fn(Arc<dyn Backend>) -> Arc<dyn Backend> + Send + Sync + 'static,
     options: &Options,
-    progress: impl FnMut(Progress<'_>),
-) -> Result<Scorecard> {
+) -> std::result::Result<Scorecard, Failed> {
     let subject = Subject::new("hooked", move || Ok(make(SETUPS[0].open()?)));
-    granule_conformance::run(&subject, options, progress)
+    Ok(granule_conformance::run(&subject, options, |_| Ok(()))??)
 }
 
 fn end_over_a_backend_that_stands_still() -> std::result::Result<(), Failed> {
     let options = Options { deadline: Duration::from_secs(1), ..Options::default() };
-    stops_after_three::<StandsStill>(&options, "it did not end within 1 s")
+    stops_after_three_of_each_area::<StandsStill>(options, "it did not end within 1 s")
 }
 
 /// Here it is the gates that give up, and the checks fail in their own words.
 fn end_over_inline_host_functions() -> std::result::Result<(), Failed> {
     let options = Options { patience: Duration::from_millis(300), ..Options::default() };
-    stops_after_three::<RunsInline>(&options, "")
+    stops_after_three_of_each_area::<RunsInline>(options, "")
 }
 
-fn stops_after_three<H: Hook + Default>(
-    options: &Options,
+/// The rest of an area is skipped behind three of its checks, and the next one begins anew.
+fn stops_after_three_of_each_area<H: Hook + Default>(
+    options: Options,
     why_failed: &str,
 ) -> std::result::Result<(), Failed> {
-    let mut told = Vec::new();
-    let card = run_over(hooked::<H>, options, |progress| {
-        if let Progress::Ended(check) = progress {
-            told.push((check.name, check.outcome.clone()));
+    let areas = ["streams", "events", "ordering"].map(str::to_owned).to_vec();
+    let card = run_over(hooked::<H>, &Options { areas, ..options })?;
+    let not_run = Outcome::Skipped("not run: 3 checks of its area did not end in time".into());
+    for area in card.checks.chunk_by(|a, b| a.area == b.area) {
+        let failed: Vec<_> = area.iter().filter_map(|check| failure(&check.outcome)).collect();
+        let (ran, rest) = area.split_at(area.iter().take_while(|check| check.outcome != not_run).count());
+        let as_due = failed.len() >= 3
+            && failed.iter().all(|why| why.contains(why_failed))
+            && failure(&ran[ran.len() - 1].outcome).is_some()
+            && rest.len() >= 3
+            && rest.iter().all(|check| check.outcome == not_run);
+        if !as_due {
+            return Err(format!("{area:#?}").into());
         }
-    })?;
-    let outcomes: Vec<_> = card.checks.iter().map(|check| (check.name, check.outcome.clone())).collect();
-    let failed: Vec<_> = outcomes.iter().filter_map(|(_, o)| failure(o)).collect();
-    let not_run = Outcome::Skipped("not run: 3 checks before did not end in time".into());
-    let last_failure = outcomes.iter().rposition(|(_, o)| failure(o).is_some()).unwrap_or_default();
-    let rest = &outcomes[last_failure + 1..];
-    if failed.len() < 3
-        || !failed.iter().all(|why| why.contains(why_failed))
-        || rest.len() < 100
-        || !rest.iter().all(|(_, outcome)| *outcome == not_run)
-    {
-        return Err(format!("{card}").into());
     }
-    // What is told as it goes is what the card says in the end.
-    if told != outcomes { Err("the progress told something else".into()) } else { Ok(()) }
+    Ok(())
+}
+
+/// A check as it ends, its area behind its last check, the card at the end.
+fn are_told_line_by_line() -> std::result::Result<(), Failed> {
+    let areas = ["device", "ipc"].map(str::to_owned).to_vec();
+    let options = Options { areas: areas.clone(), ..Options::default() };
+    let mut told = Vec::new();
+    let subject = Subject::new("told", || SETUPS[0].open());
+    let card = granule_conformance::run(&subject, &options, |line| {
+        told.push((matches!(line, Line::Check(_)), serde_json::to_value(line)?, line.to_string()));
+        Ok(())
+    })??;
+    let (checks, others): (Vec<_>, Vec<_>) = told.iter().partition(|(check, ..)| *check);
+    let names: Vec<_> = checks.iter().map(|(_, json, _)| json["name"].as_str()).collect();
+    let due: Vec<_> = card.checks.iter().map(|check| Some(check.name)).collect();
+    let last =
+        told.iter().rposition(|(_, json, _)| json["name"].as_str().is_some_and(|n| n.starts_with("device.")));
+    let [(_, device, text), (_, ipc, _), (_, all, totals)] = others[..] else {
+        return Err(format!("{told:#?}").into());
+    };
+    let of = |json: &serde_json::Value| {
+        ["passed", "failed", "skipped"].map(|name| json[name].as_u64().unwrap_or(0))
+    };
+    let sums = std::array::from_fn(|i| of(device)[i] + of(ipc)[i]);
+    let as_due = names == due
+        && names.len() as u64 == of(all).iter().sum::<u64>()
+        && of(all) == sums
+        && (&device["area"], &ipc["area"], &all["backend"])
+            == (&"device".into(), &"ipc".into(), &"told".into())
+        && last.is_some_and(|last| told[last + 1].1 == *device)
+        && text.starts_with("device: ")
+        && *totals == format!("told: {}", card.tally);
+    if as_due { Ok(()) } else { Err(format!("{told:#?}").into()) }
+}
+
+/// Names the subject over which this program is a vendor's.
+pub(crate) const PROGRAM: &str = "KIT_PROGRAM";
+
+/// Is the program of the subject of this name.
+pub(crate) fn program(name: String) -> ExitCode {
+    let found = subject(&name).expect("the tests name subjects of this file");
+    granule_conformance::main(&name, move || found.open())
+}
+
+/// A vendor's program, of which the first line is read while a check hangs.
+fn hanging_program(deadline: &str) -> std::result::Result<(Child, BufReader<ChildStdout>, String), Failed> {
+    let mut program = Command::new(std::env::current_exe()?)
+        .args(["--json", "--deadline", deadline, "memory.aligned", "streams."])
+        .env(PROGRAM, "runs.stands_still")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut out = BufReader::new(program.stdout.take().ok_or("its output is piped")?);
+    let mut first = String::new();
+    out.read_line(&mut first)?;
+    Ok((program, out, first))
+}
+
+fn leave_whole_lines_where_they_are_killed() -> std::result::Result<(), Failed> {
+    let start = Instant::now();
+    let (mut program, mut out, mut lines) = hanging_program("60")?;
+    // Before or in the first check that waits for a stream.
+    program.kill()?;
+    program.wait()?;
+    out.read_to_string(&mut lines)?;
+    let read: Vec<serde_json::Value> =
+        lines.lines().map(serde_json::from_str).collect::<std::result::Result<_, _>>()?;
+    let whole = read[0]["name"] == "memory.aligned" && read.iter().all(|line| line["backend"].is_null());
+    let soon = start.elapsed() < Duration::from_secs(50);
+    if whole && soon { Ok(()) } else { Err(format!("{:?}: {lines}", start.elapsed()).into()) }
+}
+
+fn end_quietly_where_nobody_reads() -> std::result::Result<(), Failed> {
+    let (mut program, out, first) = hanging_program("2")?;
+    drop(out);
+    let mut said = String::new();
+    program.stderr.take().ok_or("its errors are piped")?.read_to_string(&mut said)?;
+    let status = program.wait()?;
+    if status.success() && said.is_empty() && first.contains("memory.aligned") {
+        Ok(())
+    } else {
+        Err(format!("{status}: {said}\n{first}").into())
+    }
 }
 
 fn failure(outcome: &Outcome) -> Option<&str> {
@@ -106,6 +191,14 @@ fn failure(outcome: &Outcome) -> Option<&str> {
 hook! { EndsTheProcess {
     fn host_malloc(&self, _: &dyn PinnedHost, _: u64, _: HostFlags) -> Result<DevicePtr> {
         std::process::abort()
+    }
+} }
+
+hook! { MakesDeaf {
+    fn host_malloc(&self, inner: &dyn PinnedHost, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
+        let stopped = std::process::Command::new("sh").args(["-c", "kill -STOP $PPID"]).status();
+        assert!(stopped.is_ok_and(|status| status.success()), "a shell can stop its parent");
+        inner.host_malloc(bytes, flags)
     }
 } }
 
@@ -134,7 +227,9 @@ hook! { NoAttributes {
 pub(crate) fn subject(name: &str) -> Option<Subject> {
     let make: fn(Arc<dyn Backend>) -> Arc<dyn Backend> = match name {
         "runs.ends_the_process" => hooked::<EndsTheProcess>,
+        "runs.makes_deaf" => hooked::<MakesDeaf>,
         "runs.never_waits" => hooked::<NeverWaits>,
+        "runs.stands_still" => hooked::<StandsStill>,
         "runs.no_attributes" => hooked::<NoAttributes>,
         _ => return None,
     };
@@ -145,7 +240,7 @@ fn run_apart(name: &'static str, only: &[&str]) -> std::result::Result<Scorecard
     let child = Some(ChildCommand::with_arguments([name.to_owned()]));
     let only = only.iter().map(|part| (*part).to_owned()).collect();
     let subject = subject(name).ok_or("no such subject")?;
-    Ok(granule_conformance::run(&subject, &Options { only, child, ..Options::default() }, |_| {})?)
+    Ok(granule_conformance::run(&subject, &Options { only, child, ..Options::default() }, |_| Ok(()))??)
 }
 
 /// A check that ends its process has failed, and the next ones run.
@@ -156,7 +251,7 @@ fn go_on_where_a_check_ends_the_process() -> std::result::Result<(), Failed> {
     let links = card.to_string().matches("see: https://").count();
     if told < 5
         || links != failed.len()
-        || card.passed < 3
+        || card.tally.passed < 3
         || card.checks.iter().any(|c| c.see.is_some() != failure(&c.outcome).is_some())
     {
         return Err(format!("{card}").into());
@@ -164,16 +259,36 @@ fn go_on_where_a_check_ends_the_process() -> std::result::Result<(), Failed> {
     Ok(())
 }
 
+/// A process that does not answer is killed, and the next check has another.
+fn go_on_where_a_process_is_deaf() -> std::result::Result<(), Failed> {
+    let name = "runs.makes_deaf";
+    let options = Options {
+        only: ["host.malloc_is_not_null", "errors.unknown_codes"].map(str::to_owned).to_vec(),
+        deadline: Duration::from_secs(1),
+        child: Some(ChildCommand::with_arguments([name.to_owned()])),
+        ..Options::default()
+    };
+    let subject = subject(name).ok_or("no such subject")?;
+    let card = granule_conformance::run(&subject, &options, |_| Ok(()))??;
+    let why = card.checks.first().and_then(|check| failure(&check.outcome)).unwrap_or_default();
+    let deaf = why == "its process was deaf for 11 s (signal: 9 (SIGKILL))";
+    if deaf && card.tally.failed == 1 && card.tally.passed >= 1 {
+        Ok(())
+    } else {
+        Err(format!("{card}").into())
+    }
+}
+
 fn end_with_a_card_where_waits_return_early() -> std::result::Result<(), Failed> {
     let card = run_apart("runs.never_waits", &["copies.", "streams.synchronize", "memory.aligned"])?;
     let caught = card.failures().any(|name| name == "streams.synchronize_waits");
-    if !caught || card.passed == 0 { Err(format!("{card}").into()) } else { Ok(()) }
+    if !caught || card.tally.passed == 0 { Err(format!("{card}").into()) } else { Ok(()) }
 }
 
 /// The family says that physical memory is shared, attributes or not.
 fn check_sharing_without_attributes() -> std::result::Result<(), Failed> {
     let card = run_apart("runs.no_attributes", &["ipc.physical_memory", "ipc.exported_memory"])?;
-    if card.passed == 3 && card.is_green() { Ok(()) } else { Err(format!("{card}").into()) }
+    if card.tally.passed == 3 && card.is_green() { Ok(()) } else { Err(format!("{card}").into()) }
 }
 
 /// Refuses its tenth event only.
@@ -193,10 +308,9 @@ fn repeat_what_goes_wrong_now_and_then() -> std::result::Result<(), Failed> {
     let only = vec!["events.handle_names_its_backend".to_owned()];
     let once = Options { only, ..Options::default() };
     let often = Options { repeat: 20, ..once.clone() };
-    let (once, often) =
-        (run_over(hooked::<TenthFails>, &once, |_| {})?, run_over(hooked::<TenthFails>, &often, |_| {})?);
+    let (once, often) = (run_over(hooked::<TenthFails>, &once)?, run_over(hooked::<TenthFails>, &often)?);
     let why = often.checks.first().and_then(|check| failure(&check.outcome)).unwrap_or_default();
-    if once.passed == 1 && why.starts_with("run 10 of 20: ") {
+    if once.tally.passed == 1 && why.starts_with("run 10 of 20: ") {
         Ok(())
     } else {
         Err(format!("{once}\n{often}").into())
@@ -236,7 +350,7 @@ fn check_copies_without_pinned_memory() -> std::result::Result<(), Failed> {
     let options = Options { only: vec!["copies.".into(), "host.".into()], ..Options::default() };
     let over = |lost| {
         let make = move |inner| Arc::new(Interposed::new(inner, NoPinnedHost { lost })) as Arc<dyn Backend>;
-        run_over(make, &options, |_| {})
+        run_over(make, &options)
     };
     let (right, wrong) = (over(0)?, over(1)?);
     let passed = |name: &str| name.starts_with("copies.");
@@ -278,7 +392,7 @@ fn go_on_after_panics() -> std::result::Result<(), Failed> {
     ] {
         let options = Options { only: vec![area.into()], ..Options::default() };
         let make = move |inner| Arc::new(Interposed::new(inner, Panics(method))) as Arc<dyn Backend>;
-        let card = run_over(make, &options, |_| {})?;
+        let card = run_over(make, &options)?;
         let why = format!("it panicked: {method} is broken");
         if !card.checks.iter().any(|check| failure(&check.outcome) == Some(&why)) {
             return Err(format!("{method} in {area}: {card}").into());
@@ -288,25 +402,33 @@ fn go_on_after_panics() -> std::result::Result<(), Failed> {
 }
 
 fn take_the_selected_checks() -> std::result::Result<(), Failed> {
-    let names = |parts: &[&str]| -> Vec<&str> {
-        let parts: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
-        checks::selected(&parts).map(|check| check.name).collect()
+    let names = |areas: &[&str], parts: &[&str]| -> Vec<&str> {
+        let [areas, only] =
+            [areas, parts].map(|words| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        let options = Options { areas, only, ..Options::default() };
+        checks::selected(&options).map(|check| check.name).collect()
     };
     let all: Vec<&str> = checks::all().map(|check| check.name).collect();
-    let expect = |parts: &[&str], wanted: &dyn Fn(&str) -> bool| {
+    let expect = |areas: &[&str], parts: &[&str], wanted: &dyn Fn(&str) -> bool| {
         let due: Vec<&str> = all.iter().copied().filter(|name| wanted(name)).collect();
-        let found = names(parts);
-        if found == due { Ok(()) } else { Err(format!("{parts:?}: {found:?}, where {due:?} was due")) }
+        let found = names(areas, parts);
+        if found == due {
+            Ok(())
+        } else {
+            Err(format!("{areas:?} {parts:?}: {found:?}, where {due:?} was due"))
+        }
     };
-    expect(&[], &|_| true)?;
-    expect(&["memory."], &|name| name.starts_with("memory."))?;
-    expect(&["memory.", "ipc"], &|name| name.starts_with("memory.") || name.contains("ipc"))?;
-    expect(&["malloc_of_nothing"], &|name| name.ends_with("malloc_of_nothing"))?;
-    expect(&["memory.malloc_of_nothing"], &|name| name == "memory.malloc_of_nothing")?;
-    expect(&["emory."], &|_| false)?;
+    expect(&[], &[], &|_| true)?;
+    expect(&[], &["memory."], &|name| name.starts_with("memory."))?;
+    expect(&[], &["memory.", "ipc"], &|name| name.starts_with("memory.") || name.contains("ipc"))?;
+    expect(&[], &["malloc_of_nothing"], &|name| name.ends_with("malloc_of_nothing"))?;
+    expect(&[], &["memory.malloc_of_nothing"], &|name| name == "memory.malloc_of_nothing")?;
+    expect(&[], &["emory."], &|_| false)?;
+    expect(&["memory", "ipc"], &[], &|name| name.starts_with("memory.") || name.starts_with("ipc."))?;
+    expect(&["memory"], &["malloc_of", "ipc."], &|name| name.starts_with("memory.malloc_of"))?;
     // And a run takes what is selected.
     let options = Options { only: vec!["peers.".into()], ..Options::default() };
-    let card = run_over(|inner| inner, &options, |_| {})?;
+    let card = run_over(|inner| inner, &options)?;
     let ran: Vec<&str> = card.checks.iter().map(|check| check.name).collect();
-    if ran == names(&["peers."]) { Ok(()) } else { Err(format!("{ran:?}").into()) }
+    if ran == names(&[], &["peers."]) { Ok(()) } else { Err(format!("{ran:?}").into()) }
 }
