@@ -10,6 +10,7 @@ mod monotone;
 mod recipe;
 mod record;
 mod replay;
+mod sizes;
 mod trace;
 mod verdict;
 
@@ -33,6 +34,8 @@ enum Step {
     Record(record::Options),
     /// Replay the traces that are here, and print a table a half; exit code 1 where a trace is not its recipe's
     Judge(judge::Options),
+    /// Show what granules of each size would waste, and what they would cost
+    Sizes(sizes::Options),
     /// Count the devices that refuse what a smaller one served
     Monotone(monotone::Options),
 }
@@ -44,6 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Step::List => list::run(&folder),
         Step::Record(options) => record::run(&folder, options),
         Step::Judge(options) => judge::run(&folder, options),
+        Step::Sizes(options) => sizes::run(&folder, options),
         Step::Monotone(options) => monotone::run(&folder, options),
     }
 }

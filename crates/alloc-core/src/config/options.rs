@@ -454,6 +454,18 @@ options! {
         },
     }
 
+    GranuleSize = Granule "granule_size_mb": Megabytes, granule_size: u64 = 0;
+    "The size of granules under policy:granule: small ones waste less memory, large ones take fewer driver calls. 0 chooses by what is held; a nearly full device has at most 8 MiB." {
+        default: "0",
+        range: "a whole number of MiB up to 1024; 0 chooses",
+        refuse: |value, _| matches!(value, Value::Megabytes(1025..)).then(|| "over 1024".into()),
+        wrong: |s| unless(s.granule_size <= 1024 * MIB, &s.granule_size, "at most 1 GiB"),
+        idle: |s| {
+            (s.policy_name() == PolicyName::Pytorch && s.granule_size != 0)
+                .then_some("policy:pytorch has no granules; set policy:granule")
+        },
+    }
+
     Compaction = Granule "compaction": Compact, compaction: Compact = Compact::Never;
     "When the memory between live blocks is given back by itself, their addresses and contents staying as they are: never; before a request is refused; or also where memory is ample." {
         default: "False",

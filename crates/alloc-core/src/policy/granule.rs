@@ -52,6 +52,8 @@ const COMPARED: usize = 8;
 pub struct GranulePolicy {
     large_segment: u64,
     garbage_threshold: f64,
+    /// Of all granules, if it is not 0.
+    granule: u64,
     grows: bool,
     reserve: Option<crate::config::ReserveSize>,
 }
@@ -63,6 +65,7 @@ impl GranulePolicy {
         Self {
             large_segment: settings.large_segment_size,
             garbage_threshold: settings.garbage_collection_threshold,
+            granule: settings.granule_size,
             grows: virtual_memory,
             reserve: settings.expandable_segments_reserve,
         }
@@ -116,7 +119,9 @@ impl Policy for GranulePolicy {
             return smallest;
         }
         let share = |of: u64| 1 << (holding.most / of).max(1).ilog2();
-        let bytes: u64 = if is_loading(holding) {
+        let bytes: u64 = if self.granule > 0 {
+            self.granule
+        } else if is_loading(holding) {
             share(LOADED).min(LARGEST_LOADED)
         } else {
             share(FEWEST).min(USUAL_GRANULE).max(share(MOST))
@@ -187,4 +192,32 @@ fn take_from_smallest(
 /// Whether a program loads what it will keep.
 fn is_loading(holding: &Holding) -> bool {
     holding.taken_back < holding.in_use / LOADING
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{GranulePolicy, Holding, MIB, Policy, Settings, Tier};
+
+    #[test]
+    fn a_size_that_is_set_is_that_of_all_granules_but_small_ones() {
+        let of = |granule_size| GranulePolicy::new(&Settings { granule_size, ..Settings::default() }, true);
+        let loading = Holding { most: 40 << 30, in_use: 40 << 30, ..Holding::default() };
+        let running = Holding { taken_back: 40 << 30, ..loading };
+        for held in [Holding::default(), loading, running] {
+            assert_eq!(of(8 * MIB).granule(Tier::Large, 2 * MIB, &held), 8 * MIB);
+            assert_eq!(of(MIB).granule(Tier::Large, 2 * MIB, &held), 2 * MIB, "the unit at least");
+            assert_eq!(of(3 * MIB).granule(Tier::Large, 2 * MIB, &held), 4 * MIB, "whole units");
+            assert_eq!(of(8 * MIB).granule(Tier::Small, 2 * MIB, &held), 2 * MIB);
+        }
+        let sizes = [loading, running].map(|held| of(0).granule(Tier::Large, 2 * MIB, &held));
+        assert_eq!(sizes, [64 * MIB, 64 * MIB], "by what is held");
+        assert_eq!(
+            of(0).granule(
+                Tier::Large,
+                2 * MIB,
+                &Holding { most: 1 << 30, taken_back: 1 << 30, in_use: 1 << 30 }
+            ),
+            24 * MIB
+        );
+    }
 }

@@ -57,6 +57,7 @@ fn process_samples() -> Vec<(&'static str, &'static str, Settings)> {
             Settings { process_guarantee: Some(MemoryLimit::Bytes(16 * GIB)), ..base() },
         ),
         ("cross_stream_min_age", "100", Settings { cross_stream_min_age: 100, ..base() }),
+        ("publish", "True", Settings { publish: true, ..base() }),
         ("processes_limit", "0.9", Settings { processes_limit: Some(MemoryLimit::Fraction(0.9)), ..base() }),
     ]
 }
@@ -78,7 +79,6 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
         ("max_non_split_rounding_mb", "32", Settings { max_non_split_rounding: 32 * MIB, ..base() }),
         ("garbage_collection_threshold", "0.8", Settings { garbage_collection_threshold: 0.8, ..base() }),
         ("roundup_power2_divisions", "[64:4,>:2]", Settings { roundup_power2_divisions: table, ..base() }),
-        ("publish", "True", Settings { publish: true, ..base() }),
         ("system_root", "/mnt/host", Settings { system_root: "/mnt/host".into(), ..base() }),
         ("expandable_segments", "True", Settings { expandable_segments: true, ..base() }),
         (
@@ -117,6 +117,7 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
             "0.75",
             Settings { memory_soft_limit: Some(MemoryLimit::Fraction(0.75)), ..base() },
         ),
+        ("granule_size_mb", "16", Settings { granule_size: 16 * MIB, ..base() }),
         ("hardened", "True", Settings { hardened: true, ..base() }),
         ("hardened_quarantine_mb", "16", Settings { hardened_quarantine: 16 * MIB, ..base() }),
     ]);

@@ -142,6 +142,8 @@ fn own_options_without_effect_are_reported() {
     assert_eq!(warned("memory_limit:2G,memory_soft_limit:0.9"), None, "not comparable without a device");
     assert_eq!(warned("hardened_quarantine_mb:8"), Some("hardened_quarantine_mb"));
     assert_eq!(warned("hardened_quarantine_mb:8,hardened:True"), None);
+    assert_eq!(warned("granule_size_mb:8"), Some("granule_size_mb"));
+    assert_eq!(warned("granule_size_mb:8,policy:granule"), None);
     assert_eq!(warned("garbage_collection_threshold:0.5,memory_limit:0.5"), None);
     assert_eq!(warned("early_reuse:True,hardened:True,memory_limit:1"), None);
     assert_eq!(warned("compaction:True"), Some("compaction"));

@@ -71,6 +71,7 @@ prop_compose! {
         history in 0..=u64::from(u32::MAX),
         limits in (limit(), limit()),
         quarantine in prop_oneof![Just(0), mb()],
+        granule in 0..=1024u64,
     ) -> Settings {
         Settings {
             backend: if switches[0] { AllocatorBackend::DriverPools } else { AllocatorBackend::Native },
@@ -97,6 +98,7 @@ prop_compose! {
             early_reuse: switches[9],
             cross_stream: CrossStream::ALL[usize::from(switches[7]) + usize::from(switches[11])],
             cross_stream_min_age: history / 3,
+            granule_size: granule * MIB,
             compaction: Compact::ALL[usize::from(switches[6]) + usize::from(switches[10])],
             launches: Launches::ALL[usize::from(switches[5])],
             segments_ipc: switches[11],
@@ -165,6 +167,7 @@ proptest! {
             early_reuse: settings.early_reuse,
             cross_stream: settings.cross_stream,
             cross_stream_min_age: settings.cross_stream_min_age,
+            granule_size: settings.granule_size,
             compaction: settings.compaction,
             launches: settings.launches,
             segments_ipc: settings.segments_ipc,

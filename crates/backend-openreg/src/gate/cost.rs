@@ -1,8 +1,8 @@
 //! What driver calls would cost on a real device.
 //!
 //! The figures are orders of magnitude for a current data-centre accelerator, so that "fewer and cheaper
-//! driver calls" becomes one number that is the same on every machine. They are not a measurement of any
-//! one product; set your own with [`CostModel::per_call`] and [`CostModel::per_gib`], or as text.
+//! driver calls" becomes one number that is the same on every machine. They are assumed, and not a measurement of
+//! any one product; set your own with [`CostModel::per_call`] and [`CostModel::per_gib`], or as text.
 //!
 //! Besides the calls, time that the host waits for queued work is driver time: what was still missing on the
 //! virtual clock when the wait began.

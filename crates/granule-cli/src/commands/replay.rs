@@ -18,7 +18,7 @@ use granule::files::pickle::{self, Protocol};
 use granule::files::trace::Trace;
 use granule::metrics::prometheus;
 use granule::replay::{
-    BadCost, CostModel, KernelTime, Replay, ReplayOptions, ReplayResult, peak_live, replay, replay_on,
+    BadCost, CostModel, KernelTime, Replay, ReplayOptions, ReplayResult, costs, peak_live, replay, replay_on,
 };
 use refusal::FirstOom;
 use serde::Serialize;
@@ -96,7 +96,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value = "1", hide_default_value = true)]
     kernel_time: KernelTime,
 
-    /// What simulated driver calls cost: map=20us,create-physical=30us+1ms/GiB,...
+    /// What simulated driver calls cost: map=20us+1ms/GiB,... or a file: a card's driver.jsonl
     #[arg(long, value_name = "COSTS", default_value = "", hide_default_value = true,
           value_parser = parse_cost)]
     cost: Arc<CostModel>,
@@ -311,8 +311,9 @@ fn parse_factor(text: &str) -> Result<f64, String> {
     }
 }
 
-fn parse_cost(text: &str) -> Result<Arc<CostModel>, BadCost> {
-    text.parse().map(Arc::new)
+/// For every command that takes `--cost`.
+pub(super) fn parse_cost(text: &str) -> Result<Arc<CostModel>, BadCost> {
+    costs(text).map(Arc::new)
 }
 
 /// As many as chosen, or enough for every event.

@@ -4,6 +4,7 @@ mod text;
 
 pub(super) use text::{device, not_known};
 
+use super::replay::parse_cost;
 use super::{Outcome, write_json};
 use crate::allocator_args::{self, ReleaseArgs, parse_policy};
 use crate::console;
@@ -12,13 +13,14 @@ use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs};
 use granule::config::{AllocatorBackend, PolicyName, Settings};
 use granule::files::trace::Trace;
+use granule::replay::CostModel;
 use granule::replay::whatif::{Answer, NotExact, Progress, Question, of_lag, of_snapshot, of_trace};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// The arguments of `granule whatif`.
 #[derive(clap::Args, Clone, Debug)]
@@ -65,6 +67,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "EVENTS", default_value_t = 0)]
     lag: u64,
 
+    /// What simulated driver calls cost, as in `granule replay`
+    #[arg(long, value_name = "COSTS", default_value = "", hide_default_value = true,
+          value_parser = parse_cost)]
+    cost: Arc<CostModel>,
+
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -109,6 +116,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         recorded_capacity: recorded_capacity(&workload),
         before: workload.before(),
         lag: args.lag,
+        costs: CostModel::clone(&args.cost),
     };
     let not_exact = not_exact(&workload, args.lag);
     let answer = ask(&question, &workload.trace, &workload.name)?;

@@ -119,6 +119,42 @@ fn other_conditions_are_labelled() {
     );
 }
 
+/// A file and a text say the same; a file that is none is refused with its line.
+#[test]
+fn what_calls_cost_may_come_from_a_card() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 33554432 0\nf 0\n");
+    let line = |call: &str, ns: u64| {
+        format!("{{\"step\":\"driver\",\"call\":\"{call}\",\"bytes\":2097152,\"median_ns\":{ns}}}\n")
+    };
+    place.file("driver.jsonl", (line("cuMemAlloc", 7_000_000) + &line("cuMemFree", 1)).as_bytes());
+    let ns = |command: &str, cost: &str| {
+        let answer = place.run(&[command, "t.gz", "--json", "--cost", cost]).json();
+        match command {
+            "replay" => answer["modelled_driver_ns"].clone(),
+            _ => answer["candidates"][0]["roomy"]["modelled_driver_ns"].clone(),
+        }
+    };
+    for command in ["replay", "whatif"] {
+        let from_file = ns(command, "driver.jsonl");
+        assert_eq!(from_file, ns(command, "malloc=7ms,free=1ns"), "{command}");
+        assert!(
+            from_file.as_u64().unwrap() >= 7_000_000 && from_file != ns(command, ""),
+            "{command}: {from_file}"
+        );
+    }
+    place.file("driver.jsonl", (line("cuMemAlloc", 7) + "{\"step\":\"dri").as_bytes());
+    let ran = place.run(&["replay", "t.gz", "--cost", "driver.jsonl"]);
+    assert_eq!(ran.code, 2);
+    assert!(
+        ran.err.contains("driver.jsonl: line 2: EOF") && ran.err.contains("can be deleted"),
+        "{}",
+        ran.err
+    );
+    let ran = place.run(&["replay", "t.gz", "--cost", "no-such-file"]);
+    assert!(ran.err.contains("name a file that is there"), "{}", ran.err);
+}
+
 #[test]
 fn the_environment_counts_where_conf_is_not_given() {
     let place = with_bundled();

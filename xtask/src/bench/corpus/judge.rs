@@ -2,15 +2,12 @@
 
 use super::folder::Folder;
 use super::recipe::Half;
-use super::replay::Granule;
+use super::replay::{Conditions, Granule, side_by_side};
 use super::trace;
 use super::verdict::{Judged, Verdict};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 /// What is judged, and where figures go.
 #[derive(Args, Default)]
@@ -21,9 +18,8 @@ pub(super) struct Options {
     /// Write the figures there, too
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Settings of the `granule` policy, as `GRANULE_CONF` has them
-    #[arg(long, value_name = "CONF", default_value = "")]
-    settings: String,
+    #[command(flatten)]
+    conditions: Conditions,
     /// A `granule` command that is there, instead of one that is built
     #[arg(long, value_name = "FILE")]
     granule: Option<PathBuf>,
@@ -33,6 +29,7 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(folder: &Folder, options: &Options) -> Result<()> {
+    ensure!(options.conditions.lag.len() == 2, "--lag takes two numbers of events: 1000,10000");
     let verdict = judge(folder, options)?;
     print!("{}", verdict.text());
     if let Some(path) = &options.json {
@@ -50,7 +47,8 @@ pub(super) fn run(folder: &Folder, options: &Options) -> Result<()> {
 }
 
 fn judge(folder: &Folder, options: &Options) -> Result<Verdict> {
-    let (mut verdict, mut found) = (Verdict::default(), Vec::new());
+    let lag = options.conditions.lag.clone();
+    let (mut verdict, mut found) = (Verdict { lag, ..Verdict::default() }, Vec::new());
     for recipe in folder.recipes()? {
         if options.half.is_some_and(|half| half != recipe.fields.half) {
             continue;
@@ -66,40 +64,17 @@ fn judge(folder: &Folder, options: &Options) -> Result<Verdict> {
     if found.is_empty() {
         return Ok(verdict);
     }
-    let granule = Granule::at(options.granule.as_deref())?.with_settings(&options.settings);
+    let granule = Granule::at(options.granule.as_deref())?.under(options.conditions.clone());
     let traces: Vec<&Path> = found.iter().map(|(_, path)| path.as_path()).collect();
-    let figures = side_by_side(&granule, &traces, &options.scales)?;
+    let figures = side_by_side(&traces, |trace| granule.figures(trace, &options.scales))?;
     verdict.judged =
         found.into_iter().zip(figures).map(|((recipe, _), figures)| Judged { recipe, figures }).collect();
     Ok(verdict)
 }
 
-/// Replays as many traces at a time as there are processors: figures are simulated, so that nothing disturbs them.
-fn side_by_side(granule: &Granule, traces: &[&Path], scales: &[f64]) -> Result<Vec<Vec<[f64; 3]>>> {
-    let (queue, done) = (Mutex::new(traces.iter().enumerate()), Mutex::new(vec![Vec::new(); traces.len()]));
-    let work = || -> Result<()> {
-        loop {
-            let Some((at, trace)) = locked(&queue).next() else { return Ok(()) };
-            let figures = granule.figures(trace, scales).with_context(|| trace.display().to_string())?;
-            eprintln!("replayed {}", trace.display());
-            locked(&done)[at] = figures;
-        }
-    };
-    thread::scope(|scope| {
-        let count = thread::available_parallelism().map_or(1, usize::from);
-        let workers: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)))
-    })?;
-    Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Options, run};
+    use super::{Conditions, Options, run};
     use crate::bench::corpus::folder::Folder;
     use flate2::Compression;
     use flate2::write::GzEncoder;
@@ -122,7 +97,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let folder = planted(place.path(), &"0".repeat(64));
         let json = place.path().join("figures.json");
-        let options = Options { json: Some(json.clone()), ..Options::default() };
+        let conditions = Conditions { lag: vec![100, 1000], ..Conditions::default() };
+        let options = Options { json: Some(json.clone()), conditions, ..Options::default() };
         run(&folder, &options).unwrap();
         assert!(fs::read_to_string(&json).unwrap().contains("\"planted-trace\""));
 

@@ -2,8 +2,12 @@
 
 use crate::process::{self, cargo, command, target};
 use anyhow::{Context, Result};
+use clap::Args;
 use serde_json::Value;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 /// Whose figures are compared: name, policy, settings.
 pub(super) const ALLOCATORS: [(&str, &str, &str); 3] = [
@@ -13,7 +17,21 @@ pub(super) const ALLOCATORS: [(&str, &str, &str); 3] = [
 ];
 
 /// A device on which nothing is refused.
-const AMPLE: &[&str] = &["--capacity", "1TiB"];
+pub(super) const AMPLE: [&str; 2] = ["--capacity", "1TiB"];
+
+/// What a device is like, and what the `granule` policy is told.
+#[derive(Args, Clone, Default)]
+pub(super) struct Conditions {
+    /// Settings of the `granule` policy, as `GRANULE_CONF` has them
+    #[arg(long, value_name = "CONF", default_value = "")]
+    pub(super) settings: String,
+    /// What driver calls cost, as `granule replay --cost` takes it: a text, or the driver.jsonl of a card
+    #[arg(long, value_name = "COSTS", default_value = "")]
+    pub(super) cost: String,
+    /// How many events late devices are behind: of a card, the median and the 99th percentile that the kit's lag.py saw
+    #[arg(long, value_name = "EVENTS,EVENTS", value_delimiter = ',', default_value = "1000,10000")]
+    pub(super) lag: Vec<u64>,
+}
 
 /// A figure of every program: its key, its title, the replay that has it.
 pub(super) struct Figure {
@@ -25,18 +43,10 @@ pub(super) struct Figure {
     pub(super) digits: usize,
 }
 
-const REPLAYS: [&[&str]; 5] = [
-    AMPLE,
-    &["--capacity", "1TiB", "--lag", "1000"],
-    &["--capacity", "1TiB", "--lag", "10000"],
-    &["--of-peak", "1.02"],
-    &["--of-peak", "1.005"],
-];
-
 pub(super) const FIGURES: [Figure; 6] = [
     Figure { key: "ratio", title: "at once", replay: 0, read: ratio, digits: 4 },
-    Figure { key: "ratio_lag_1000", title: "1 000 events behind", replay: 1, read: ratio, digits: 4 },
-    Figure { key: "ratio_lag_10000", title: "10 000 behind", replay: 2, read: ratio, digits: 4 },
+    Figure { key: "ratio_late", title: "late", replay: 1, read: ratio, digits: 4 },
+    Figure { key: "ratio_later", title: "later", replay: 2, read: ratio, digits: 4 },
     Figure { key: "refused_at_1_02", title: "refused at 1.02", replay: 3, read: refused, digits: 0 },
     Figure { key: "refused_at_1_005", title: "refused at 1.005", replay: 4, read: refused, digits: 0 },
     Figure { key: "driver_ms", title: "driver ms an iteration", replay: 0, read: driver_ms, digits: 2 },
@@ -52,8 +62,7 @@ pub(super) struct Larger {
 /// The command that replays.
 pub(super) struct Granule {
     program: PathBuf,
-    /// What `GRANULE_CONF` says under the `granule` policy.
-    settings: String,
+    conditions: Conditions,
 }
 
 impl Granule {
@@ -65,12 +74,12 @@ impl Granule {
             cargo(&["build", "--release", "-p", "granule-cli"])?;
             target().join("release/granule")
         };
-        Ok(Self { program, settings: String::new() })
+        Ok(Self { program, conditions: Conditions::default() })
     }
 
-    /// The same with settings of the `granule` policy.
-    pub(super) fn with_settings(self, settings: &str) -> Self {
-        Self { settings: settings.to_owned(), ..self }
+    /// The same under other conditions.
+    pub(super) fn under(self, conditions: Conditions) -> Self {
+        Self { conditions, ..self }
     }
 
     /// The figures of a trace in the order of [`FIGURES`], each of all allocators: in the mean of replays in which requests have
@@ -90,12 +99,16 @@ impl Granule {
 
     fn figures_at(&self, trace: &Path, scale: &str) -> Result<Vec<[f64; 3]>> {
         let mut figures = vec![[0.0; 3]; FIGURES.len()];
-        for (replay, arguments) in REPLAYS.iter().enumerate() {
+        let behind: Vec<String> = self.conditions.lag.iter().map(u64::to_string).collect();
+        let late = |events: usize| [AMPLE, ["--lag", &behind[events]]].concat();
+        let tight = |factor: &'static str| vec!["--of-peak", factor];
+        let replays = [AMPLE.to_vec(), late(0), late(1), tight("1.02"), tight("1.005")];
+        for (replay, arguments) in replays.iter().enumerate() {
             let answers = ALLOCATORS
                 .iter()
                 .map(|(_, policy, conf)| {
                     let arguments = [arguments, &["--scale", scale][..]].concat();
-                    self.answer(trace, policy, conf, &arguments)
+                    self.answer(trace, policy, conf, &self.conditions.settings, &arguments)
                 })
                 .collect::<Result<Vec<Value>>>()?;
             for (row, figure) in figures.iter_mut().zip(&FIGURES).filter(|(_, it)| it.replay == replay) {
@@ -128,27 +141,64 @@ impl Granule {
         Ok(Larger { smallest: whole("/min_capacity")?, tried: whole("/larger/tried")?, refused })
     }
 
-    fn answer(&self, trace: &Path, policy: &str, conf: &str, arguments: &[&str]) -> Result<Value> {
+    /// What one replay says; `settings` are of the `granule` policy.
+    pub(super) fn answer(
+        &self,
+        trace: &Path,
+        policy: &str,
+        conf: &str,
+        settings: &str,
+        arguments: &[&str],
+    ) -> Result<Value> {
         let mut replay = command(&self.program);
         // The environment's settings would count on top.
         replay.env_remove("GRANULE_CONF");
-        if policy == "granule" && !self.settings.is_empty() {
-            replay.env("GRANULE_CONF", &self.settings);
+        if policy == "granule" && !settings.is_empty() {
+            replay.env("GRANULE_CONF", settings);
         }
-        replay.arg("replay").arg(trace).arg("--json");
+        replay.arg("replay").arg(trace).args(["--json", "--cost", &self.conditions.cost]);
         replay.args(["--policy", policy, "--conf", conf]).args(arguments);
         let text = process::output(&mut replay)?;
         serde_json::from_str(&text).with_context(|| format!("{replay:?} printed no JSON"))
     }
 }
 
-fn number(answer: &Value, pointer: &str) -> Result<f64> {
+/// Does this with as many traces at a time as there are processors: figures are simulated, so that nothing disturbs them.
+pub(super) fn side_by_side<T: Send>(
+    traces: &[&Path],
+    of: impl Fn(&Path) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let done: Vec<Mutex<Option<T>>> = traces.iter().map(|_| Mutex::default()).collect();
+    let queue = Mutex::new(traces.iter().zip(&done));
+    let work = || -> Result<()> {
+        loop {
+            let Some((trace, place)) = locked(&queue).next() else { return Ok(()) };
+            *locked(place) = Some(of(trace).with_context(|| trace.display().to_string())?);
+            eprintln!("replayed {}", trace.display());
+        }
+    };
+    thread::scope(|scope| {
+        let count = thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })?;
+    Ok(done
+        .into_iter()
+        .filter_map(|place| place.into_inner().unwrap_or_else(PoisonError::into_inner))
+        .collect())
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn number(answer: &Value, pointer: &str) -> Result<f64> {
     let found = answer.pointer(pointer).and_then(Value::as_f64);
     found.with_context(|| format!("the answer of `granule replay` has no {pointer}"))
 }
 
 /// Beside what the program itself holds: what waits for other streams counts as waste.
-fn ratio(answer: &Value) -> Result<f64> {
+pub(super) fn ratio(answer: &Value) -> Result<f64> {
     number(answer, "/reserved_over_live")
 }
 

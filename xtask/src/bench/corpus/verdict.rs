@@ -16,6 +16,8 @@ pub(super) struct Judged {
 /// All of them, and what could not be replayed.
 #[derive(Default)]
 pub(super) struct Verdict {
+    /// How many events the late devices are behind.
+    pub(super) lag: Vec<u64>,
     pub(super) judged: Vec<Judged>,
     /// Programs whose traces are not here.
     pub(super) missing: Vec<String>,
@@ -31,8 +33,10 @@ impl Verdict {
     pub(super) fn text(&self) -> String {
         let names: Vec<&str> = ALLOCATORS.iter().map(|(name, ..)| *name).collect();
         let mut text = format!(
-            "Reserved peak over requested peak, requests refused, modelled driver time. In each cell: {}.\n",
-            names.join(", ")
+            "Reserved peak over requested peak, requests refused, modelled driver time. In each cell: {}. Late devices are {:?} \
+             events behind.\n",
+            names.join(", "),
+            self.lag
         );
         for half in Half::ALL {
             if self.of(half).next().is_some() {
@@ -103,7 +107,10 @@ impl Verdict {
                 (half.name().to_owned(), both)
             })
             .collect();
-        json!({ "schema": 1, "programs": programs, "halves": halves, "missing": self.missing, "changed": self.changed })
+        json!({
+            "schema": 2, "lag": self.lag, "programs": programs, "halves": halves, "missing": self.missing,
+            "changed": self.changed,
+        })
     }
 }
 
@@ -151,7 +158,7 @@ mod tests {
         }
         assert!(!text.contains("## choosing"), "{text}");
         let json = verdict.json();
-        assert_eq!((&json["schema"], &json["missing"]), (&json!(1), &json!(["c"])));
+        assert_eq!((&json["schema"], &json["missing"]), (&json!(2), &json!(["c"])));
         assert_eq!(json.pointer("/halves/judging/mean/granule/ratio"), Some(&json!(1.25)));
         assert_eq!(json.pointer("/programs/1/figures/expandable/driver_ms"), Some(&json!(1.5)));
     }

@@ -9,6 +9,12 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadCost(String);
 
+impl From<String> for BadCost {
+    fn from(why: String) -> Self {
+        Self(why)
+    }
+}
+
 impl fmt::Display for BadCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -30,9 +36,11 @@ impl FromStr for CostModel {
                 model = Self::zero();
                 continue;
             }
-            let (name, cost) = item
-                .split_once('=')
-                .ok_or_else(|| BadCost(format!("'{item}' is no cost: write for example map=20us")))?;
+            let (name, cost) = item.split_once('=').ok_or_else(|| {
+                BadCost(format!(
+                    "'{item}' is no cost: write for example map=20us, or name a file that is there"
+                ))
+            })?;
             let call = call(name.trim())?;
             let (mut per_call, mut per_gib) = (0, 0);
             for part in cost.split('+').map(str::trim) {

@@ -4,7 +4,7 @@ use super::candidate::{candidates, has_iterations};
 use super::rank::verdict;
 use super::smallest::{Smallest, smallest};
 use super::{Candidate, NOT_MODELLED, Outcome, Tried, Verdict, capacities};
-use crate::replay::{ReplayError, ReplayOptions, peak_live, replay};
+use crate::replay::{CostModel, ReplayError, ReplayOptions, peak_live, replay};
 use alloc_core::config::{PolicyName, Settings};
 use alloc_core::types::GIB;
 use granule_snapshot::trace::{Event, Trace};
@@ -28,6 +28,8 @@ pub struct Question {
     pub before: Before,
     /// How many events a stream's work is behind; 0 completes everything at once.
     pub lag: u64,
+    /// What driver calls cost.
+    pub costs: CostModel,
 }
 
 /// What a program had reserved when its workload begins.
@@ -75,6 +77,7 @@ impl Default for Question {
             recorded_capacity: None,
             before: Before::Nothing,
             lag: 0,
+            costs: CostModel::default(),
         }
     }
 }
@@ -213,12 +216,18 @@ impl Question {
         let length = |candidate: &Candidate| trace_of(candidate, trace, flushed.as_ref()).events.len() as u64;
         let events = jobs.iter().map(|(candidate, _)| length(candidate)).sum();
         progress(Progress::Grid { replays: jobs.len(), events });
+        let options = ReplayOptions {
+            lag: self.lag,
+            costs: self.costs.clone(),
+            unwatched: true,
+            ..ReplayOptions::default()
+        };
         jobs.par_iter()
             // One at a time, so that no thread is left with several long ones.
             .with_max_len(1)
             .map(|(candidate, capacity)| {
                 let trace = trace_of(candidate, trace, flushed.as_ref());
-                attempt(candidate, trace, *capacity, self.lag, progress)
+                attempt(candidate, trace, *capacity, &options, progress)
             })
             .collect()
     }
@@ -252,16 +261,11 @@ fn attempt(
     candidate: &Candidate,
     trace: &Trace,
     capacity: u64,
-    lag: u64,
+    options: &ReplayOptions,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Outcome, ReplayError> {
-    let options = ReplayOptions {
-        settings: candidate.settings.clone(),
-        capacity: Some(capacity),
-        lag,
-        unwatched: true,
-        ..ReplayOptions::default()
-    };
+    let options =
+        ReplayOptions { settings: candidate.settings.clone(), capacity: Some(capacity), ..options.clone() };
     let mut told = 0;
     let progress = |done: usize| {
         progress(Progress::Events((done - told) as u64));
