@@ -27,7 +27,7 @@ impl Options {
 
 /// What the front page may have: it is read in two screens.
 const README_LINES: usize = 200;
-const README_BYTES: usize = 10_000;
+const README_BYTES: usize = 11_500;
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let pages = pages()?;

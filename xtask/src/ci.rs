@@ -2,7 +2,7 @@
 //! longer by the clock; what its processors did is the same everywhere.
 
 use crate::generated::{bindgen, header};
-use crate::machines::{aarch64, personalities};
+use crate::machines::{aarch64, gpu, personalities};
 use crate::process::{self, cargo, disk};
 use crate::python::{e2e_torch, integrations, tables, whatif_exact};
 use crate::{book, browser, dist, night, parity, schedules, structure, test};
@@ -31,7 +31,9 @@ pub(crate) fn run() -> Result<()> {
     if !minutes.of("waiting for PyTorch", || Ok(is_done(ahead)))? {
         disk::make_room(&process::target(), e2e_torch::ROOM, &["debug", "doc"])?;
     }
-    minutes.of("the oldest PyTorch", e2e_torch::oldest)?;
+    let oldest = minutes.of("the oldest PyTorch", e2e_torch::oldest)?;
+    minutes.of("the kit for a GPU", || gpu::slice(&oldest))?;
+    oldest.remove()?;
     let options = e2e_torch::Options::default();
     let place = minutes.of("installing PyTorch", || e2e_torch::place(&options))?;
     minutes

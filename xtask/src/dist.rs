@@ -4,7 +4,7 @@ mod binary;
 mod check;
 mod container;
 mod crates;
-mod elf;
+pub(crate) mod elf;
 mod emulated;
 mod machine;
 mod tools;

@@ -58,10 +58,8 @@ enum Task {
     Parity(parity::Options),
     /// Run the conformance kit and a recorded program on every personality of the lookalike drivers
     Personalities(personalities::Options),
-    /// Run the conformance kit and the recorded workloads on the real devices of this machine
+    /// Make the kit for a machine with a GPU, try it on the simulated drivers, or make a page of its results (tests/gpu)
     Gpu(gpu::Options),
-    /// Compare a real training step on Granule and on PyTorch's own allocator, on this machine's GPU
-    GpuTorch(gpu::torch::Options),
     /// Drive every way in with libFuzzer; --properties: long property, fuzz and fault-loop runs
     Fuzz(fuzz::Options),
     /// Break placement, ladder and pools in small ways and see that tests notice (hours in full; see --shard)
@@ -118,7 +116,6 @@ fn run(task: Task) -> Result<()> {
         Task::Parity(options) => parity::run(&options),
         Task::Personalities(options) => personalities::run(&options),
         Task::Gpu(options) => gpu::run(&options),
-        Task::GpuTorch(options) => gpu::torch::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Schedules(options) => schedules::run(&options),

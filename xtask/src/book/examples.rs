@@ -141,7 +141,9 @@ fn fate(line: &str) -> Fate {
         _ if has("-- python") || has("python train.py") => {
             Fate::LeftOut("runs PyTorch, as `cargo xtask e2e-torch` does")
         }
-        _ if has("--backend cuda") || has("vllm serve") || has("sglang") => Fate::LeftOut("needs a GPU"),
+        _ if has("--backend cuda") || has("vllm serve") || has("sglang") || has("gpukit/run.sh") => {
+            Fate::LeftOut("needs a GPU")
+        }
         _ if has("granule-recording/") => Fate::LeftOut("names a file that a run of PyTorch wrote"),
         _ if has("duckdb") => Fate::LeftOut("runs in `cargo xtask tables`"),
         _ if has("./your-program") => Fate::LeftOut("names the reader's own program"),

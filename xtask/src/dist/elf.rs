@@ -4,15 +4,15 @@ use crate::process::{self, command};
 use anyhow::{Context, Result};
 use std::path::Path;
 
-pub(super) struct Needs {
+pub(crate) struct Needs {
     /// As `readelf` calls the processor: `AArch64`.
     pub(super) processor: String,
     /// The latest version of glibc that a symbol is asked of: 2 and 28 of `GLIBC_2.28`.
-    pub(super) glibc: (u32, u32),
+    pub(crate) glibc: (u32, u32),
 }
 
 impl Needs {
-    pub(super) fn of(file: &Path) -> Result<Self> {
+    pub(crate) fn of(file: &Path) -> Result<Self> {
         let mut readelf = command("readelf");
         readelf.args(["-W", "--file-header", "--version-info"]).arg(file).env("LC_ALL", "C");
         Self::read(&process::output(&mut readelf)?).with_context(|| file.display().to_string())

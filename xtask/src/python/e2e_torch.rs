@@ -50,20 +50,20 @@ pub(crate) const ROOM: u64 = 16 << 30;
 const ROOM_FOR_BOTH: u64 = 21 << 30;
 
 /// The oldest release that the shim fits, and which tests CI runs there.
-const OLDEST: (&str, &str) = ("2.10.0", "test_allocation or test_stats");
+const OLDEST: (&str, &str) = ("2.11.0", "test_allocation or test_stats");
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     test(&place(options)?, options)
 }
 
-/// Some tests on the oldest release, in an environment that goes afterwards: it is as large as the newest's.
-pub(crate) fn oldest() -> Result<()> {
+/// Some tests on the oldest release. Its environment is as large as the newest's: see [`Place::remove`].
+pub(crate) fn oldest() -> Result<Place> {
     let (version, names) = OLDEST;
     let rest = ["-k", names].map(String::from).into();
     let options = Options { torch: Some(version.to_owned()), rest, ..Options::default() };
     let place = place(&options)?;
     test(&place, &options)?;
-    fs::remove_dir_all(place.venv()).with_context(|| place.venv().display().to_string())
+    Ok(place)
 }
 
 /// Begins to install torch, the oldest and the newest release: pip waits for the network and for the disk while others
@@ -116,15 +116,29 @@ impl Place {
         let base = base
             .map(|base| fs::canonicalize(base).with_context(|| base.display().to_string()))
             .transpose()?;
-        let venv = environment(torch, base.as_deref())?;
+        Self::of(environment(torch, base.as_deref())?, &named("rig", torch))
+    }
+
+    /// An environment that has torch, as it is, and a rig for it.
+    pub(crate) fn over(venv: &Path) -> Result<Self> {
+        Self::of(Venv::existing(venv)?, &named("rig", Some("given")))
+    }
+
+    fn of(venv: Venv, rig: &str) -> Result<Self> {
         println!("building the rig");
-        let rig = target().join(named("rig", torch));
-        // Another release than the base's was installed into the environment itself.
-        let wheels = base.as_deref().filter(|_| torch.is_none()).unwrap_or(venv.folder());
+        let rig = target().join(rig);
+        // In the environment itself, or in its base where that has the release.
+        let find = "import importlib.util, pathlib; print(pathlib.Path(importlib.util.find_spec('torch').origin).parents[1])";
+        let site = process::output(command(venv.python()).args(["-c", find]))?;
         process::output(
-            command(root().join(RIG).join("build.sh")).env("TORCH_VENV", wheels).env("OUT", &rig),
+            command(root().join(RIG).join("build.sh")).env("TORCH_SITE", site.trim()).env("OUT", &rig),
         )?;
         Ok(Self { venv, rig })
+    }
+
+    /// Takes the environment away: the disk does not hold many.
+    pub(crate) fn remove(self) -> Result<()> {
+        fs::remove_dir_all(self.venv()).with_context(|| self.venv().display().to_string())
     }
 
     /// The environment's folder.
@@ -155,6 +169,12 @@ impl Place {
         on_rig.envs(python.get_envs().filter_map(|(name, value)| Some((name, value?))));
         on_rig
     }
+}
+
+/// The environment of a release, where it was made.
+pub(crate) fn made(torch: &str) -> Option<PathBuf> {
+    let folder = target().join(named("venv", Some(torch)));
+    folder.is_dir().then_some(folder)
 }
 
 /// The environment with torch.

@@ -1,7 +1,7 @@
 //! Python environments in the build folder, made once and kept for as long as what they hold is what is asked for.
 
 use crate::process::{self, command, target};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -46,6 +46,18 @@ impl Venv {
                 .envs(PATIENT_PIP),
         )?;
         fs::write(venv.folder.join(STAMP), wanted)?;
+        Ok(venv)
+    }
+
+    /// An environment of somebody's, as it is.
+    pub(crate) fn existing(folder: &Path) -> Result<Self> {
+        let folder = fs::canonicalize(folder).with_context(|| folder.display().to_string())?;
+        let venv = Self { folder };
+        ensure!(
+            venv.python().exists(),
+            "{} is no Python environment: it has no bin/python",
+            venv.folder.display()
+        );
         Ok(venv)
     }
 
