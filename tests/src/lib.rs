@@ -7,6 +7,7 @@ pub mod fault_loop;
 pub mod fits;
 pub mod graphs;
 pub mod hardened;
+pub mod log;
 pub mod lookalike;
 pub mod peer;
 pub mod pinned;

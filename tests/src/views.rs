@@ -10,6 +10,7 @@ use alloc_core::backend::{Backend, BackendError, ErrorKind, EventFlags, Result, 
 use alloc_core::config::Settings;
 use alloc_core::policy::GranulePolicy;
 use alloc_core::types::{DevicePtr, MIB, PhysicalHandle, Stream};
+use backend_openreg::OpenReg;
 use granule_conformance::interpose::{Hook, Interposed};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +23,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[must_use]
 pub fn allocator(rig: &Rig) -> Allocator {
     rig.with_policy::<GranulePolicy>(Settings::default())
+}
+
+/// The first growth, at which memory in two places is tried, is over; nothing is held, and driver calls are counted anew.
+///
+/// # Panics
+/// Where the machine has not 6 MiB.
+pub fn settle(device: &OpenReg, allocator: &CachingAllocator, stream: Stream) {
+    let ptr = allocator.malloc(2 * MIB, stream).expect("there is room");
+    allocator.free(ptr).expect("it is live");
+    allocator.empty_cache().expect("the cache can be emptied");
+    device.reset_calls();
 }
 
 /// What comes now is no load of what is kept, for which granules are larger.
@@ -48,11 +60,22 @@ pub fn pieces(allocator: &Allocator, stream: Stream, count: u64, mib: u64) -> Ve
     live.into_iter().map(|(_, ptr)| ptr).collect()
 }
 
-/// Looks for memory that is mapped a second time: counts that, or refuses it as some drivers may.
+/// What a driver does with memory that it is to map a second time.
+#[derive(Clone, Copy, Debug, Default)]
+enum Second {
+    #[default]
+    Maps,
+    Refuses,
+    /// Shows other memory there, and lies about it.
+    Swaps,
+}
+
+/// Looks for memory that is mapped a second time: counts that, refuses it as some drivers may, or lies as some do.
 #[derive(Debug, Default)]
 pub struct Aliases {
-    are_refused: bool,
-    mapped: Mutex<BTreeMap<u64, PhysicalHandle>>,
+    second: Mutex<Second>,
+    /// What was to be mapped, by address, and its bytes.
+    mapped: Mutex<BTreeMap<u64, (PhysicalHandle, u64)>>,
     count: AtomicU64,
 }
 
@@ -60,7 +83,18 @@ impl Aliases {
     /// A driver that maps nothing twice.
     #[must_use]
     pub fn refused() -> Self {
-        Self { are_refused: true, ..Self::default() }
+        Self { second: Mutex::new(Second::Refuses), ..Self::default() }
+    }
+
+    /// A driver that shows other memory in the second place: some that is in use, where it has as many bytes.
+    #[must_use]
+    pub fn swapped() -> Self {
+        Self { second: Mutex::new(Second::Swaps), ..Self::default() }
+    }
+
+    /// From here on it maps nothing twice.
+    pub fn refuse(&self) {
+        *self.second() = Second::Refuses;
     }
 
     /// How often it happened, or was asked for.
@@ -69,7 +103,11 @@ impl Aliases {
         self.count.load(Ordering::Relaxed)
     }
 
-    fn mapped(&self) -> MutexGuard<'_, BTreeMap<u64, PhysicalHandle>> {
+    fn second(&self) -> MutexGuard<'_, Second> {
+        self.second.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn mapped(&self) -> MutexGuard<'_, BTreeMap<u64, (PhysicalHandle, u64)>> {
         self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -82,16 +120,23 @@ impl Hook for Aliases {
         bytes: u64,
         handle: PhysicalHandle,
     ) -> Result<()> {
-        if self.mapped().values().any(|known| *known == handle) {
+        let all: Vec<_> = self.mapped().values().copied().collect();
+        let mut shown = handle;
+        if all.iter().any(|(known, _)| *known == handle) {
             self.count.fetch_add(1, Ordering::Relaxed);
-            if self.are_refused {
-                let detail = "it is mapped already";
-                return Err(BackendError::new(ErrorKind::InvalidValue, 1, "map", DEVICE, detail));
+            let other = all.iter().find(|(known, size)| *known != handle && *size == bytes);
+            match (*self.second(), other) {
+                (Second::Refuses, _) => {
+                    let detail = "it is mapped already";
+                    return Err(BackendError::new(ErrorKind::InvalidValue, 1, "map", DEVICE, detail));
+                }
+                (Second::Swaps, Some((other, _))) => shown = *other,
+                _ => {}
             }
         }
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { inner.map(at, bytes, handle) }?;
-        self.mapped().insert(at.0, handle);
+        // SAFETY: rules 1 to 3 are the caller's promise, passed on; what is shown instead is mapped and has this size.
+        unsafe { inner.map(at, bytes, shown) }?;
+        self.mapped().insert(at.0, (handle, bytes));
         Ok(())
     }
 
@@ -213,7 +258,20 @@ impl Contents {
 /// # Panics
 /// Where a block lost its contents, or an invariant is broken.
 pub fn contents_survive(backend: Arc<dyn Backend>, settings: Settings, seed: u64, steps: usize) -> u64 {
-    let counted = Arc::new(Interposed::new(backend, Aliases::default()));
+    contents_survive_over(backend, Aliases::default(), settings, (seed, steps))
+}
+
+/// The same on a machine with these aliases.
+///
+/// # Panics
+/// As above.
+pub fn contents_survive_over(
+    backend: Arc<dyn Backend>,
+    aliases: Aliases,
+    settings: Settings,
+    (seed, steps): (u64, usize),
+) -> u64 {
+    let counted = Arc::new(Interposed::new(backend, aliases));
     let backend: Arc<dyn Backend> = counted.clone();
     let allocator = made::<GranulePolicy>(backend.clone(), settings).expect("the settings are valid");
     let streams = (0..2).map(|_| backend.create_stream(DEVICE, 0).expect("a stream can be made")).collect();

@@ -518,7 +518,8 @@ impl DeviceAllocator {
     #[cold]
     fn look_closer(&self, bytes: u64, stream: Stream) -> Option<Result<DevicePtr>> {
         if self.base.site.attention().only_pending() {
-            return self.base.site.noticing(self.release.drain_if_due()).err().map(Err);
+            let drain = |call| self.base.lifetimes.drain_if_due(PoolSlot::DEFAULT, stream, bytes, &call);
+            return self.base.site.noticing(self.base.site.plain_call().and_then(drain)).err().map(Err);
         }
         Some(self.malloc_attentively(bytes, stream))
     }
@@ -546,12 +547,13 @@ impl DeviceAllocator {
     }
 
     fn malloc_in(&self, bytes: u64, stream: Stream, call: &Call<'_>) -> Result<DevicePtr> {
+        let visit = self.base.site.noticing(self.base.pools.route(stream, call.capturing))?;
         if call.capturing {
             self.base.lifetimes.reuse_joined(stream);
         } else {
-            self.base.site.noticing(self.base.lifetimes.drain_if_due(call))?;
+            let drained = self.base.lifetimes.drain_if_due(visit.pool.slot, stream, bytes, call);
+            self.base.site.noticing(drained)?;
         }
-        let visit = self.base.site.noticing(self.base.pools.route(stream, call.capturing))?;
         self.malloc_from(&visit.pool, bytes, stream, call)
     }
 

@@ -71,7 +71,7 @@ pub use base::{round, types};
 pub use error::AllocError;
 pub use features::{budget, compaction, hardened, ledger, share, sleep};
 pub use host::{HostAllocator, PinnedBuffer};
-pub use memory::{address_map, block, index, region, segment};
+pub use memory::{address_map, aliases, block, index, region, segment};
 pub use process::system;
 #[doc(hidden)] // for tests
 pub use sync::may_call_drivers;

@@ -2,6 +2,7 @@
 //! backups come from.
 
 pub mod address_map;
+pub mod aliases;
 pub(crate) mod backup;
 pub mod block;
 pub(crate) mod granules;

@@ -77,7 +77,7 @@ pub struct Holding {
 pub enum Drain {
     /// At every request, all streams (PyTorch).
     EveryRequest,
-    /// On a miss, when statistics are read, and at every n-th request while something is pending.
+    /// On a miss, before a new peak, when statistics are read, and at every n-th request while something is pending.
     OnMissAndEvery(u32),
 }
 

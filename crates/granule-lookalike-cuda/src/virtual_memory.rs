@@ -222,8 +222,20 @@ lookalike::entries! {
         }
         let made = HANDLES.of(handle);
         of_memory("cuMemMap", made)?;
-        // SAFETY: the machine checks the reservation, the handle and its size.
-        unsafe { family.map(DevicePtr(at), bytes as u64, known(machine, handle)?) }?;
+        let physical = known(machine, handle)?;
+        let is_second = mapped().values().any(|other| *other == handle);
+        if is_second && personality()?.driver.maps_copies() {
+            let device = family.physical_properties(physical)?.device;
+            let other = family.create_physical(device, bytes as u64, HandleType::None)?;
+            // SAFETY: the machine checks the reservation, the handle and its size.
+            let shown = unsafe { family.map(DevicePtr(at), bytes as u64, other) };
+            // SAFETY: made above; it lives while it is mapped.
+            unsafe { family.release_physical(other) }?;
+            shown?;
+        } else {
+            // SAFETY: the machine checks the reservation, the handle and its size.
+            unsafe { family.map(DevicePtr(at), bytes as u64, physical) }?;
+        }
         mapped().insert(at, handle);
         Ok(())
     }

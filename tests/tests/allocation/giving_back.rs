@@ -9,6 +9,7 @@ use alloc_core::types::{GIB, MIB};
 use backend_openreg::{Call, OpenRegConfig};
 use granule_tests::rig::DEVICE;
 use granule_tests::setup::{both, growable, of, of_bytes, roomy};
+use granule_tests::views::settle;
 use granule_tests::with_policy;
 
 #[test]
@@ -87,6 +88,7 @@ fn emptying_gives_large_segments_back_first() {
 
 fn emptying_waits_once_for_what_was_freed_before<P: Policy>() {
     let (device, allocator, stream) = with_policy::<P>(of_bytes(GIB), Settings::default());
+    settle(&device, &allocator, stream);
     for ptr in [1000, 40 * MIB].map(|bytes| allocator.malloc(bytes, stream).unwrap()) {
         allocator.free(ptr).unwrap();
     }

@@ -10,6 +10,7 @@ use alloc_core::types::{DeviceIndex, MIB, PoolId};
 use backend_openreg::{Call, Clock, FaultPlan, OpenRegConfig};
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::setup::{free_all, growable, of, of_bytes, reserved};
+use granule_tests::views::settle;
 use granule_tests::with_policy;
 use std::sync::Barrier;
 
@@ -278,6 +279,7 @@ fn a_failed_request_leaves_nothing_counted_as_held<P: Policy>() {
     for settings in [Settings::default(), growable()] {
         let (device, allocator, stream) = with_policy::<P>(of_bytes(1000 * MIB), settings.clone());
         allocator.set_memory_fraction(0.5, DEVICE).unwrap();
+        settle(&device, &allocator, stream);
         let grows = settings.expandable_segments || P::NAME == "granule";
         let call = if grows { Call::CreatePhysical } else { Call::Malloc };
         device.set_faults(FaultPlan::none().fail_nth_of(call, 1, ErrorKind::Other));

@@ -9,6 +9,7 @@ use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan, OpenReg, OpenRegCon
 use granule_conformance::interpose::Hook;
 use granule_tests::rig::{DEVICE, behind};
 use granule_tests::setup::{SOON, both, of, of_bytes, one};
+use granule_tests::views::settle;
 use granule_tests::{Allocator, with_policy};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -185,6 +186,7 @@ fn flush_under_way<P: Policy>(
 ) -> (Arc<OpenReg>, Allocator, impl FnOnce() + Send) {
     let (device, allocator, _) = with_policy::<P>(of(capacity).clock(Clock::Workers), Settings::default());
     let stream = device.create_stream(DEVICE, 0).unwrap();
+    settle(&device, &allocator, stream);
     let ptr = allocator.malloc(mebibytes * MIB, stream).unwrap();
     let (open, gate) = mpsc::channel::<()>();
     device.launch_host_function(stream, Box::new(move || gate.recv().unwrap_or(()))).unwrap();

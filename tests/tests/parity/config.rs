@@ -144,7 +144,10 @@ fn c08_blocks_over_the_split_limit_are_not_cut() {
         assert_eq!((close, allocator.block_size(close)), (big, Some(100 * MIB)), "whole");
         assert_eq!(oversize(), (1, 1));
         free_all(&allocator, [close]);
-        let far = allocator.malloc(79 * MIB, stream).unwrap();
+        let nearest = allocator.malloc(80 * MIB + 512, stream).unwrap();
+        assert_eq!(nearest, big, "less than 20 MiB too large");
+        free_all(&allocator, [nearest]);
+        let far = allocator.malloc(80 * MIB, stream).unwrap();
         assert_eq!(reserved(&allocator), 210 * M, "20 MiB too large is too large");
         assert_eq!(oversize(), (1, 2));
         free_all(&allocator, [small, far]);

@@ -10,7 +10,7 @@ use backend_openreg::{Call, Clock};
 use granule_tests::Allocator;
 use granule_tests::graphs::{is_unknown, join};
 use granule_tests::rig::{DEVICE, Rig, on_each};
-use granule_tests::setup::of;
+use granule_tests::setup::{free_all, of};
 use std::sync::mpsc;
 
 fn reusing() -> Settings {
@@ -80,6 +80,22 @@ fn g01_a_capture_allocates_from_its_pool_alone() {
     });
 }
 
+/// PyTorch gives nothing back during a capture, and asks the driver once.
+#[test]
+fn a_refusal_in_a_capture_counts_no_retry() {
+    on_each(&of(100), |rig| {
+        let (allocator, stream) = (rig.allocator(Settings::default()), rig.new_stream());
+        let capture = begin(&allocator, stream, None);
+        let live: Vec<_> = std::iter::from_fn(|| allocator.malloc(30 * MIB, stream).ok()).collect();
+        let stats = allocator.stats(DEVICE).unwrap();
+        assert_eq!([stats.num_alloc_retries, stats.num_ooms, stats.num_device_free], [0, 1, 0]);
+        assert_eq!(stats.num_device_alloc, i64::try_from(live.len()).unwrap());
+        free_all(&allocator, live);
+        drop(capture.end().unwrap());
+        rig.nothing_is_left(&allocator);
+    });
+}
+
 #[test]
 fn g02_memory_freed_in_a_capture_is_reused_within_it() {
     on_each(&of(100), |rig| {
@@ -122,12 +138,37 @@ fn g03_a_block_used_across_streams_is_free_after_the_capture() {
             (0, 0),
             "the graph orders it"
         );
-        assert_eq!(allocator.pools().stats(DEVICE, pool).unwrap().active_bytes, 30 * MIB, "free at the end");
+        let active = || allocator.pools().stats(DEVICE, pool).unwrap().active_bytes;
+        assert_eq!(active(), 60 * MIB, "PyTorch looks at the next request");
+        let next = allocator.malloc(512, stream).unwrap();
+        assert_eq!(active(), 30 * MIB, "free from then on");
+        allocator.free(next).unwrap();
         let second = begin(&allocator, stream, Some(pool));
         assert_eq!(allocator.malloc(30 * MIB, stream).unwrap(), shared, "the next capture gets it");
         drop(second.end().unwrap());
         allocator.free(shared).unwrap();
         allocator.free(other).unwrap();
+        drop(graph);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+#[test]
+fn a_capture_gets_what_the_one_before_left() {
+    on_each(&of(400), |rig| {
+        let (allocator, stream, side) =
+            (rig.allocator(Settings::default()), rig.new_stream(), rig.new_stream());
+        let first = begin(&allocator, stream, None);
+        let (pool, shared) = (first.pool(), allocator.malloc(30 * MIB, stream).unwrap());
+        join(&*rig.backend, stream, side);
+        allocator.record_stream(shared, side).unwrap();
+        allocator.free(shared).unwrap();
+        join(&*rig.backend, side, stream);
+        let graph = first.end().unwrap();
+        let second = begin(&allocator, stream, Some(pool));
+        assert_eq!(allocator.malloc(30 * MIB, stream).unwrap(), shared, "without a request in between");
+        drop(second.end().unwrap());
+        allocator.free(shared).unwrap();
         drop(graph);
         rig.nothing_is_left(&allocator);
     });

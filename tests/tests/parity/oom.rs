@@ -9,6 +9,7 @@ use alloc_core::pool::{Filter, SegmentSource};
 use alloc_core::types::{DevicePtr, GIB, KIB, MIB, PoolId, Stream};
 use backend_openreg::{Call, Clock, FaultPlan};
 use granule_tests::Allocator;
+use granule_tests::log::Log;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::{free_all, growable, of_bytes};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -224,35 +225,6 @@ fn o05_the_observer_hears_of_each_error_once_and_first() {
     });
 }
 
-/// Keeps the texts of events.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<(tracing::Level, String)>>>);
-
-impl tracing::field::Visit for Log {
-    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-        if let Some((_, text)) = self.0.lock().unwrap().last_mut() {
-            *text += &format!(" {field}={value:?}");
-        }
-    }
-}
-
-impl tracing::Subscriber for Log {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        self.0.lock().unwrap().push((*event.metadata().level(), String::new()));
-        event.record(&mut self.clone());
-    }
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
 #[test]
 fn o06_a_failure_that_was_made_good_is_logged_and_counted_as_a_retry() {
     on_each(&of_bytes(256 * MIB), |rig| {
@@ -264,9 +236,8 @@ fn o06_a_failure_that_was_made_good_is_logged_and_counted_as_a_retry() {
             allocator.malloc(100 * MIB, rig.stream()).expect("after the cache went back")
         });
         let marker = "memory allocation failed with OOM";
-        let lines: Vec<_> = std::mem::take(&mut *log.0.lock().unwrap());
-        let marked: Vec<_> = lines.iter().filter(|(_, text)| text.contains(marker)).collect();
-        let [(level, text)] = marked[..] else { panic!("{lines:?}") };
+        let marked = log.take(marker);
+        let [(level, text)] = &marked[..] else { panic!("{marked:?}") };
         assert_eq!(*level, tracing::Level::INFO);
         assert!(text.contains(&format!("bytes={}", 100 * MIB)), "{text}");
         let seen = allocator.stats(DEVICE).unwrap();

@@ -5,7 +5,7 @@ use alloc_core::config::Settings;
 use backend_cuda::Cuda;
 use backend_hip::Hip;
 use granule_masquerade::{Masquerade, Policy};
-use granule_tests::alone::over_drivers;
+use granule_tests::alone::{over_drivers, over_lookalikes};
 use granule_tests::lookalike::real_drivers;
 use granule_tests::views::contents_survive;
 
@@ -34,5 +34,14 @@ fn no_two_live_blocks_share_a_byte_over_drivers() {
         }
         assert!(found == 3 || real_drivers(), "the lookalikes are always there");
         assert!(found > 0, "no driver was found; unset GRANULE_REAL_DRIVERS");
+    });
+}
+
+/// Level Zero was seen to map other memory the second time (kvcached 501).
+#[test]
+fn a_driver_that_lies_about_aliases_gets_no_views() {
+    over_lookalikes("personality=false-alias,devices=1,capacity=48MiB,memory=mapped", || {
+        let cuda = Cuda::load().unwrap();
+        assert_eq!(contents_survive(cuda, Settings::default(), 8, 300), 2, "tried, and not used");
     });
 }

@@ -1,6 +1,7 @@
 //! The policies: `pytorch` does what PyTorch does, `granule` shows free pieces as one, and a third one fits the same engine.
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
+mod aliases;
 mod drivers;
 mod exactness;
 mod fixed_segments;
@@ -11,6 +12,7 @@ mod hand_over;
 mod modes;
 mod monotone;
 mod native;
+mod needs;
 mod places;
 mod releases;
 mod seam;

@@ -8,15 +8,17 @@ use alloc_core::graph::GraphCapture;
 use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions, PoolStats};
 use alloc_core::sleep::{Backup, SleepTag, Tags};
-use alloc_core::types::{KIB, MIB, PoolId, Stream};
-use backend_openreg::{Call, FaultPlan};
+use alloc_core::types::{DevicePtr, KIB, MIB, PoolId, Stream};
+use backend_openreg::{Call, Clock, FaultPlan};
 use granule_tests::graphs::begin;
 use granule_tests::pools::{new_pool, take};
 use granule_tests::quiet::{Retires, Sleeps};
-use granule_tests::rig::{DEVICE, on_each};
-use granule_tests::setup::{both, growable, of};
+use granule_tests::rig::{DEVICE, Rig, on_each};
+use granule_tests::setup::{SOON, both, growable, of};
 use granule_tests::with_policy;
-use std::sync::{Arc, OnceLock};
+use std::cell::Cell;
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::Duration;
 
 /// PyTorch issue 159674: cached memory of the default pool is no help to a request in a pool's scope.
 fn a_request_in_a_scope_reclaims_the_default_pools_cache<P: Policy>() {
@@ -398,7 +400,52 @@ fn a_pool_that_sleeps_serves_no_request_but_its_own<P: Policy>() {
     });
 }
 
+/// PyTorch waits only for what the pool itself had that other streams use.
+fn the_end_of_a_pool_waits_for_its_own_memory_alone<P: Policy>() {
+    for settings in both() {
+        let rig = Rig::openreg(of(400).clock(Clock::Workers));
+        let (allocator, home, slow) = (rig.with_policy::<P>(settings), rig.stream(), rig.new_stream());
+        let pool_with = |is_used: bool, goes: &dyn Fn(DevicePtr)| {
+            let pool = new_pool(&allocator);
+            if is_used {
+                goes(take(&allocator, &pool, 5 * MIB, home).unwrap());
+            }
+            pool
+        };
+        let crosses = |ptr| {
+            allocator.record_stream(ptr, slow).unwrap();
+            allocator.free(ptr).unwrap();
+        };
+        let live = Cell::new(DevicePtr::NULL);
+        let others = [
+            pool_with(false, &|_| ()),
+            pool_with(true, &|ptr| allocator.free(ptr).unwrap()),
+            pool_with(true, &|ptr| live.set(ptr)),
+        ];
+        let gate = rig.hold(slow);
+        crosses(allocator.malloc(30 * MIB, home).unwrap());
+        let own = pool_with(true, &crosses);
+        let (returned, ends) = mpsc::channel();
+        let ended = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                drop(others);
+                returned.send(()).unwrap();
+                drop(own);
+                returned.send(()).unwrap();
+            });
+            let ended = ends.recv_timeout(SOON);
+            let waits = ends.recv_timeout(Duration::from_millis(100)).is_err();
+            gate.open();
+            ended.is_ok() && waits && ends.recv_timeout(SOON).is_ok()
+        });
+        assert!(ended, "the others' ends wait for nobody, and the last for its block's user");
+        allocator.free(live.get()).unwrap();
+        rig.nothing_is_left(&allocator);
+    }
+}
+
 granule_tests::for_each_policy!(
+    the_end_of_a_pool_waits_for_its_own_memory_alone,
     a_pool_that_sleeps_serves_no_request_but_its_own,
     a_request_in_a_scope_reclaims_the_default_pools_cache,
     a_pool_can_be_limited,

@@ -26,7 +26,7 @@ fn config() -> OpenRegConfig {
 struct Driver {
     kind: DeviceKind,
     of_threads: Mutex<HashMap<ThreadId, Stream>>,
-    /// Calls that name a stream, with the handle as it was given, and by whom.
+    /// Calls that name a default stream, with the handle as it was given, and by whom.
     named: Mutex<Vec<(&'static str, u64, ThreadId)>>,
 }
 
@@ -50,7 +50,9 @@ impl Driver {
     }
 
     fn note(&self, call: &'static str, inner: &dyn Backend, stream: Stream) -> Stream {
-        self.named.lock().unwrap().push((call, stream.raw, std::thread::current().id()));
+        if [0, LEGACY, PER_THREAD].contains(&stream.raw) {
+            self.named.lock().unwrap().push((call, stream.raw, std::thread::current().id()));
+        }
         self.stream(inner, stream)
     }
 

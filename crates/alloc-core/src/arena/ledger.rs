@@ -73,8 +73,8 @@ impl Ledger {
         self.oversize = oversize;
     }
 
-    /// What follows is needed by another.
-    pub(super) fn forget_need(&mut self) {
+    /// What was needed before says nothing of what follows.
+    pub(crate) fn forget_need(&mut self) {
         self.most_needed = 0;
     }
 

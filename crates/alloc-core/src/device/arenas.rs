@@ -125,6 +125,19 @@ impl Arenas {
         }
     }
 
+    /// Whether a request of `bytes` may raise a peak that counts pending blocks.
+    pub(super) fn may_raise_peaks(&self, slot: PoolSlot, stream: Stream, bytes: u64) -> bool {
+        let may = |state: &ArenaState| {
+            let request = state.tenure().policy().request(bytes);
+            !state.ledger().counters().has_room_for(request.tier, request.size, request.requested)
+        };
+        match self.enter(slot, stream) {
+            Some((_, state)) => may(&state),
+            // The first request of a stream misses, which drains, too.
+            None => self.directory.of_stream(slot, stream).is_some_and(|arena| may(&arena.lock_shortly())),
+        }
+    }
+
     /// An arena has crossed a ceiling.
     #[cold]
     fn settle_peaks(&self, number: u16) {

@@ -19,7 +19,6 @@ use crate::policy::{self, Chosen, Request, Rung, Situation, choose};
 use crate::process::attention::Reason;
 use crate::sync::{Arc, Mark, Mutex, Rank, Turns, this_thread};
 use crate::types::DevicePtr;
-use crate::watch::counters::Count;
 use crate::watch::snapshot::Action;
 use compaction::Compaction;
 use explain::Explainer;
@@ -103,6 +102,7 @@ impl Ladder {
 
     fn try_remedies(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
         let (transit, me) = (self.base.arenas.transit(), this_thread());
+        self.base.supply.prepare(&*self.provider, arena, request.tier, call);
         for round in 0..ROUNDS {
             let mark = transit.now();
             let all = self.base.arenas.directory().ladder().iter();
@@ -287,7 +287,7 @@ impl Ladder {
                 }
             }
             Rung::WaitForPending => {
-                self.release.synchronise_pending(call)?;
+                self.release.synchronise_pending(None, call)?;
                 Outcome::Changed
             }
             Rung::ReleaseAll => served(self.reclaim.reclaim(arena, request, last_resort, call)?),
@@ -367,11 +367,8 @@ impl Ladder {
                 state.layout().segments().iter().map(|(_, segment)| segment.bytes).sum(),
             )
         };
-        let most_needed = self.base.arenas.with_all(|peaks, arenas| {
-            let in_use: i64 =
-                arenas.iter().map(|arena| arena.ledger().counters().both(Count::ActiveBytes)).sum();
-            peaks.most_in_use().unsigned_abs().max(in_use.unsigned_abs() + request.size)
-        });
+        let in_use = self.base.arenas.in_use();
+        let most_needed = self.base.supply.most_needed(in_use).max(in_use.saturating_add(request.size));
         let device = self.base.holdings.lock();
         let held = device.accounts().whole().held();
         let limits = device.limits(Some(pool));

@@ -98,15 +98,20 @@ impl Lifetimes {
         self.naming.begin(stream)
     }
 
-    /// Waits for all pending frees. Blocks.
-    pub(super) fn synchronise(&self, call: &Call<'_>) -> Result<()> {
+    /// Waits for all pending frees, or for those of some arenas. Blocks.
+    pub(super) fn synchronise(&self, only: Option<&FxHashSet<u16>>, call: &Call<'_>) -> Result<()> {
         self.pass_on_deferred();
-        self.holdings.lock().counters_mut().sync_all_streams += 1;
-        // What waits for all holds a lock meanwhile, which a context's destructor may ask for.
+        // What waits for others holds a lock meanwhile, which a context's destructor may ask for.
         let _ends = self.site.foreign().hold_back();
         self.take_back_shared(Ask::Now, call);
+        if only.is_some_and(FxHashSet::is_empty) {
+            return Ok(());
+        }
+        self.holdings.lock().counters_mut().sync_all_streams += 1;
+        let concerns = |arena| only.is_none_or(|only| only.contains(&arena));
         let done = |waiting| self.arenas.event_done(waiting, call);
-        Ok(self.pending.synchronise(&**self.site.backend(), &self.naming, self.arenas.transit(), done)?)
+        let (backend, transit) = (&**self.site.backend(), self.arenas.transit());
+        Ok(self.pending.synchronise(backend, &self.naming, transit, concerns, done)?)
     }
 
     /// Whether the calling thread has begun a capture that has not ended.
@@ -124,6 +129,8 @@ impl Lifetimes {
                 BackendError::new(ErrorKind::NotSupported, 0, "capture", self.site.device(), text).into()
             );
         }
+        // What an earlier capture left is free for this one.
+        self.pass_on_deferred();
         let mut captures = self.captures.lock();
         captures.open.push((this_thread(), holder));
         edges::mark_capture(self.site.attention(), true);
@@ -147,7 +154,6 @@ impl Lifetimes {
                 edges::mark_capture(self.site.attention(), false);
             }
         }
-        self.pass_on_deferred();
         self.history.tell_trackers();
         Ok(())
     }
@@ -425,10 +431,21 @@ impl Lifetimes {
         }
     }
 
-    pub(super) fn drain_if_due(&self, call: &Call<'_>) -> Result<()> {
+    /// Notices completed frees before a request of `bytes`, if it is time to. Does not block.
+    pub(super) fn drain_if_due(
+        &self,
+        slot: PoolSlot,
+        stream: Stream,
+        bytes: u64,
+        call: &Call<'_>,
+    ) -> Result<()> {
         let due = match self.arenas.directory().traits().drain {
             Drain::EveryRequest => self.pending.any(),
-            Drain::OnMissAndEvery(n) => self.pending.any_at_every(n),
+            // Peaks are what is in use: what is over does not raise them.
+            Drain::OnMissAndEvery(n) => {
+                self.pending.any_at_every(n)
+                    || self.pending.any() && self.arenas.may_raise_peaks(slot, stream, bytes)
+            }
         };
         if due || self.site.attention().has(Reason::DEFERRED) { self.drain(call) } else { Ok(()) }
     }

@@ -402,7 +402,8 @@ impl Provider {
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        if is_retry {
+        // PyTorch does not ask again in a capture, where it gives nothing back.
+        if is_retry && !call.capturing {
             self.base.holdings.lock().counters_mut().alloc_retries += 1;
         }
         self.base.supply.serve(self, arena, request, is_retry, call)

@@ -27,6 +27,7 @@ use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::history::RecordContext;
 use crate::watch::observers::{SegmentChange, SegmentEvent};
 use crate::watch::snapshot::Action;
+use rustc_hash::FxHashSet;
 
 /// What gives memory back.
 pub(crate) struct Release {
@@ -56,7 +57,7 @@ impl Release {
     /// Waits for pending frees without giving anything back. Blocks.
     pub(crate) fn synchronise(&self) -> Result<()> {
         let call = self.base.history.begin_call(None, RecordContext::All)?;
-        let outcome = self.synchronise_pending(&call);
+        let outcome = self.synchronise_pending(None, &call);
         self.base.history.tell_trackers();
         outcome
     }
@@ -82,11 +83,6 @@ impl Release {
         self.release(Flush::Unused, &Call { capturing, ..self.base.site.plain_call()? })
     }
 
-    /// Notices completed frees, if it is time to. Does not block.
-    pub(super) fn drain_if_due(&self) -> Result<()> {
-        self.base.lifetimes.drain_if_due(&self.base.site.plain_call()?)
-    }
-
     /// See [`Pools::end`](crate::allocator::Pools::end).
     pub(crate) fn end_pool(&self, id: PoolId, holder: Holder) -> Result<()> {
         let (pool, scope) = self.base.pools.end_scope(id, holder)?;
@@ -109,11 +105,19 @@ impl Release {
 
     /// See [`CachingAllocator::empty_cache`](crate::allocator::CachingAllocator::empty_cache).
     pub(crate) fn empty_cache(&self, what: Flush) -> Result<()> {
-        self.flush(what, true, || {
+        let outcome = self.flush(what, true, || {
             if matches!(what, Flush::Everything) {
                 self.base.history.note_empty_cache();
             }
-        })
+        });
+        // What is taken from here on follows what is needed from here on.
+        for (arena, _) in self.base.pools.releasable(what) {
+            arena.lock().ledger_mut().forget_need();
+        }
+        if matches!(what, Flush::Everything) {
+            self.base.supply.forget_need();
+        }
+        outcome
     }
 
     /// A call that gives back what is cached; `note` writes down that it was made.
@@ -128,7 +132,7 @@ impl Release {
         outcome
     }
 
-    /// Waits for pending frees, then gives cached memory back (PyTorch: `release_cached_blocks`). During a capture of the
+    /// Waits for pending frees of what is meant, then gives its cached memory back (PyTorch: `release_cached_blocks`). During a capture of the
     /// caller's nothing is waited for, and only what the device is known to be done with goes.
     /// A failure keeps what it concerns and stops nothing else; the first is returned.
     pub(super) fn release(&self, what: Flush, call: &Call<'_>) -> Result<()> {
@@ -137,7 +141,11 @@ impl Release {
         let mut outcome = if call.capturing {
             self.base.hardened.empty_quarantine(call)
         } else {
-            self.synchronise_pending(call)
+            let meant = (what != Flush::Everything).then(|| {
+                let meant = self.base.pools.releasable(what);
+                meant.into_iter().map(|(arena, _)| arena.lock().tenure().number()).collect()
+            });
+            self.synchronise_pending(meant.as_ref(), call)
         };
         if !call.capturing {
             self.base.pools.wait_for_launches(what.only());
@@ -386,10 +394,10 @@ impl Release {
         }
     }
 
-    /// Waits for all pending frees, those in quarantine included. Blocks.
-    pub(super) fn synchronise_pending(&self, call: &Call<'_>) -> Result<()> {
+    /// Waits for all pending frees, or for those of some arenas; those in quarantine included. Blocks.
+    pub(super) fn synchronise_pending(&self, only: Option<&FxHashSet<u16>>, call: &Call<'_>) -> Result<()> {
         let emptied = self.base.hardened.empty_quarantine(call);
-        self.base.lifetimes.synchronise(call)?;
+        self.base.lifetimes.synchronise(only, call)?;
         emptied
     }
 }

@@ -8,6 +8,7 @@ use crate::backend::{Access, BackendError, ErrorKind, HandleType, VirtualMemory}
 use crate::base::round::MIN_BLOCK;
 use crate::error::Result;
 use crate::memory::address_map::AddressMap;
+use crate::memory::aliases;
 use crate::memory::backup::{Saved, refused};
 use crate::memory::block::{BlockId, BlockPhase, Tier};
 use crate::memory::region::{Backing, Leftovers, RegionId, Source};
@@ -58,6 +59,27 @@ impl Space {
             retrying: Mutex::new(Rank::Synchronisation, ()),
             largest: AtomicU64::new(u64::MAX),
             refused: AtomicBool::new(false),
+        }
+    }
+
+    /// Tries whether memory can be in two places, which no capture may be beside; `None` where nothing was learned. Blocks for some
+    /// milliseconds. Calls the driver.
+    pub(super) fn try_aliases(&self) -> Option<bool> {
+        let (backend, device) = (&**self.base.site.backend(), self.base.site.device());
+        let vm = backend.virtual_memory().ok()?;
+        let mut left = Leftovers::default();
+        let tried = aliases::prove(backend, vm, device, &mut left);
+        self.base.holdings.lock().regions_mut().keep(left);
+        match tried {
+            Ok(None) => Some(true),
+            Ok(Some(dropped)) => {
+                tracing::warn!(%device, "{dropped}");
+                Some(false)
+            }
+            Err(error) => {
+                tracing::debug!(%error, %device, "memory in two places is tried again later");
+                None
+            }
         }
     }
 
@@ -228,11 +250,13 @@ impl Space {
         alignment: u64,
         vm: &dyn VirtualMemory,
     ) -> Result<Option<(DevicePtr, u64)>> {
-        let mut wanted = bytes.min(self.largest.load(Ordering::Relaxed)).max(least);
+        // What was noted may be no multiple of this unit: it was another tier's.
+        let known = self.largest.load(Ordering::Relaxed);
+        let mut wanted = bytes.min(known - known % unit).max(least);
         loop {
             if let Some(base) = self.reserve(wanted, alignment, vm)? {
                 self.refused.store(false, Ordering::Relaxed);
-                if wanted < bytes && self.largest.fetch_min(wanted, Ordering::Relaxed) > wanted {
+                if wanted < bytes && self.largest.fetch_min(wanted, Ordering::Relaxed) == u64::MAX {
                     let device = self.base.site.device();
                     tracing::warn!(
                         %device,
@@ -333,6 +357,9 @@ impl Space {
         let segment = state.heap_mut().remove_segment(segment, block);
         self.base.holdings.lock().regions_mut().remove(region);
         drop(state);
+        // Addresses came back, so more of them may be had at a time.
+        let known = self.largest.load(Ordering::Relaxed);
+        self.largest.store(known.saturating_mul(2), Ordering::Relaxed);
         self.base.site.foreign().end(segment);
         Ok(())
     }

@@ -129,7 +129,8 @@ impl Completions {
     pub(super) fn synchronise(&self, mut done: impl FnMut(BlockId)) -> Result<()> {
         let backend = &**self.driver.backend();
         self.ask(|pending| {
-            pending.synchronise(backend, &self.naming, &self.transit, |waiting| done(waiting.block))
+            let done = |waiting: Waiting| done(waiting.block);
+            pending.synchronise(backend, &self.naming, &self.transit, |_| true, done)
         })
     }
 

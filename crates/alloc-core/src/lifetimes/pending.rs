@@ -8,7 +8,7 @@ mod queues;
 
 pub(crate) use crate::base::ids::Waiting;
 
-use queues::{Entry, Key, Queues, Shared};
+use queues::{Entry, Key, Queue, Queues, Shared};
 
 use crate::backend::{Backend, Result};
 use crate::base::steps::Counted;
@@ -237,16 +237,16 @@ impl PendingFrees {
             from = number;
             match head {
                 Some(head) if head.until.is_past()? => {
-                    self.take_first(number, head.ticket, true, transit, &mut done);
+                    self.take(number, head.ticket, true, transit, &mut done);
                 }
                 _ => from += 1,
             }
         }
     }
 
-    /// The first entry of a queue is over, unless another thread has noticed that. `works` says whether its event may be
-    /// used again.
-    fn take_first(
+    /// An entry of a queue is over, unless another thread has noticed that. `works` says whether its event may be used
+    /// again.
+    fn take(
         &self,
         number: u64,
         ticket: u64,
@@ -256,7 +256,7 @@ impl PendingFrees {
     ) {
         let taken = {
             let mut queues = self.queues.lock();
-            queues.take_first(number, ticket).map(|(entry, user)| {
+            queues.take(number, ticket).map(|(entry, user)| {
                 if let Some(event) = entry.until.own().filter(|_| works) {
                     queues.keep(event);
                 }
@@ -348,7 +348,7 @@ impl PendingFrees {
         true
     }
 
-    /// Waits for all that is pending at this call. Blocks. A stream that cannot be waited for (it was
+    /// Waits for all that is pending at this call in these arenas. Blocks. A stream that cannot be waited for (it was
     /// destroyed, or its event is broken) is covered by waiting for its whole device; where that fails, too, what
     /// it has stays pending, the other streams are done all the same, and the first error is returned.
     ///
@@ -359,6 +359,7 @@ impl PendingFrees {
         backend: &dyn Backend,
         naming: &Transit<Stream>,
         transit: &Transit<ThreadId>,
+        concerns: impl Fn(u16) -> bool,
         mut done: impl FnMut(Waiting),
     ) -> Result<()> {
         let _waiting = self.synchronising.lock();
@@ -368,7 +369,8 @@ impl PendingFrees {
         };
         let mut outcome = Ok(());
         for stream in streams {
-            let waited = self.synchronise_stream(backend, naming, transit, stream, bound, &mut done);
+            let wanted = |entry: &Entry| entry.ticket < bound && concerns(entry.block.arena);
+            let waited = self.synchronise_stream(backend, naming, transit, stream, wanted, &mut done);
             outcome = outcome.and(waited);
         }
         // What joins the list from here on is for the next round: its work may be later.
@@ -378,9 +380,8 @@ impl PendingFrees {
             // Looked up one by one: a stream may be retired while others are waited for.
             let (user, block, _named) = {
                 let queues = self.queues.lock();
-                let Some(entry) = queues.unrecorded(ticket) else {
-                    continue;
-                };
+                let found = queues.unrecorded(ticket).filter(|entry| concerns(entry.block.arena));
+                let Some(entry) = found else { continue };
                 let named = entry.user.live().map(|stream| naming.begin(stream));
                 (entry.user.clone(), entry.block, named)
             };
@@ -412,19 +413,21 @@ impl PendingFrees {
         outcome
     }
 
-    /// Waits for one stream's entries older than ticket `bound`.
+    /// Waits for one stream's entries that are wanted.
     fn synchronise_stream(
         &self,
         backend: &dyn Backend,
         naming: &Transit<Stream>,
         transit: &Transit<ThreadId>,
         number: u64,
-        bound: u64,
+        wanted: impl Fn(&Entry) -> bool,
         done: &mut impl FnMut(Waiting),
     ) -> Result<()> {
+        let mut from = 0;
         loop {
-            let head = self.queues.lock().get(number).and_then(|queue| queue.entries.front().cloned());
-            let Some(head) = head.filter(|head| head.ticket < bound) else { return Ok(()) };
+            let first = self.queues.lock().get(number).and_then(|queue| queue.first(from, &wanted).cloned());
+            let Some(head) = first else { return Ok(()) };
+            from = head.ticket;
             assert_unlocked();
             let waited = head.until.wait();
             let works = waited.is_ok();
@@ -433,9 +436,8 @@ impl PendingFrees {
                 tracing::warn!(%error, "an event could not be waited for; waiting for its stream instead");
                 let (used, _named) = {
                     let queues = self.queues.lock();
-                    let queue = queues.get(number).filter(|queue| {
-                        queue.entries.front().is_some_and(|entry| entry.ticket == head.ticket)
-                    });
+                    let is_there = |queue: &&Queue| queue.place(head.ticket).is_some();
+                    let queue = queues.get(number).filter(is_there);
                     // Else another thread has noticed its end.
                     let Some(queue) = queue else { continue };
                     (queue.user.clone(), queue.user.live().map(|stream| naming.begin(stream)))
@@ -447,7 +449,7 @@ impl PendingFrees {
                 }
             }
             // A broken event must not come back for the next free: it goes with `head`.
-            self.take_first(number, head.ticket, works, transit, done);
+            self.take(number, head.ticket, works, transit, done);
         }
     }
 

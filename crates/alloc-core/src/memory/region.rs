@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 pub(crate) use away::Place;
-pub(crate) use driver::{Failed, back, persist, undo, vacate};
+pub(crate) use driver::{Failed, back, persist, take_down, undo, vacate};
 pub(crate) use export::{Piece, ToExport};
 pub(crate) use leftovers::Leftovers;
 pub(crate) use shrink::{Shrinking, Shrunk};

@@ -125,6 +125,9 @@ pub(crate) trait Engine<M> {
     fn unit(&self) -> Option<u64>;
     /// Asks the driver for that, where it has virtual memory.
     fn ask_unit(&self) -> Result<()>;
+    /// Tries whether memory that is mapped in two places is the same in both; `None` where a capture is under way, or the driver
+    /// has no room. Calls the driver, and waits for it.
+    fn try_aliases(&self, arena: &Self::Arena, call: &Call<'_>) -> Option<bool>;
     /// Whether to wait for the arena's stream breaks no capture, also none that nobody told of. Calls the driver.
     fn may_wait(&self, arena: &Self::Arena, call: &Call<'_>) -> bool;
     /// An error that the driver answered is no reason to refuse anything.

@@ -16,6 +16,19 @@ pub enum Supply {
 }
 
 impl Supply {
+    /// Finds out what it needs to know of the device, before it gets memory for a request of this tier.
+    pub(crate) fn prepare<E: Engine<Memory>>(
+        &self,
+        engine: &E,
+        arena: &E::Arena,
+        tier: Tier,
+        call: &Call<'_>,
+    ) {
+        if let Self::Granule(device) = self {
+            device.prepare(engine, arena, tier, call);
+        }
+    }
+
     /// Serves a request from free memory that lies in pieces, without a driver call.
     pub(crate) fn search<E: Engine<Memory>>(
         &self,
@@ -135,6 +148,21 @@ impl Supply {
         match self {
             Self::Plain => None,
             Self::Granule(device) => device.missing(engine, state, request),
+        }
+    }
+
+    /// The most bytes that were in use when memory was taken, with `in_use` now.
+    pub(crate) fn most_needed(&self, in_use: u64) -> u64 {
+        match self {
+            Self::Plain => in_use,
+            Self::Granule(device) => device.most_needed(in_use),
+        }
+    }
+
+    /// What was needed before says nothing of what follows.
+    pub(crate) fn forget_need(&self) {
+        if let Self::Granule(device) = self {
+            device.forget_need();
         }
     }
 

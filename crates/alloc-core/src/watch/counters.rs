@@ -148,6 +148,19 @@ impl Counters {
         }
     }
 
+    /// Whether a block can be handed out without a new peak of what is active or requested.
+    pub(crate) fn has_room_for(&self, tier: Tier, size: u64, requested: u64) -> bool {
+        let adds = [
+            (Count::Active, 1),
+            (Count::ActiveBytes, signed(size)),
+            (Count::RequestedBytes, signed(requested)),
+        ];
+        [tier as usize, BOTH].into_iter().all(|row| {
+            adds.iter()
+                .all(|(count, more)| self.current(row, *count) + more <= self.ceiling[row][*count as usize])
+        })
+    }
+
     /// The program gives a block back that nobody else uses.
     #[inline(always)]
     pub(crate) fn take_back(&mut self, tier: Tier, size: u64, requested: u64) {
@@ -312,8 +325,6 @@ pub(crate) struct Peaks {
     reserve: Rows,
     /// The most between the last reset and the last boundary.
     earlier: Rows,
-    /// The most bytes that were in use up to the last boundary, whatever was reset.
-    most_in_use: i64,
 }
 
 impl Peaks {
@@ -415,7 +426,6 @@ impl Peaks {
 
     /// A boundary: what was the most so far is kept, and from here on the most since now is known, too.
     pub(crate) fn restart(&mut self, arenas: &mut [&mut Counters]) {
-        self.most_in_use = self.most_in_use();
         self.earlier = self.recorded();
         self.running = Rows::default();
         self.settle(arenas);
@@ -430,11 +440,6 @@ impl Peaks {
     /// The most since the last boundary, of both tiers.
     pub(crate) fn since_boundary(&self) -> &Row {
         &self.running[BOTH]
-    }
-
-    /// The most bytes that ever were in use, pending ones included. Resets do not change it.
-    pub(crate) fn most_in_use(&self) -> i64 {
-        self.most_in_use.max(self.running[BOTH][Count::ActiveBytes as usize])
     }
 
     /// The most since the last reset.

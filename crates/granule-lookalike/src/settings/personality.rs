@@ -89,6 +89,9 @@ struct Part {
     /// A physical handle takes a descriptor of the process.
     #[serde(default)]
     takes_descriptors: bool,
+    /// Memory that is mapped a second time shows other bytes there.
+    #[serde(default)]
+    maps_copies: bool,
     #[serde(default)]
     refuse: Vec<Rule>,
     #[allow(dead_code, reason = "read by `cargo xtask personalities`, and checked here")]
@@ -104,7 +107,11 @@ struct Expect {
     #[serde(default)]
     skips: Vec<String>,
     #[serde(default)]
+    fails: Vec<String>,
+    #[serde(default)]
     drops: Vec<String>,
+    #[serde(default)]
+    disproves: Vec<String>,
     starts: Option<bool>,
     exact: Option<bool>,
     segments: Option<String>,
@@ -268,6 +275,12 @@ impl Driver {
     #[must_use]
     pub fn takes_descriptors(&self) -> bool {
         self.part.takes_descriptors
+    }
+
+    /// Whether memory that is mapped a second time shows other bytes there.
+    #[must_use]
+    pub fn maps_copies(&self) -> bool {
+        self.part.maps_copies
     }
 
     /// What the file says of an attribute.

@@ -1,6 +1,7 @@
 //! A look at every backend.
 
 use super::{ChoiceError, Driver, Name, VARIABLE, passed_over, start, variable};
+use alloc_core::aliases;
 use alloc_core::backend::{
     self, Attribute, Backend, BackendError, Granularity, HandleType, Unsupported, families,
 };
@@ -225,8 +226,8 @@ fn dropped(backend: &dyn Backend, device: DeviceIndex) -> Vec<Dropped> {
             backend.clear_error();
         }
     }
-    let dropped = backend.dropped(device).into_iter();
-    dropped
+    let refused = backend.dropped(device).into_iter().chain(aliases::dropped(backend, device));
+    refused
         .map(|one| Dropped { property: one.property, reason: one.reason, consequence: one.consequence })
         .chain(short_addresses(backend, device))
         .collect()

@@ -27,8 +27,12 @@ pub(super) struct Expect {
     pub(super) starts: bool,
     /// Why checks of the kit are skipped: parts of the reasons.
     pub(super) skips: Vec<String>,
+    /// Checks of the kit that fail.
+    pub(super) fails: Vec<String>,
     /// What every device does without.
     pub(super) drops: Vec<String>,
+    /// The same, found by contents: under the policy that needs it, where memory has bytes.
+    pub(super) disproves: Vec<String>,
     /// Whether a recorded program has all figures of the simulated device, or only what it asked for and got.
     pub(super) exact: bool,
     /// The kind of segments.
@@ -37,7 +41,15 @@ pub(super) struct Expect {
 
 impl Default for Expect {
     fn default() -> Self {
-        Self { exact: true, starts: true, skips: Vec::new(), drops: Vec::new(), segments: Segments::Growable }
+        let (skips, fails, drops, disproves) = Default::default();
+        Self { exact: true, starts: true, skips, fails, drops, disproves, segments: Segments::Growable }
+    }
+}
+
+impl Expect {
+    /// What whoever looks at every device finds that it does without.
+    pub(super) fn found(&self) -> impl Iterator<Item = &str> {
+        self.drops.iter().chain(&self.disproves).map(String::as_str)
     }
 }
 

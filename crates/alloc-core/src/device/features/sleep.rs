@@ -204,7 +204,9 @@ impl Sleep {
         // Graphs may know what is cached, and what is shown elsewhere: both stay mapped.
         let of_graphs = self.base.pools.is_known_to_graphs(pool.slot);
         if of_graphs {
-            self.release.synchronise_pending(call)?;
+            let arenas = self.base.arenas.directory().of_pool(pool.slot);
+            let of_pool = arenas.into_iter().map(|arena| arena.lock().tenure().number()).collect();
+            self.release.synchronise_pending(Some(&of_pool), call)?;
         } else {
             let before = self.base.holdings.reserved_by(pool.id);
             let released = self.release.release(Flush::InUse(pool.slot), call);

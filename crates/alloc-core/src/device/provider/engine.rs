@@ -67,6 +67,14 @@ impl Engine<GranuleMemory> for Provider {
             .map_or(Ok(()), |vm| self.base.site.ask_granule(vm).map(drop))
     }
 
+    fn try_aliases(&self, arena: &Arena, call: &Call<'_>) -> Option<bool> {
+        if self.base.site.is_beside_capture() || !self.may_wait(arena, call) {
+            return None;
+        }
+        let _memory = self.base.arenas.in_transit();
+        self.space.try_aliases()
+    }
+
     fn may_wait(&self, arena: &Arena, call: &Call<'_>) -> bool {
         let stream = arena.lock().tenure().stream();
         !call.capturing && !self.base.site.may_be_capturing(stream)

@@ -31,6 +31,19 @@ pub(super) struct Queue {
     pub(super) entries: VecDeque<Entry>,
 }
 
+impl Queue {
+    /// Where the entry with this ticket is.
+    pub(super) fn place(&self, ticket: u64) -> Option<usize> {
+        self.entries.binary_search_by_key(&ticket, |entry| entry.ticket).ok()
+    }
+
+    /// The first entry from a ticket on that is wanted.
+    pub(super) fn first(&self, from: u64, wanted: impl Fn(&Entry) -> bool) -> Option<&Entry> {
+        let skip = self.entries.partition_point(|entry| entry.ticket < from);
+        self.entries.range(skip..).counted().find(|entry| wanted(entry))
+    }
+}
+
 /// A block that waits without an event.
 #[derive(Clone, Debug)]
 pub(super) struct Unrecorded {
@@ -179,14 +192,6 @@ impl Queues {
         self.queues.keys().copied().counted().collect()
     }
 
-    /// Takes the first entry of a queue out if it has this ticket. The second is whom an empty queue belonged to, to be
-    /// dropped without a lock.
-    pub(super) fn take_first(&mut self, number: u64, ticket: u64) -> Option<(Entry, Option<User>)> {
-        let queue = self.queues.get_mut(&number)?;
-        let entry = queue.entries.pop_front_if(|entry| entry.ticket == ticket)?;
-        Some((entry, self.drop_if_empty(number)))
-    }
-
     /// What all blocks of an arena wait for.
     pub(super) fn awaits_of(&self, arena: u16) -> Vec<Await> {
         let awaits = |(number, queue): (&u64, &Queue)| {
@@ -198,11 +203,11 @@ impl Queues {
         self.queues.iter().flat_map(awaits).collect()
     }
 
-    /// Takes the entry with this ticket out, if it is still there; else as [`take_first`](Self::take_first).
+    /// Takes the entry with this ticket out, if it is still there. The second is whom an empty queue belonged to, to be
+    /// dropped without a lock.
     pub(super) fn take(&mut self, number: u64, ticket: u64) -> Option<(Entry, Option<User>)> {
         let queue = self.queues.get_mut(&number)?;
-        let at = queue.entries.binary_search_by_key(&ticket, |entry| entry.ticket).ok()?;
-        let entry = queue.entries.remove(at)?;
+        let entry = queue.entries.remove(queue.place(ticket)?)?;
         Some((entry, self.drop_if_empty(number)))
     }
 

@@ -107,6 +107,33 @@ pub(crate) unsafe fn undo(
     release(vm, memory, source, leftovers, calls);
 }
 
+/// Takes the mappings that fill the first `mapped` bytes of a reservation away, and its addresses. What the driver refuses is left
+/// over. Calls the driver; hold no lock.
+///
+/// # Safety
+/// Rule 3: a whole reservation by base and bytes, with nothing else mapped in it, whose last use is past.
+pub(crate) unsafe fn take_down(
+    backend: &dyn Backend,
+    vm: &dyn VirtualMemory,
+    (base, bytes): (DevicePtr, u64),
+    mapped: u64,
+    leftovers: &mut Leftovers,
+) {
+    // SAFETY: by this function's contract.
+    let unmap = || unsafe { vm.unmap(base, mapped) };
+    if mapped > 0 && persist("ending a second mapping", unmap).is_err() {
+        backend.clear_error();
+        leftovers.keep_view(base, bytes, mapped);
+        return;
+    }
+    // SAFETY: by this function's contract; nothing is mapped there any more.
+    let give_back = || unsafe { vm.release_address(base, bytes) };
+    if persist("giving addresses back", give_back).is_err() {
+        backend.clear_error();
+        leftovers.keep_view(base, bytes, 0);
+    }
+}
+
 /// A driver failure, and what could not be undone.
 #[derive(Debug)]
 pub(crate) struct Failed {

@@ -4,7 +4,7 @@ use super::driver::release;
 use super::{Mapping, Source};
 use crate::backend::VirtualMemory;
 use crate::process::foreign::Calls;
-use crate::types::DevicePtr;
+use crate::types::{DevicePtr, PhysicalHandle};
 
 /// What the driver refused to take back.
 #[derive(Debug, Default)]
@@ -41,6 +41,11 @@ impl Leftovers {
     /// Memory that nothing maps on purpose, and where it came from.
     pub(super) fn keep_handle(&mut self, memory: Mapping, source: Source) {
         self.handles.push((memory, source));
+    }
+
+    /// The driver's memory, which nothing maps.
+    pub(crate) fn keep_memory(&mut self, bytes: u64, handle: PhysicalHandle) {
+        self.keep_handle(Mapping { addr: 0, bytes, handle }, None);
     }
 
     /// Whether something is still mapped in a range where nothing should be.

@@ -3,7 +3,7 @@
 //! What stays is copied to new memory first, at another address. The old memory is unmapped only then, and released only when
 //! the new is in its place. So each step can be undone, and the contents are in one of the two all the time.
 
-use super::driver::release;
+use super::driver::{release, take_down};
 use super::{Backing, Leftovers, Mapping, bytes_of, persist};
 use crate::backend::{Access, Backend, BackendError, CopyKind, ErrorKind, Result, VirtualMemory};
 use crate::process::foreign::Calls;
@@ -127,19 +127,8 @@ impl<'a> Shrinking<'a> {
 
     /// Takes the second place of new memory away, of which the first bytes are mapped. What the driver refuses is left over.
     fn take_down(&mut self, stage: &Stage, mapped: u64) {
-        // SAFETY: rule 3: mapped by `fill` side by side, and its last use is past.
-        let unmap = || unsafe { self.vm.unmap(stage.base, mapped) };
-        if mapped > 0 && persist("ending a second mapping", unmap).is_err() {
-            self.backend.clear_error();
-            self.leftovers.keep_view(stage.base, stage.bytes, mapped);
-            return;
-        }
-        // SAFETY: rule 3: one whole reservation, with nothing mapped in it.
-        let give_back = || unsafe { self.vm.release_address(stage.base, stage.bytes) };
-        if persist("giving addresses back", give_back).is_err() {
-            self.backend.clear_error();
-            self.leftovers.keep_view(stage.base, stage.bytes, 0);
-        }
+        // SAFETY: rule 3: a reservation of this engine, filled from its beginning on by `fill`, and its last use is past.
+        unsafe { take_down(self.backend, self.vm, (stage.base, stage.bytes), mapped, &mut self.leftovers) };
     }
 
     /// Puts new memory in the place of the old, or the old back.

@@ -14,7 +14,7 @@ use crate::memory::block::Tier;
 use crate::policy::engine::{Engine, Granule, Mapped};
 use crate::policy::ground::{Ground, PolicyArena};
 use crate::policy::{Grain, Request};
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, OnceLock, Ordering};
 use crate::types::{DevicePtr, MIB};
 
 /// A view begins with the free end of a granule, if that is at least this part of a usual one.
@@ -36,11 +36,14 @@ const TIGHT_GRANULE: u64 = 8 * MIB;
 /// What the policy knows of a device.
 #[derive(Debug, Default)]
 pub struct Device {
-    /// The driver maps no memory in two places.
+    /// Whether memory can be in two places, once that was tried.
+    aliases: OnceLock<bool>,
+    /// The driver maps no memory in two places any more.
     refused: AtomicBool,
     /// The default pool sleeps with a tag, and keeps its memory in one place.
     at_home: AtomicBool,
-    /// The most bytes that were in use when memory was taken: what has to be held at least.
+    /// The most bytes that were in use when memory was taken, since the program last emptied the cache: what has to be held at
+    /// least.
     most_needed: AtomicU64,
 }
 
@@ -85,6 +88,11 @@ impl Device {
 
     /// The same of an arena that is locked.
     fn shows_from<E: Engine<Memory>>(&self, engine: &E, state: &E::State, tier: Tier) -> bool {
+        self.aliases.get() == Some(&true) && self.may_show_from(engine, state, tier)
+    }
+
+    /// The same, if memory can be in two places.
+    fn may_show_from<E: Engine<Memory>>(&self, engine: &E, state: &E::State, tier: Tier) -> bool {
         // The hardened mode takes the access to freed granules away, which they would keep in a view. Pools that sleep or have
         // a source of their own keep their memory in one place.
         tier == Tier::Large
@@ -94,8 +102,31 @@ impl Device {
             && !self.at_home.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn most_needed(&self, in_use: u64) -> u64 {
+        self.most_needed.fetch_max(in_use, Ordering::Relaxed).max(in_use)
+    }
+
+    pub(crate) fn forget_need(&self) {
+        self.most_needed.store(0, Ordering::Relaxed);
+    }
+
     pub(crate) fn stay_at_home(&self, home: bool) {
         self.at_home.store(home, Ordering::Relaxed);
+    }
+
+    /// Tries memory in two places before views serve a request of this tier from this arena.
+    pub(crate) fn prepare<E: Engine<Memory>>(
+        &self,
+        engine: &E,
+        arena: &E::Arena,
+        tier: Tier,
+        call: &Call<'_>,
+    ) {
+        let is_due = self.aliases.get().is_none() && self.may_show_from(engine, &engine.lock(arena), tier);
+        if is_due && let Some(agree) = engine.try_aliases(arena, call) {
+            // Another thread learned the same.
+            let _ = self.aliases.set(agree);
+        }
     }
 
     /// The most bytes that a view could show in one piece.
@@ -220,8 +251,7 @@ impl Device {
         let granule = self.granule(engine, arena, request.tier, request.size);
         let missing = engine.lock(arena).ground().missing_memory(request.tier, request.size, granule);
         // The request itself may be refused, and then was not needed.
-        let most_needed = self.most_needed.fetch_max(in_use, Ordering::Relaxed).max(in_use);
-        let most = most_needed.max(in_use.saturating_add(request.size));
+        let most = self.most_needed(in_use).max(in_use.saturating_add(request.size));
         let held = engine.held().saturating_add(missing.unwrap_or(request.size));
         held <= most + most / SLACK && !engine.rejects(held)
     }
