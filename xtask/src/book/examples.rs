@@ -98,6 +98,8 @@ fn prepare(stage: &Path, granule: &Path) -> Result<()> {
         cut(8_000, name)?;
     }
     fs::create_dir(stage.join("snapshots"))?;
+    // As the kit for a GPU measures it.
+    fs::write(stage.join("driver.jsonl"), "{\"call\":\"cuMemMap\",\"bytes\":2097152,\"median_ns\":9000}\n")?;
     cut(600, "short.trace.gz")?;
     let refused = ["replay", TRACES[0], "--capacity", "4GiB", "--snapshot", SNAPSHOTS[0]];
     let plan = ["plan", "short.trace.gz", "-o", "plan.gz"];
