@@ -13,19 +13,18 @@ import shutil
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import page
-from steps import HERE, OK, Kit, Step
+from steps import FAILED, HERE, LACKS, OK, SKIPPED, Kit, Step
 
 KIT = HERE.parent
-# Whether run.sh has made that folder for this run alone.
-UNPACKED = os.environ.pop("KIT_UNPACKED", "") == str(KIT)
 # What runs a program on the simulated drivers, where there is no GPU. A machine without one may be slow, too.
 RIG = os.environ.get("KIT_RIG")
 SLOW = 4 if RIG else 1
 GRANULE = KIT / "bin/granule"
-DRIVER, TORCH = ("driver",), ("driver", "torch")
+DRIVER, TORCH = ("the driver",), ("the driver", "torch")
 # A mode in which torch's memory is Granule's.
 OURS = (*TORCH, "granule in torch")
 KERNELS = (*OURS, "kernels")
@@ -43,14 +42,19 @@ def script(name, *words):
     return [sys.executable, "-X", "faulthandler", HERE / f"{name}.py", *words]
 
 
+def lack(kit, what, found):
+    """Where the step that looks for it did not come to its turn, nor do those that want it."""
+    if found.outcome != OK:
+        kit.lacks[what] = SKIPPED if found.outcome == SKIPPED else LACKS, found.step.name
+
+
 def look(kit):
     """What there is: without a driver or torch the steps that want them say so."""
-    for what in ("driver", "torch", "pytest"):
-        found = kit.run(Step(f"probe-{what}", script("probe", what), 60, into="machine.jsonl", need=2, optional=what == "pytest"))
-        if found.outcome != OK:
-            kit.lacks[what] = found.why
+    for what, name in (("the driver", "driver"), ("torch", "torch"), ("pytest", "pytest")):
+        found = kit.run(Step(f"probe-{name}", script("probe", name), 60, into="machine.jsonl", need=2, optional=what == "pytest"))
+        lack(kit, what, found)
     if RIG:
-        kit.lacks["kernels"] = "the rig's kernels compute nothing"
+        kit.lacks["kernels"] = LACKS, "the rig's compute nothing"
     facts = (
         Step("nvidia-smi", ["nvidia-smi"], 15, need=2, plain=True, optional=True),
         Step("nvidia-smi-q", ["nvidia-smi", "-q", "-d", "MEMORY,CLOCK,PERFORMANCE,COMPUTE"], 15, need=2, plain=True, optional=True),
@@ -69,7 +73,7 @@ def whole(ended):
     """What a command printed, where that is one JSON object."""
     try:
         return json.loads(ended.text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -77,11 +81,10 @@ def selftest(kit):
     """As a user enables it. Where the release of torch is refused, that is kept, and the rest runs with what the user can set then."""
     step = Step("selftest", script("selftest"), 150, need=15, wants=TORCH)
     ended = kit.run(step)
-    if ended.outcome not in (OK, "lacks"):
+    if ended.outcome == FAILED:
         kit.env["GRANULE_TORCH_ANYWAY"] = "1"
         ended = kit.run(Step("selftest-anyway", step.words, 150, need=15, wants=TORCH))
-    if ended.outcome != OK:
-        kit.lacks["granule in torch"] = ended.why
+    lack(kit, "granule in torch", ended)
 
 
 def conformance(kit, seconds):
@@ -111,9 +114,9 @@ def trains(kit, modes, again=False):
 def edge(kit, modes):
     """What what-if says of each capacity, beside what came true."""
     record = kit.run(Step("oom-record", script("oom", "record", "native", kit.work), 60, need=20, wants=TORCH))
-    if record.outcome != OK:
+    capacities = next((result["capacities"] for result in record.results if "capacities" in result), None)
+    if record.outcome != OK or not capacities:
         return
-    capacities = next(result["capacities"] for result in record.results if "capacities" in result)
 
     def foresee():
         words = [GRANULE, "whatif", kit.work / "native.pickle", "--capacity", ",".join(map(str, capacities)), "--json"]
@@ -134,6 +137,8 @@ def replays(kit):
         for at, words in enumerate(WORDS):
             step = Step(f"replay-{trace.name.split('.')[0]}-{at}", [GRANULE, "replay", trace, "--backend", "cuda", "--json", *words], 40, wants=DRIVER)
             ended = kit.run(step)
+            if not ended.seconds:
+                continue
             said = whole(ended)
             kept = {key: said.get(key) for key in keys} if said else {"failed": ended.why or ended.text[-500:]}
             kit.keep("results.jsonl", {"step": "replay", **kept})
@@ -224,11 +229,10 @@ def finish(kit):
         packed = gzip.compress(recording.read_bytes(), 4)
         if len(packed) < 12 << 20:
             (kit.out / "native.pickle.gz").write_bytes(packed)
-    (kit.out / "summary.md").write_text(page.text(kit.out))
-    print(page.in_short(kit.out)[-11_000:])
+    (kit.out / "summary.md").write_text(page.text(kit.out), encoding="utf-8", errors="replace")
+    print(page.in_short(kit.out)[-11_000:].encode("ascii", "replace").decode())
     shutil.rmtree(kit.work, ignore_errors=True)
-    if UNPACKED:
-        shutil.rmtree(KIT, ignore_errors=True)
+    print(f"results: {kit.out.resolve()} (summary.md first)")
 
 
 def main():
@@ -240,7 +244,7 @@ def main():
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, _: kit.stop(signal.Signals(number).name))
     version = KIT / "VERSION"
-    kit.keep("machine.jsonl", {"step": "kit", "version": version.read_text().strip() if version.exists() else "unknown", "plan": given.plan,
+    kit.keep("machine.jsonl", {"step": "kit", "date": time.strftime("%Y-%m-%d", time.gmtime()), "version": version.read_text().strip() if version.exists() else "unknown", "plan": given.plan,
                                "seconds": given.seconds, "python": sys.version.split()[0], "simulated": bool(RIG)})
     try:
         PLANS[given.plan](kit)

@@ -12,13 +12,14 @@ from pathlib import Path
 GIB = 1 << 30
 # More of a file is no result of the kit.
 MOST = 32 << 20
+NO_CARD = "no card"
 PEAK, REQUESTED = "reserved_bytes.all.peak", "requested_bytes.all.peak"
 
 
 def lines(folder, name):
     """The objects of a file of results; what is none is left out."""
     try:
-        with open(Path(folder) / name, errors="replace") as file:
+        with open(Path(folder) / name, encoding="utf-8", errors="replace") as file:
             texts = file.read(MOST).split("\n")
     except OSError:
         return []
@@ -26,7 +27,7 @@ def lines(folder, name):
     for text in texts:
         try:
             found.append(json.loads(text))
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
     return [line for line in found if isinstance(line, dict)]
 
@@ -96,24 +97,29 @@ class Results:
     def __init__(self, folder):
         self.machine, self.steps, self.checks, self.driver, self.torch, self.others = (
             lines(folder, f"{name}.jsonl") for name in ("machine", "steps", "conformance", "driver", "torch", "results"))
+        # Of runs into one folder, the last one's word on each step.
+        self.steps = list({str(step.get("step")): step for step in self.steps}.values())
+        self.probes = {str(line.get("what")): line for line in self.machine if line.get("step") == "probe"}
+        self.kits = [line for line in self.machine if line.get("step") == "kit"]
 
     def of(self, step, **wanted):
         return [line for line in self.others if line.get("step") == step and all(line.get(key) == value for key, value in wanted.items())]
 
-    def said(self, step):
-        return next((line for line in self.machine if line.get("step") == step), {})
-
-    def probe(self, what):
-        return next((line for line in self.machine if line.get("step") == "probe" and line.get("what") == what), {})
-
     def card(self):
         """The card's name, by torch, or by the driver."""
-        if name := self.probe("torch").get("device"):
+        if name := self.probes.get("torch", {}).get("device"):
             return str(name)
-        devices = self.said("devices").get("said")
-        backends = devices.get("backends", []) if isinstance(devices, dict) else []
-        names = [device.get("name") for backend in backends if backend.get("name") == "cuda" for device in backend.get("devices", [])]
-        return str(next(iter(names), None) or "no card")
+        said = [line.get("said") for line in self.machine if line.get("step") == "devices"]
+        try:
+            return str(next(device["name"] for found in said for backend in found["backends"] if backend["name"] == "cuda" for device in backend["devices"]))
+        except (LookupError, TypeError, StopIteration):
+            return NO_CARD
+
+    def refused(self):
+        """Why there is no page of a card here."""
+        if any(kit.get("simulated") for kit in self.kits):
+            return "the run was on simulated drivers"
+        return "no device was found" if self.card() == NO_CARD else None
 
     def training(self, phase):
         return [line for line in self.torch if line.get("step") == "train" and line.get("phase") == phase]
@@ -213,9 +219,17 @@ def answer_others(results):
 
 
 def answer_steps(results):
-    bad = results.bad_steps()
-    yield "steps", f"{len(results.steps) - len(bad)} of {len(results.steps)} ended well" + "".join(
-        f"; {step.get('step')}: {step.get('outcome')}" for step in bad if not step.get("optional"))
+    bad, groups, optional = results.bad_steps(), {}, 0
+    for step in bad:
+        if step.get("outcome") == "lacks" and step.get("optional"):
+            optional += 1
+        else:
+            groups.setdefault((step.get("outcome"), str(step.get("why"))), []).append(str(step.get("step")))
+    yield "steps", f"{len(results.steps) - len(bad)} of {len(results.steps)} ended well" + (f", {optional} lack what is optional" if optional else "")
+    for (outcome, why), names in groups.items():
+        if outcome == "lacks":
+            outcome, why = "lacks" if len(names) == 1 else "lack", why.removeprefix("lacks ")
+        yield f"{len(names)} {outcome} {why[:160]}", ", ".join(names)
 
 
 ANSWERS = (answer_torch, answer_conformance, answer_aliases, answer_training, answer_sleep, answer_edge, answer_others, answer_steps)
@@ -224,7 +238,7 @@ ANSWERS = (answer_torch, answer_conformance, answer_aliases, answer_training, an
 def answers(results):
     for answer in ANSWERS:
         try:
-            yield from answer(results)
+            yield from ((question, str(said)) for question, said in answer(results))
         except Exception as error:  # noqa: BLE001
             yield answer.__name__.removeprefix("answer_"), f"results have another form than expected: {error!r}"
 
@@ -234,10 +248,7 @@ def part_steps(results):
 
 
 def part_machine(results):
-    kit = results.said("kit")
-    yield from whole([line for line in results.machine if line.get("step") == "probe"])
-    yield ""
-    yield f"Kit {code(kit.get('version', ''))}, plan {code(kit.get('plan', ''))}, {shown(kit.get('seconds'))} s, Python {code(kit.get('python', ''))}."
+    yield from whole(list(results.probes.values()))
 
 
 def part_conformance(results):
@@ -346,8 +357,49 @@ def part_others(results):
     yield from whole(results.of("compile"), "headers")
 
 
+# README's table of what only hardware decides, in its words: what asks each. A call is one whose cost was measured; what begins
+# with "lacks" is a call that the library may not have.
+ASSUMED = {
+    "the library keeps calls that CUDA 13's headers dropped": ("lacks cuMemPrefetchAsync", "lacks cuGraphNodeGetDependencies", "lacks cuEventElapsedTime"),
+    "memory is aligned to 512 bytes": ("memory.aligned", "pools.memory_is_aligned", "engine.blocks_are_aligned"),
+    "host functions of independent streams run beside each other": (),
+    "creating, mapping, opening, unmapping and releasing memory waits for no other stream's kernels": tuple(
+        f"does {call} wait for a kernel of 200 ms on another stream" for call in ("cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemRelease")),
+    "the costs of driver calls": ("cuMemAlloc", "cuMemFree", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemRelease"),
+    "virtual memory and event queries are legal in a relaxed capture": (
+        "capture.queries_are_legal", "cuMemAlloc during a global capture, thread relaxed", "cuEventQuery the same"),
+    "released memory is free at once; wrong frees and mappings are refused; memory tells whether it can be shared": (
+        "free memory that comes back at once with its release", "free memory after its unmap", "cuMemFree of an inner address", "cuMemFree twice",
+        "mapped where something is mapped already", "properties: handle types"),
+    "a pointer's range begins at its reservation, and its address range is its mapping": (
+        "RANGE_START_ADDR minus mapping", "cuMemGetAddressRange in a mapping: base minus mapping", "cuMemGetAddressRange in a mapping: size"),
+    "a device that offers fabric handles may refuse them": ("attribute FABRIC", "memory for fabric handles"),
+    "all virtual memory can be reached by network cards; growable sharing needs the right to pidfd_getfd": (
+        "attribute RDMA_WITH_VMM", "memory for network cards", "ipc.physical_memory_arrives"),
+    "a getpid and a cuCtxGetCurrent in each call cost next to nothing": ("cuCtxGetCurrent",),
+}
+
+
+def part_assumed(results):
+    """What the card answered to each."""
+    asked, missing = {}, [line["missing"] for line in results.driver if "missing" in line]
+    if any(line.get("step") == "semantics" for line in results.driver):
+        asked = {look: "yes" if look[6:] in missing else "no" for looks in ASSUMED.values() for look in looks if look.startswith("lacks ")}
+    for line in results.driver:
+        if "waits" in line:
+            asked[f"{line['question']}"] = "yes" if line["waits"] else "no"
+        elif line.get("step") == "semantics":
+            asked[f"{line['question']}"] = f"{line['name']}, {line['value']}"
+        elif "median_ns" in line and str(line["call"]) not in asked:
+            asked[f"{line['call']}"] = f"{line['median_ns']} ns" + (f" ({line['bytes']} bytes)" if line["bytes"] else "")
+    asked |= {f"{check['name']}": f"{check['outcome']}" for check in results.checks if "name" in check}
+    if asked:
+        yield from table(list(ASSUMED.items()), {"assumed": lambda row: words(row[0]), "the card's answer": lambda row: Ready(
+            code("; ".join(f"{look}: {asked[look]}" for look in row[1] if look in asked), 600) or "not asked")})
+
+
 PARTS = {
-    "Steps that did not end well": part_steps, "The machine": part_machine, "Conformance": part_conformance, "The driver": part_driver,
+    "What README assumes": part_assumed, "Steps that did not end well": part_steps, "The machine": part_machine, "Conformance": part_conformance, "The driver": part_driver,
     "Training": part_training, "How late the device is": part_lag, "Sleep and wake": part_sleep, "At the edge": part_edge,
     "Recorded programs": part_recorded, "Hot path": part_hot_path, "Other libraries, and the shim compiled there": part_others,
 }
@@ -365,13 +417,16 @@ def made(work):
 
 
 def in_short(folder):
-    return "\n".join(table(answers(Results(folder)), {"question": lambda row: words(row[0]), "answer": lambda row: words(row[1])}))
+    return "\n".join(table(dict.fromkeys(answers(Results(folder))), {"question": lambda row: words(row[0]), "answer": lambda row: words(row[1])}))
 
 
 def text(folder):
     results = Results(folder)
-    simulated = "\nSimulated drivers: kernels computed nothing, and no time means anything.\n" if results.said("kit").get("simulated") else ""
-    parts = [f"# {code(results.card())}\n{simulated}", in_short(folder)]
+    parts = [f"# {code(results.card())}"]
+    for kit in results.kits:
+        parts.append(f"{code(kit.get('date', ''))}: plan {code(kit.get('plan', ''))}, {shown(kit.get('seconds'))} s, Python {code(kit.get('python', ''))}, "
+                     f"kit {code(kit.get('version', ''))}." + (" Simulated drivers: kernels computed nothing, and no time means anything." if kit.get("simulated") else ""))
+    parts.append(in_short(folder))
     for title, part in PARTS.items():
         if said := made(part(results)):
             parts.append(f"## {title}\n\n{said}")
@@ -390,8 +445,11 @@ def main():
         return
     if not lines(sys.argv[1], "steps.jsonl"):
         sys.exit(f"{sys.argv[1]} has no results of the kit: it is the folder that $OUT named there, with steps.jsonl in it")
-    path = Path(sys.argv[2]) / file_name(Results(sys.argv[1]).card())
-    path.write_text(text(sys.argv[1]))
+    results = Results(sys.argv[1])
+    if why := results.refused():
+        sys.exit(f"no page is written, because {why}: {Path(sys.argv[1]) / 'summary.md'} has what was seen")
+    path = Path(sys.argv[2]) / file_name(results.card())
+    path.write_text(text(sys.argv[1]), encoding="utf-8", errors="replace")
     print(f"written: {path}")
 
 

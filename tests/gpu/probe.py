@@ -12,7 +12,7 @@ def driver():
     try:
         cuda = ctypes.CDLL(name)
     except OSError as error:
-        return f"{name} cannot be loaded: {error}"
+        return f"{name} cannot be loaded ({error}): install NVIDIA's driver, or name the library in GRANULE_CUDA_LIBRARY"
     if status := cuda.cuInit(0):
         return f"cuInit answers {status}"
     count, version = ctypes.c_int(), ctypes.c_int()

@@ -60,6 +60,7 @@ class Kit:
         self.out, self.slow, self.prefix, self.seconds = Path(out), slow, list(prefix), seconds
         self.begun = time.monotonic()
         self.work = Path(tempfile.mkdtemp(prefix="granule-kit-"))
+        # What is lacked: how a step ends that wants it, and where the reason is.
         self.env, self.lacks, self.ended = {}, {}, []
         self.stopped = ""
         self._guard = threading.Lock()
@@ -78,7 +79,10 @@ class Kit:
 
     def run(self, step):
         """Runs a step to its end, or to the end of its time; never raises."""
-        ended = self._without(step) or Running(self, step).ended()
+        try:
+            ended = self._without(step) or Running(self, step).ended()
+        except Exception as error:  # noqa: BLE001
+            ended = Ended(step, FAILED, f"what it did cannot be kept: {error!r}")
         self.ended.append(ended)
         self.keep("steps.jsonl", {
             "step": step.name, "outcome": ended.outcome, "why": ended.why, "optional": step.optional, "seconds": round(ended.seconds, 1),
@@ -107,9 +111,9 @@ class Kit:
         return all(e.outcome == OK or e.outcome == LACKS and e.step.optional for e in self.ended)
 
     def _without(self, step):
-        lacked = [f"{what}: {self.lacks[what]}" for what in step.wants if what in self.lacks]
-        if lacked:
-            return Ended(step, LACKS, "; ".join(lacked))
+        if what := next((what for what in step.wants if what in self.lacks), None):
+            outcome, where = self.lacks[what]
+            return Ended(step, outcome, f"lacks {what} ({where})")
         if not shutil.which(str(step.words[0])):
             return Ended(step, LACKS, f"{step.words[0]} is not here")
         if self.stopped:
@@ -214,7 +218,7 @@ class Running:
             return LACKS, lacked
         wrong = next((result for result in self.results if is_wrong(result)), None)
         if child.returncode < 0:
-            return FAILED, f"ended by {signal.Signals(-child.returncode).name}"
+            return FAILED, f"ended by {signal_name(-child.returncode)}"
         if wrong:
             told = " ".join(str(wrong[key]) for key in ("failed", "name") if key in wrong)
             return FAILED, told or f"not right: {wrong.get('phase') or wrong.get('part') or wrong.get('step')}"
@@ -227,7 +231,7 @@ def parsed(line, mark):
         return None
     try:
         result = json.loads(line[len(mark):])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return result if isinstance(result, dict) else None
 
@@ -248,6 +252,14 @@ def kill_marked(mark):
         except OSError:
             continue  # it has ended, or is somebody else's
     return found
+
+
+def signal_name(number):
+    """Real-time signals between the first and the last have no names."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def signal_group(group, number):

@@ -63,6 +63,15 @@ class Limits(unittest.TestCase):
         self.assertEqual(page.lines(self.out, "results.jsonl"), [{"step": "before"}])
         self.assertFalse(kit.ended_well())
 
+    def test_nothing_that_a_program_does_ends_the_run(self):
+        kit = self.kit()
+        nameless = kit.run(Step("nameless", self.program("import os\nos.kill(os.getpid(), 40)"), 20))
+        self.assertEqual((nameless.outcome, nameless.why), (FAILED, "ended by signal 40"))
+        deep = kit.run(Step("deep", self.program("print('KIT ' + '[' * 100_000)"), 20))
+        self.assertEqual((deep.outcome, deep.results), (OK, []))
+        with unittest.mock.patch("steps.Running.ended", side_effect=OSError("no space")):
+            self.assertEqual(kit.run(Step("disk", self.program(""), 20)).outcome, FAILED)
+
     def test_deaf_processes_end_and_those_that_they_left_behind(self):
         numbers = self.out / "numbers"
         # One has left the group, and one has not what the step's environment says.
@@ -86,10 +95,10 @@ class Limits(unittest.TestCase):
 
     def test_a_step_says_what_it_lacked(self):
         kit = self.kit()
-        kit.lacks["driver"] = "libcuda.so.1 cannot be loaded"
+        kit.lacks["the driver"] = LACKS, "probe-driver"
         for step, why in (
             (Step("program", ["/nowhere/granule"], 5), "/nowhere/granule is not here"),
-            (Step("driver", self.program(""), 5, wants=("driver",)), "driver: libcuda.so.1 cannot be loaded"),
+            (Step("driver", self.program(""), 5, wants=("the driver",)), "lacks the driver (probe-driver)"),
             (Step("module", self.program("print('KIT {\"lacks\": \"cupy\"}')"), 5), "cupy"),
         ):
             ended = kit.run(step)
@@ -98,6 +107,8 @@ class Limits(unittest.TestCase):
         optional = self.kit()
         optional.run(Step("sanitizer", ["/nowhere/sanitizer"], 5, optional=True))
         self.assertTrue(optional.ended_well())
+        kit.lacks["torch"] = SKIPPED, "probe-torch"
+        self.assertEqual(kit.run(Step("hangs-on-it", self.program(""), 5, wants=("torch",))).outcome, SKIPPED)
 
     def test_a_wrong_result_is_a_step_that_failed(self):
         for result in ({"right": False}, {"failed": "cuInit"}, {"fails": 3}):
@@ -157,11 +168,19 @@ class Driver(unittest.TestCase):
         ran = subprocess.run(self.words, timeout=100, check=False, **self.begin)
         self.assertEqual(ran.returncode, 1)
         steps = {step["step"]: step for step in page.lines(self.out, "steps.jsonl")}
-        self.assertIn("/nowhere/libcuda.so.1 cannot be loaded", steps["driver-cost"]["why"])
-        self.assertIn("has no torch", steps["compile-shim"]["why"])
+        self.assertEqual(steps["driver-cost"]["why"], "lacks the driver (probe-driver)")
+        self.assertIn("/nowhere/libcuda.so.1 cannot be loaded", steps["probe-driver"]["why"])
+        self.assertNotIn("selftest-anyway", steps)
+        self.assertIn("has no torch", steps["probe-torch"]["why"])
         self.assertNotIn("failed", {step["outcome"] for step in steps.values()})
         self.assertIn("/nowhere/libcuda.so.1", (self.out / "summary.md").read_text())
-        self.assertIn("train-native: lacks", ran.stdout)
+        self.assertRegex(ran.stdout, r"lack the driver \(probe-driver\) \| .*train-native")
+        self.assertIn("lack what is optional", ran.stdout)
+        self.assertIn("results: ", ran.stdout.splitlines()[-1])
+        self.assertNotRegex((self.out / "summary.md").read_text(), "## (What README|Recorded|Training)")
+        page_there = subprocess.run([sys.executable, HERE / "page.py", self.out, self.out], stderr=subprocess.PIPE, text=True, check=False)
+        self.assertRegex(page_there.stderr, "no device was found: .*summary.md")
+        self.assertEqual(list(self.out.glob("gpu-*")), [])
 
     def test_a_signal_leaves_the_page(self):
         driver = subprocess.Popen([*self.words, "--plan", "slice"], **self.begin)
@@ -204,6 +223,39 @@ class Page(unittest.TestCase):
         text = page.text(self.out)
         self.assertIn("has another form than expected", text)
         self.assertIn("`train-native` | `failed`", text)
+
+    def written(self):
+        return subprocess.run([sys.executable, HERE / "page.py", self.out, self.out], capture_output=True, text=True, check=False)
+
+    def test_hostile_results_are_written_as_far_as_they_can_be(self):
+        probe = {"step": "probe", "what": "torch", "device": "H100 \ud800"}
+        self.results(machine=[probe, "[" * 100_000, {"step": "devices", "said": {"backends": ["x"]}}], steps=[{"step": ["\ud800"], "outcome": "failed"}])
+        self.assertEqual(self.written().stderr, "")
+        self.assertIn("H100 ?", (self.out / "gpu-h100.md").read_text())
+        self.results(machine=[{"step": "devices", "said": {"backends": ["x"]}}])
+        self.assertIn("no device was found", self.written().stderr)
+
+    def test_a_run_on_simulated_drivers_gets_no_page_of_a_card(self):
+        self.results(machine=[{"step": "kit", "simulated": True}, {"step": "probe", "what": "torch", "device": "H100"}], steps=[{"step": "lag", "outcome": "ok"}])
+        self.assertRegex(self.written().stderr, "simulated drivers: .*summary.md")
+        self.assertEqual(list(self.out.glob("gpu-*")), [])
+
+    def test_of_two_runs_into_one_folder_the_last_word_on_each_step_counts(self):
+        self.results(machine=[{"step": "kit", "date": "2026-11-28", "plan": plan} for plan in ("main", "more")],
+                     steps=[{"step": "lag", "outcome": "failed", "why": "x"}, {"step": "lag", "outcome": "ok"}])
+        text = page.text(self.out)
+        self.assertRegex(text, "2026-11-28`: plan `main`[^`]*(?s:.*)plan `more`")
+        self.assertIn("1 of 1 ended well", text)
+
+    def test_each_row_of_what_readme_assumes_has_the_cards_answer(self):
+        readme = HERE.parents[1] / "README.md"
+        rows = readme.read_text().partition("### What only hardware decides")[2].partition("\n## ")[0].splitlines()
+        plain = [re.sub(r"\[([^]]*)\]\([^)]*\)|`", r"\1", row.split("|")[1]).strip() for row in rows if row.endswith("| assumed |")]
+        self.assertEqual([row for row in plain if not any(row.startswith(known) for known in page.ASSUMED)], [])
+        self.assertEqual(len(plain), len(page.ASSUMED))
+        self.results(conformance=[{"name": "memory.aligned", "outcome": "passed"}])
+        self.assertIn("memory.aligned: passed`", page.text(self.out))
+        self.assertEqual(page.text(self.out).count("| not asked |"), 10)
 
 
 if __name__ == "__main__":

@@ -80,6 +80,7 @@ def test_wrong_settings_are_refused_by_name():
     for text in ("no_such_option:1", "expandable_segments:Maybe", "backend:cudaMallocAsync"):
         said = error(granule_torch.enable, settings=text)
         assert "CannotEnable" in said and text.split(":")[0] in said and "left in place" in said, said
+    assert "There is no such option" in error(granule_torch.enable, settings="no_such_option:1")
     assert "TypeError" in error(granule_torch.enable, settings=3)
     assert not granule_torch.is_enabled() and native_works()
 

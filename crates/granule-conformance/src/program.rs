@@ -1,7 +1,7 @@
 //! The whole kit as a program.
 
 use crate::child::{self, ChildCommand};
-use crate::{Options, Subject, checks, run};
+use crate::{Line, Options, Subject, checks, run};
 use backend_api::{Backend, Result};
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
@@ -46,7 +46,7 @@ impl Arguments {
                 "--deadline" => {
                     let text = words.next().unwrap_or_default();
                     options.deadline = seconds(&text)
-                        .ok_or_else(|| format!("--deadline {text:?} is no number of seconds"))?;
+                        .ok_or_else(|| format!("--deadline {text:?} is no number of seconds up to a day"))?;
                 }
                 "--repeat" => {
                     let text = words.next().unwrap_or_default();
@@ -66,10 +66,10 @@ impl Arguments {
     }
 }
 
-/// More than no time.
+/// More than no time, and a day at most.
 fn seconds(text: &str) -> Option<Duration> {
     let deadline = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;
-    (!deadline.is_zero()).then_some(deadline)
+    (!deadline.is_zero() && deadline.as_secs() <= 86_400).then_some(deadline)
 }
 
 /// The `main` of a program that checks one backend; `--help` names its arguments and exit codes.
@@ -90,10 +90,15 @@ pub fn main(name: &str, open: impl Fn() -> Result<Arc<dyn Backend>> + Send + Syn
         return ExitCode::SUCCESS;
     }
     let options = Options { child: Some(ChildCommand::this_program()), ..arguments.options };
-    match run(&subject, &options, |line| line.write(arguments.json, &mut io::stdout())) {
+    let mut failed = false;
+    let tell = |line: Line<'_>| {
+        failed |= line.is_failure();
+        line.write(arguments.json, &mut io::stdout())
+    };
+    match run(&subject, &options, tell) {
         Ok(Ok(card)) if card.is_green() => ExitCode::SUCCESS,
         // Whoever reads has seen enough.
-        Ok(Err(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Ok(Err(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::from(u8::from(failed)),
         Ok(Ok(_)) => ExitCode::FAILURE,
         Ok(Err(error)) => {
             eprintln!("writing the results failed: {error}");
@@ -132,6 +137,7 @@ mod tests {
             ("--deadline 0", "seconds"),
             ("--deadline soon", "soon"),
             ("--deadline -1", "-1"),
+            ("--deadline 1e15", "a day"),
             ("--repeat 0", "times"),
             ("--repeat often", "often"),
             ("nowhere.", "nowhere."),

@@ -68,6 +68,12 @@ pub struct Scorecard {
 }
 
 impl Line<'_> {
+    /// Whether it tells of a check that failed.
+    #[must_use]
+    pub const fn is_failure(&self) -> bool {
+        matches!(self, Self::Check(Scored { outcome: Outcome::Failed(_), .. }))
+    }
+
     /// Writes the line at once and in one piece, as JSON or as text: a run that is killed leaves whole lines.
     ///
     /// # Errors
@@ -150,6 +156,9 @@ impl fmt::Display for Scorecard {
                     writeln!(f, "        see: {see}")?;
                 }
             }
+        }
+        if self.tally.skipped > 0 {
+            writeln!(f, "{} skipped; the lines above that begin with `skipped` say why", self.tally.skipped)?;
         }
         write!(f, "{}: {}", self.backend, self.tally)
     }

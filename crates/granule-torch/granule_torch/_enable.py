@@ -80,7 +80,14 @@ def enable(backend: str | None = None, settings: str | None = None) -> None:
             _try(torch, backend)
         install(backend, settings)
     except GranuleError as error:
-        raise CannotEnable(f"{str(error).rstrip('.')}.") from error
+        raise CannotEnable(_sentence(str(error))) from error
+
+
+def _sentence(text: str) -> str:
+    """The text with a capital letter, unless a name is first, and a full stop after a word; a question keeps its mark."""
+    if re.match("[a-z]+ ", text):
+        text = text[0].upper() + text[1:]
+    return text + ("." if re.search(r"""[\w'")`]$""", text) else "")
 
 
 def install(backend: str, settings: str | None) -> None:
@@ -136,7 +143,7 @@ def _backend_of(torch: Any, asked: str | None) -> str:
     named = asked or os.environ.get("GRANULE_BACKEND") or fitting[0]
     if named in fitting:
         return named
-    whose = "the argument backend" if asked else "GRANULE_BACKEND"
+    whose = "The argument backend" if asked else "GRANULE_BACKEND"
     hint = " For the simulated device, use granule_torch.privateuse1.enable(\"openreg\")." if named == "openreg" else ""
     raise CannotEnable(
         f"{whose} names {named!r}, and this PyTorch's devices are served by {' or '.join(fitting)}.{hint}"
@@ -239,19 +246,20 @@ def _try(torch: Any, backend: str) -> None:
     # Here, so that what a compiler says reaches the user.
     _shim.build("cuda", cuda=True)
     file = _shim.selftest_answer("cuda", backend)
+    cause = None
     try:
         differs, is_new = _selftest.answer(backend, file)
-        kept = f". This answer is kept: remove {file} to have it tried again" if file.is_file() else ""
+        kept = f". This answer is kept: remove {file} to have it tried again" if _selftest.kept(file) is not None else ""
         remedy = f"Install torch {_tested('or')}, or a granule_torch that knows this release{kept}"
     except _selftest.NotTried as error:
-        differs, is_new, remedy = str(error), True, "Mend that, and try again"
+        differs, is_new, remedy, cause = str(error), True, "Mend that, and try again", error
     said = f"granule_torch was not tested with torch {torch.__version__}"
     if not differs:
         said += "; its self-test passes there. GRANULE_TORCH_STRICT=1 refuses such releases."
     elif _is_set("GRANULE_TORCH_ANYWAY"):
         said += f", and goes on because of GRANULE_TORCH_ANYWAY=1: {differs}."
     else:
-        raise GranuleError(f"{said}: {differs}. {remedy}. GRANULE_TORCH_ANYWAY=1 goes on all the same")
+        raise GranuleError(f"{said}: {differs}. {remedy}. GRANULE_TORCH_ANYWAY=1 goes on all the same") from cause
     remarks[:] = [said]
     if is_new or differs:
         warnings.warn(said, RuntimeWarning, stacklevel=3)

@@ -159,9 +159,9 @@ def answer(backend: str, file: Path) -> Answer:
         NotTried: a part could not be run; the text says why. That is not kept.
     """
     with _alone(file.with_suffix(".lock")):
-        kept = _kept(file)
-        if kept is not None:
-            return Answer(kept, is_new=False)
+        found = kept(file)
+        if found is not None:
+            return Answer(found, is_new=False)
         print("granule_torch: trying a PyTorch release that it was not tested with; this is done once.", file=sys.stderr, flush=True)
         differs = _compare(_observed("native", backend), _observed("granule", backend))
         # Where that cannot be written, the next process tries again.
@@ -170,7 +170,7 @@ def answer(backend: str, file: Path) -> Answer:
         return Answer(differs, is_new=True)
 
 
-def _kept(file: Path) -> str | None:
+def kept(file: Path) -> str | None:
     """What differs, as the file has it. Nothing where it is damaged, speaks of another build, or somebody else could have written it."""
     try:
         # Nor a link to a file elsewhere, nor a pipe that waits for its writer.

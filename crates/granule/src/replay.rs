@@ -18,7 +18,7 @@ pub mod whatif;
 
 pub use backend_openreg::{BadCost, CostModel};
 pub use capacity::{MinCapacity, min_capacity, peak_live};
-pub use costs::costs;
+pub use costs::{Costs, costs};
 pub use follow::PlanCounts;
 pub use granule_planner::Plan;
 pub use iterations::{AfterSecond, DriverFigures, Iteration, IterationFigures, Summary, iterations};

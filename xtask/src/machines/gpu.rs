@@ -6,7 +6,7 @@ mod pack;
 use crate::process::{self, command, root, target};
 use crate::python::e2e_torch::{self, Place};
 use anyhow::{Context, Result, ensure};
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, ValueEnum};
 use pack::pack;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 #[group(skip)]
 #[command(group(ArgGroup::new("work").required(true)))]
 pub(crate) struct Options {
-    /// Make the kit: run.sh, VERSION and kit.tar.gz in this folder, which is what travels
+    /// Make the kit: run.sh, VERSION, ARCH and kit.tar.gz in this folder, which is what travels
     #[arg(long, value_name = "FOLDER", group = "work")]
     pack: Option<PathBuf>,
     /// Run the kit of this folder on the simulated drivers
@@ -31,18 +31,28 @@ pub(crate) struct Options {
     /// With --pack: the profile of cargo; `dev` takes what the tests have built
     #[arg(long, value_name = "NAME", default_value = "dist")]
     profile: String,
-    /// With --try: what is run (main, more, or slice, which CI runs)
-    #[arg(long, value_name = "NAME", default_value = "main")]
-    plan: String,
+    /// With --try: what is run
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Plan::Main)]
+    plan: Plan,
     /// An environment with torch: --pack compiles the shim for its release, --try runs in it. Default: the one that `e2e-torch --torch 2.11.0` makes
     #[arg(long, value_name = "FOLDER")]
     venv: Option<PathBuf>,
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum Plan {
+    /// All steps, in the order of their value
+    Main,
+    /// The project's own tests
+    More,
+    /// A little of each kind, which CI runs
+    Slice,
+}
+
 /// The kit's programs.
 const KIT: &str = "tests/gpu";
-/// The release that a borrowed machine has.
-const TORCH: &str = "2.11.0";
+/// The release that a borrowed machine has: the oldest one that the shim fits.
+const TORCH: &str = e2e_torch::OLDEST.0;
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let venv = options.venv.as_deref();
@@ -54,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let program = folder.join("run.sh");
         ensure!(program.is_file(), "there is no {}: make the kit with --pack", program.display());
         let place = venv.map_or_else(|| Place::prepare(Some(TORCH), None), Place::over)?;
-        return try_out(folder, &options.plan, &place);
+        return try_out(folder, options.plan, &place);
     }
     options.page.as_deref().map_or(Ok(()), page)
 }
@@ -63,26 +73,34 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 pub(crate) fn slice(place: &Place) -> Result<()> {
     let folder = target().join("gpukit-slice");
     pack(&folder, "dev", false, Some(place.venv()))?;
-    try_out(&folder, "slice", place)
+    try_out(&folder, Plan::Slice, place)
 }
 
 /// Runs a kit on the simulated drivers.
-fn try_out(folder: &Path, plan: &str, place: &Place) -> Result<()> {
+fn try_out(folder: &Path, plan: Plan, place: &Place) -> Result<()> {
+    let plan = plan.to_possible_value().context("a plan has a name")?;
+    let program = fs::canonicalize(folder)?.join("run.sh");
     let out = target().join("gpukit-try");
     if out.exists() {
         fs::remove_dir_all(&out).with_context(|| out.display().to_string())?;
     }
-    let tried = process::run(
-        command("bash")
-            .arg(fs::canonicalize(folder)?.join("run.sh"))
-            .args(["--plan", plan, "--seconds", "3000"])
-            .env("OUT", &out)
-            .env("KIT_PYTHON", place.venv().join("bin/python"))
-            .env("KIT_RIG", root().join("crates/granule-estimate/rig/fakegpu-run"))
-            .env("FAKE_GPU_LIB", place.rig())
-            .env("GRANULE_CUDA_LIBRARY", place.rig().join("libcuda.so.1")),
+    let ended = command("bash")
+        .arg(program)
+        .args(["--plan", plan.get_name(), "--seconds", "3000"])
+        .env("OUT", &out)
+        .env("KIT_PYTHON", place.venv().join("bin/python"))
+        .env("KIT_RIG", root().join("crates/granule-estimate/rig/fakegpu-run"))
+        .env("FAKE_GPU_LIB", place.rig())
+        .env("GRANULE_CUDA_LIBRARY", place.rig().join("libcuda.so.1"))
+        .status()?;
+    let summary = out.join("summary.md");
+    ensure!(
+        ended.success() || !summary.is_file(),
+        "a step did not end well: {} says which",
+        summary.display()
     );
-    tried.with_context(|| format!("a step did not end well: {} says which", out.join("summary.md").display()))
+    ensure!(ended.success(), "the kit did not run ({ended}): see above");
+    Ok(())
 }
 
 fn page(results: &Path) -> Result<()> {

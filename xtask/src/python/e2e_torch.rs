@@ -50,7 +50,7 @@ pub(crate) const ROOM: u64 = 16 << 30;
 const ROOM_FOR_BOTH: u64 = 21 << 30;
 
 /// The oldest release that the shim fits, and which tests CI runs there.
-const OLDEST: (&str, &str) = ("2.11.0", "test_allocation or test_stats");
+pub(crate) const OLDEST: (&str, &str) = ("2.11.0", "test_allocation or test_stats");
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     test(&place(options)?, options)

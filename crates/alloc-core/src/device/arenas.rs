@@ -15,7 +15,7 @@ use crate::memory::region::Region;
 use crate::policy::Chosen;
 use crate::sync::{Arc, Guard, InTransit, Mutex, Rank, ThreadId, Transit, this_thread};
 use crate::types::{DevicePtr, Stream};
-use crate::watch::counters::{Count, Counters, Peaks};
+use crate::watch::counters::{Count, Counters, Peaks, Rows, one_more};
 use crate::watch::history::{Context, HistoryTemplate};
 use crate::watch::pointer::Problem;
 use smallvec::SmallVec;
@@ -125,33 +125,29 @@ impl Arenas {
         }
     }
 
-    /// Whether a request of `bytes` may raise a peak that counts pending blocks.
+    /// Whether a request of `bytes` may raise a peak that counts pending blocks. Where it cannot, there is room for it afterwards.
     pub(super) fn may_raise_peaks(&self, slot: PoolSlot, stream: Stream, bytes: u64) -> bool {
-        let may = |state: &ArenaState| {
-            let request = state.tenure().policy().request(bytes);
-            !state.ledger().counters().has_room_for(request.tier, request.size, request.requested)
-        };
-        match self.enter(slot, stream) {
-            Some((_, state)) => may(&state),
+        let Some(arena) = self.directory.of_stream(slot, stream) else {
             // The first request of a stream misses, which drains, too.
-            None => self.directory.of_stream(slot, stream).is_some_and(|arena| may(&arena.lock_shortly())),
-        }
+            return false;
+        };
+        let (number, more) = {
+            let state = arena.lock_shortly();
+            let request = state.tenure().policy().request(bytes);
+            let more = one_more(request.tier, request.size, request.requested);
+            if state.ledger().counters().has_room_for(&more) {
+                return false;
+            }
+            (state.tenure().number(), more)
+        };
+        !self.make_room(&mut self.peaks.lock(), number, &more)
     }
 
     /// An arena has crossed a ceiling.
     #[cold]
     fn settle_peaks(&self, number: u16) {
         let mut peaks = self.peaks.lock();
-        if self.raise_ceilings(&mut peaks, number) {
-            return;
-        }
-        let granted = peaks.take_granted().into_iter();
-        for other in granted.filter(|other| *other != number).counted() {
-            if let Some(arena) = self.directory.get(other) {
-                peaks.reclaim(arena.lock_shortly().ledger_mut().counters_mut());
-            }
-        }
-        if self.raise_ceilings(&mut peaks, number) {
+        if self.make_room(&mut peaks, number, &Rows::default()) {
             return;
         }
         peaks.note_granted(number);
@@ -159,12 +155,27 @@ impl Arenas {
         self.with_all(|_, _| ());
     }
 
-    /// Whether the peaks' reserve has what an arena lacks, or that lacks nothing any more.
-    fn raise_ceilings(&self, peaks: &mut Peaks, number: u16) -> bool {
+    /// Whether an arena has room for `more` without a new peak: out of the reserve, or of what the arenas that got the most lately
+    /// need no more.
+    fn make_room(&self, peaks: &mut Peaks, number: u16, more: &Rows) -> bool {
+        if self.raise_ceilings(peaks, number, more) {
+            return true;
+        }
+        let granted = peaks.take_granted().into_iter();
+        for other in granted.filter(|other| *other != number).counted() {
+            if let Some(arena) = self.directory.get(other) {
+                peaks.reclaim(arena.lock_shortly().ledger_mut().counters_mut());
+            }
+        }
+        self.raise_ceilings(peaks, number, more)
+    }
+
+    /// Whether the peaks' reserve has what an arena lacks.
+    fn raise_ceilings(&self, peaks: &mut Peaks, number: u16, more: &Rows) -> bool {
         let Some(arena) = self.directory.get(number).filter(|_| peaks.has_reserve()) else { return false };
         let mut state = arena.lock_shortly();
-        let has_enough =
-            !state.ledger().counters().crossed() || peaks.grant(state.ledger_mut().counters_mut());
+        let counters = state.ledger_mut().counters_mut();
+        let has_enough = peaks.grant(counters, more);
         if has_enough {
             peaks.note_granted(number);
         }

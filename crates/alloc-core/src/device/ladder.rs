@@ -368,7 +368,7 @@ impl Ladder {
             )
         };
         let in_use = self.base.arenas.in_use();
-        let most_needed = self.base.supply.most_needed(in_use).max(in_use.saturating_add(request.size));
+        let most_needed = self.base.supply.note_need(in_use).max(in_use.saturating_add(request.size));
         let device = self.base.holdings.lock();
         let held = device.accounts().whole().held();
         let limits = device.limits(Some(pool));

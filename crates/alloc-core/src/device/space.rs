@@ -50,6 +50,10 @@ pub(super) struct Space {
     largest: AtomicU64,
     /// Whether the last reservation was refused.
     refused: AtomicBool,
+    /// Addresses were given back since: more of them may be had at a time.
+    came_back: AtomicBool,
+    /// Whether memory can be in two places, once that was tried; held while it is.
+    aliases: Mutex<Option<bool>>,
 }
 
 impl Space {
@@ -59,6 +63,8 @@ impl Space {
             retrying: Mutex::new(Rank::Synchronisation, ()),
             largest: AtomicU64::new(u64::MAX),
             refused: AtomicBool::new(false),
+            came_back: AtomicBool::new(false),
+            aliases: Mutex::new(Rank::Synchronisation, None),
         }
     }
 
@@ -67,20 +73,23 @@ impl Space {
     pub(super) fn try_aliases(&self) -> Option<bool> {
         let (backend, device) = (&**self.base.site.backend(), self.base.site.device());
         let vm = backend.virtual_memory().ok()?;
+        // One thread at a time: what another learns meanwhile holds for all, and so much less memory is on its way.
+        let mut answer = self.aliases.lock();
+        if answer.is_some() {
+            return *answer;
+        }
         let mut left = Leftovers::default();
         let tried = aliases::prove(backend, vm, device, &mut left);
         self.base.holdings.lock().regions_mut().keep(left);
+        *answer = tried.as_ref().ok().map(Option::is_none);
+        let agree = *answer;
+        drop(answer);
         match tried {
-            Ok(None) => Some(true),
-            Ok(Some(dropped)) => {
-                tracing::warn!(%device, "{dropped}");
-                Some(false)
-            }
-            Err(error) => {
-                tracing::debug!(%error, %device, "memory in two places is tried again later");
-                None
-            }
+            Ok(None) => {}
+            Ok(Some(dropped)) => tracing::warn!(%device, "{dropped}"),
+            Err(error) => tracing::debug!(%error, %device, "memory in two places is tried again later"),
         }
+        agree
     }
 
     /// The physical memory of granules.
@@ -251,8 +260,17 @@ impl Space {
         vm: &dyn VirtualMemory,
     ) -> Result<Option<(DevicePtr, u64)>> {
         // What was noted may be no multiple of this unit: it was another tier's.
+        let whole = |most: u64| bytes.min(most - most % unit).max(least);
         let known = self.largest.load(Ordering::Relaxed);
-        let mut wanted = bytes.min(known - known % unit).max(least);
+        let more = whole(known.saturating_mul(2));
+        if self.came_back.swap(false, Ordering::Relaxed)
+            && more > whole(known)
+            && let Some(base) = self.reserve(more, alignment, vm)?
+        {
+            self.largest.store(if more < bytes { more } else { u64::MAX }, Ordering::Relaxed);
+            return Ok(Some((base, more)));
+        }
+        let mut wanted = whole(known);
         loop {
             if let Some(base) = self.reserve(wanted, alignment, vm)? {
                 self.refused.store(false, Ordering::Relaxed);
@@ -357,9 +375,7 @@ impl Space {
         let segment = state.heap_mut().remove_segment(segment, block);
         self.base.holdings.lock().regions_mut().remove(region);
         drop(state);
-        // Addresses came back, so more of them may be had at a time.
-        let known = self.largest.load(Ordering::Relaxed);
-        self.largest.store(known.saturating_mul(2), Ordering::Relaxed);
+        self.came_back.store(true, Ordering::Relaxed);
         self.base.site.foreign().end(segment);
         Ok(())
     }

@@ -2,7 +2,9 @@
 //! second place. Views would lose what is written there, so it is tried before the first of them is made.
 
 use super::region::{Leftovers, persist, take_down};
-use crate::backend::{Access, Backend, CopyKind, Dropped, Granularity, HandleType, Result, VirtualMemory};
+use crate::backend::{
+    Access, Backend, BackendError, CopyKind, Dropped, Granularity, HandleType, Result, VirtualMemory,
+};
 use crate::sync::assert_unlocked;
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, Stream};
 
@@ -35,23 +37,37 @@ pub(crate) fn prove(
     assert_unlocked();
     let mut trial = || with_memory(backend, vm, device, leftovers).inspect_err(|_| backend.clear_error());
     // A driver that fails once is survived.
-    let reason = match trial().or_else(|_| trial()) {
-        Ok(lie) => lie,
+    let answer = match trial() {
         Err(error) if error.is_passing() => return Err(error),
-        Err(error) => Some(error.to_string()),
+        Ok(Answer::Refused(_)) | Err(_) => trial()?,
+        Ok(answer) => answer,
+    };
+    let reason = match answer {
+        Answer::Agree => None,
+        Answer::Differ(lie) => Some(lie),
+        Answer::Refused(error) => Some(error.to_string()),
     };
     let consequence = "policy:granule serves no request from free memory in pieces";
     Ok(reason.map(|reason| Dropped { property: "memory in two places", reason, consequence }))
 }
 
-/// Takes two granules for a trial. Returns which bytes differ that should not.
+/// What a trial says of the device.
+enum Answer {
+    Agree,
+    /// What is told of bytes that differ.
+    Differ(String),
+    /// The driver maps no memory twice. Other calls fail for reasons of their own.
+    Refused(BackendError),
+}
+
+/// Takes two granules for a trial.
 fn with_memory(
     backend: &dyn Backend,
     vm: &dyn VirtualMemory,
     device: DeviceIndex,
     leftovers: &mut Leftovers,
-) -> Result<Option<String>> {
-    let unit = vm.granularity(device, Granularity::Minimum)?;
+) -> Result<Answer> {
+    let unit = SAMPLE.next_multiple_of(vm.granularity(device, Granularity::Minimum)?.max(1));
     let mut memory = Vec::with_capacity(2);
     let made = FIRST.iter().try_for_each(|_| {
         memory.push(vm.create_physical(device, unit, HandleType::None)?);
@@ -74,18 +90,27 @@ fn in_two_places(
     (device, unit): (DeviceIndex, u64),
     memory: &[PhysicalHandle],
     leftovers: &mut Leftovers,
-) -> Result<Option<String>> {
+) -> Result<Answer> {
     let bytes = ORDER.len() as u64 * unit;
     let base = vm.reserve_address(device, bytes, 0, DevicePtr::NULL)?;
     let mut mapped = 0;
-    let tried = (|| {
+    let opened = (|| {
         for granule in ORDER {
             // SAFETY: rule 1: the handle has this size. The range lies in the reservation made above, and is empty.
             unsafe { vm.map(base.add(mapped), unit, memory[granule]) }?;
             mapped += unit;
         }
         // SAFETY: the whole range was mapped just above.
-        unsafe { vm.set_access(base, bytes, &[device], Access::ReadWrite) }?;
+        unsafe { vm.set_access(base, bytes, &[device], Access::ReadWrite) }
+    })();
+    let tried = (|| {
+        match opened {
+            Err(error) if !error.is_passing() => {
+                backend.clear_error();
+                return Ok(Answer::Refused(error));
+            }
+            opened => opened?,
+        }
         // The program's streams may have work to do.
         let stream = backend.create_stream(device, 0)?;
         let compared = Trial { backend, stream, base, unit }.compare();
@@ -93,7 +118,8 @@ fn in_two_places(
         let _ = persist("destroying a stream", || unsafe { backend.destroy_stream(stream) });
         compared
     })();
-    // SAFETY: rule 3: this trial's reservation; what was mapped fills it from its beginning on, and copies have ended.
+    // SAFETY: rule 3: this trial's reservation; what was mapped fills it from its beginning on. Copies have ended, or their
+    // stream could not even be waited for: then nobody else has this memory, which is lost if it cannot be unmapped.
     unsafe { take_down(backend, vm, (base, bytes), mapped, leftovers) };
     tried
 }
@@ -108,24 +134,25 @@ struct Trial<'a> {
 
 impl Trial<'_> {
     /// Writes through one place of each granule and reads through the other, in both directions.
-    fn compare(&self) -> Result<Option<String>> {
+    fn compare(&self) -> Result<Answer> {
         self.write(FIRST, 1)?;
         if self.read(FIRST)? != pattern(1) {
             // What is not even seen in its own place are no contents, and none can be lost: a simulated device may have none.
-            return Ok(None);
+            return Ok(Answer::Agree);
         }
         if self.read(SECOND)? != pattern(1) {
-            return Ok(Some(self.lie("second", "first")));
+            return Ok(self.lie("second", "first"));
         }
         self.write(SECOND, 2)?;
-        Ok((self.read(FIRST)? != pattern(2)).then(|| self.lie("first", "second")))
+        let agree = self.read(FIRST)? == pattern(2);
+        Ok(if agree { Answer::Agree } else { self.lie("first", "second") })
     }
 
-    fn lie(&self, read: &str, written: &str) -> String {
+    fn lie(&self, read: &str, written: &str) -> Answer {
         let (base, end) = (self.base, self.base.add(ORDER.len() as u64 * self.unit));
-        format!(
+        Answer::Differ(format!(
             "of memory mapped twice between {base} and {end}, the {read} place does not show what was written in the {written}"
-        )
+        ))
     }
 
     fn write(&self, places: [u64; 2], seed: u8) -> Result<()> {

@@ -151,11 +151,11 @@ impl Supply {
         }
     }
 
-    /// The most bytes that were in use when memory was taken, with `in_use` now.
-    pub(crate) fn most_needed(&self, in_use: u64) -> u64 {
+    /// Notes that `in_use` bytes are needed, and returns the most that were when memory was taken.
+    pub(crate) fn note_need(&self, in_use: u64) -> u64 {
         match self {
             Self::Plain => in_use,
-            Self::Granule(device) => device.most_needed(in_use),
+            Self::Granule(device) => device.note_need(in_use),
         }
     }
 

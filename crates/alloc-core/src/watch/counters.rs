@@ -57,6 +57,14 @@ pub(crate) const RECENT: usize = 8;
 pub(crate) type Row = [i64; COUNTS];
 pub(crate) type Rows = [Row; ROWS];
 
+/// What one more block adds to what is allocated and active.
+pub(crate) fn one_more(tier: Tier, size: u64, requested: u64) -> Rows {
+    let one = [1, 1, signed(size), signed(size), signed(requested), 0, 0, 0];
+    let mut rows = Rows::default();
+    (rows[tier as usize], rows[BOTH]) = (one, one);
+    rows
+}
+
 /// Blocks, their bytes, and the bytes that were requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Triple {
@@ -148,17 +156,15 @@ impl Counters {
         }
     }
 
-    /// Whether a block can be handed out without a new peak of what is active or requested.
-    pub(crate) fn has_room_for(&self, tier: Tier, size: u64, requested: u64) -> bool {
-        let adds = [
-            (Count::Active, 1),
-            (Count::ActiveBytes, signed(size)),
-            (Count::RequestedBytes, signed(requested)),
-        ];
-        [tier as usize, BOTH].into_iter().all(|row| {
-            adds.iter()
-                .all(|(count, more)| self.current(row, *count) + more <= self.ceiling[row][*count as usize])
-        })
+    /// Whether the arena stays under its ceilings with `more` besides.
+    pub(crate) fn has_room_for(&self, more: &Rows) -> bool {
+        Count::ALL.iter().all(|count| (0..ROWS).all(|row| self.lacks(row, *count, more) == 0))
+    }
+
+    /// What is lacking to have `more` besides.
+    fn lacks(&self, row: usize, count: Count, more: &Rows) -> i64 {
+        let column = count as usize;
+        (self.current(row, count) + more[row][column] - self.ceiling[row][column]).max(0)
     }
 
     /// The program gives a block back that nobody else uses.
@@ -338,18 +344,15 @@ impl Peaks {
         self.reserve.as_flattened().iter().any(|reserve| *reserve > 0)
     }
 
-    /// An arena that crossed a ceiling gets what it lacks out of the reserve, and half of what is left. `false`, with nothing
+    /// An arena gets what it lacks, to have `more` besides, out of the reserve, and half of what is left. `false`, with nothing
     /// changed, where that is not enough.
-    pub(crate) fn grant(&mut self, arena: &mut Counters) -> bool {
+    pub(crate) fn grant(&mut self, arena: &mut Counters, more: &Rows) -> bool {
         let places = || (0..ROWS).flat_map(|row| Count::ALL.map(|count| (row, count)));
-        let lacks = |arena: &Counters, row: usize, count: Count| {
-            (arena.current(row, count) - arena.ceiling[row][count as usize]).max(0)
-        };
-        if places().any(|(row, count)| lacks(arena, row, count) > self.reserve[row][count as usize]) {
+        if places().any(|(row, count)| arena.lacks(row, count, more) > self.reserve[row][count as usize]) {
             return false;
         }
         for (row, count) in places() {
-            let lack = lacks(arena, row, count);
+            let lack = arena.lacks(row, count, more);
             if lack > 0 {
                 let reserve = &mut self.reserve[row][count as usize];
                 let more = lack + (*reserve - lack) / 2;

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use clap::builder::PossibleValuesParser;
 use granule_conformance::child::{self, ChildCommand};
 use granule_conformance::{Options, Subject, checks};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 /// The arguments of `granule conformance`.
 #[derive(clap::Args, Clone, Debug)]
@@ -74,7 +74,14 @@ pub(crate) fn run(args: &Args, lead: &[String], out: &mut dyn Write) -> Result<O
         }
         return Ok(Outcome::Done);
     }
-    let card = granule_conformance::run(&subject, &options, |line| line.write(args.json, out))
-        .map_err(|error| Failure::backend(name, error))??;
-    Ok(if card.tally.failed == 0 { Outcome::Done } else { Outcome::BrokenContract })
+    let mut failed = false;
+    let told = granule_conformance::run(&subject, &options, |line| {
+        failed |= line.is_failure();
+        line.write(args.json, out)
+    });
+    match told.map_err(|error| Failure::backend(name, error))? {
+        // Whoever reads may have seen enough before the end.
+        Err(error) if !failed || error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(if failed { Outcome::BrokenContract } else { Outcome::Done }),
+    }
 }

@@ -18,7 +18,7 @@ use granule::files::pickle::{self, Protocol};
 use granule::files::trace::Trace;
 use granule::metrics::prometheus;
 use granule::replay::{
-    BadCost, CostModel, KernelTime, Replay, ReplayOptions, ReplayResult, costs, peak_live, replay, replay_on,
+    BadCost, Costs, KernelTime, Replay, ReplayOptions, ReplayResult, costs, peak_live, replay, replay_on,
 };
 use refusal::FirstOom;
 use serde::Serialize;
@@ -99,7 +99,7 @@ pub(crate) struct RunArgs {
     /// What simulated driver calls cost: map=20us+1ms/GiB,... or a file: a card's driver.jsonl
     #[arg(long, value_name = "COSTS", default_value = "", hide_default_value = true,
           value_parser = parse_cost)]
-    cost: Arc<CostModel>,
+    cost: Arc<Costs>,
 
     /// Let the simulated device have no virtual memory
     #[arg(long)]
@@ -140,7 +140,7 @@ impl RunArgs {
             capacity: self.capacity(trace),
             lag: self.lag,
             kernel_time: self.kernel_time,
-            costs: CostModel::clone(&self.cost),
+            costs: self.cost.model.clone(),
             no_virtual_memory: self.no_virtual_memory,
             stop_on_oom: self.stop_on_oom,
             plan: self.plan.as_deref().map(plan::read).transpose()?.map(Arc::new),
@@ -157,8 +157,8 @@ struct Answer<'a> {
     file: Option<Cow<'a, str>>,
     /// This command's.
     version: &'static str,
-    /// What is not exact about the workload.
-    notes: &'a [String],
+    /// What is not exact about the workload, and where costs are from.
+    notes: Vec<&'a String>,
     backend: Name,
     #[serde(flatten)]
     result: &'a ReplayResult,
@@ -210,6 +210,7 @@ pub(crate) fn run_on(
     let shown = shown.and_then(|()| Ok(out.flush()?));
     written?;
     shown?;
+    args.cost.note.iter().for_each(console::note);
     explain(workload, &replayed, args.snapshot.as_deref());
     Ok(outcome(&replayed.result, options.stop_on_oom))
 }
@@ -239,7 +240,7 @@ fn show(
         workload: &workload.name,
         file: workload.file.as_deref().map(Path::to_string_lossy),
         version: env!("CARGO_PKG_VERSION"),
-        notes: &workload.notes,
+        notes: workload.notes.iter().chain(&args.cost.note).collect(),
         backend: args.backend.0,
         result: &replayed.result,
         first_oom: replayed.first_refusal.as_ref().map(FirstOom::from),
@@ -312,7 +313,7 @@ fn parse_factor(text: &str) -> Result<f64, String> {
 }
 
 /// For every command that takes `--cost`.
-pub(super) fn parse_cost(text: &str) -> Result<Arc<CostModel>, BadCost> {
+pub(super) fn parse_cost(text: &str) -> Result<Arc<Costs>, BadCost> {
     costs(text).map(Arc::new)
 }
 

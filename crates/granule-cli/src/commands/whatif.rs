@@ -13,7 +13,7 @@ use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs};
 use granule::config::{AllocatorBackend, PolicyName, Settings};
 use granule::files::trace::Trace;
-use granule::replay::CostModel;
+use granule::replay::Costs;
 use granule::replay::whatif::{Answer, NotExact, Progress, Question, of_lag, of_snapshot, of_trace};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -70,7 +70,7 @@ pub(crate) struct Args {
     /// What simulated driver calls cost, as in `granule replay`
     #[arg(long, value_name = "COSTS", default_value = "", hide_default_value = true,
           value_parser = parse_cost)]
-    cost: Arc<CostModel>,
+    cost: Arc<Costs>,
 
     /// Print one JSON object
     #[arg(long)]
@@ -91,6 +91,8 @@ struct Json<'a> {
     exact: bool,
     /// Why not, and which figures it concerns.
     not_exact: &'a [NotExact],
+    /// Where costs are from, if a file has them.
+    notes: &'a [String],
     #[serde(flatten)]
     answer: &'a Answer,
 }
@@ -116,7 +118,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         recorded_capacity: recorded_capacity(&workload),
         before: workload.before(),
         lag: args.lag,
-        costs: CostModel::clone(&args.cost),
+        costs: args.cost.model.clone(),
     };
     let not_exact = not_exact(&workload, args.lag);
     let answer = ask(&question, &workload.trace, &workload.name)?;
@@ -129,12 +131,14 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
             current_policy: question.current.policy_name().name(),
             exact: not_exact.is_empty(),
             not_exact: &not_exact,
+            notes: args.cost.note.as_slice(),
             answer: &answer,
         };
         write_json(&json, out)?;
     } else {
         text::print(&workload.name, &answer, &not_exact, out)?;
     }
+    args.cost.note.iter().for_each(console::note);
     Ok(Outcome::Done)
 }
 

@@ -127,7 +127,8 @@ fn what_calls_cost_may_come_from_a_card() {
     let line = |call: &str, ns: u64| {
         format!("{{\"step\":\"driver\",\"call\":\"{call}\",\"bytes\":2097152,\"median_ns\":{ns}}}\n")
     };
-    place.file("driver.jsonl", (line("cuMemAlloc", 7_000_000) + &line("cuMemFree", 1)).as_bytes());
+    let lines = [line("cuMemAlloc", 7_000_000), line("cuMemFree", 1), line("cuFoo", 1)];
+    place.file("driver.jsonl", lines.concat().as_bytes());
     let ns = |command: &str, cost: &str| {
         let answer = place.run(&[command, "t.gz", "--json", "--cost", cost]).json();
         match command {
@@ -142,6 +143,9 @@ fn what_calls_cost_may_come_from_a_card() {
             from_file.as_u64().unwrap() >= 7_000_000 && from_file != ns(command, ""),
             "{command}: {from_file}"
         );
+        let note = "costs: driver.jsonl (malloc, free); assumed: the rest; not known: cuFoo";
+        let ran = place.run(&[command, "t.gz", "--json", "--cost", "driver.jsonl"]);
+        assert!(ran.err.contains(note) && ran.json()["notes"][0] == note, "{command}: {}", ran.err);
     }
     place.file("driver.jsonl", (line("cuMemAlloc", 7) + "{\"step\":\"dri").as_bytes());
     let ran = place.run(&["replay", "t.gz", "--cost", "driver.jsonl"]);

@@ -2,6 +2,7 @@
 
 use super::ChildCommand;
 use crate::Outcome;
+use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -119,7 +120,8 @@ impl Link {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut along = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC;
-        let got = recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut along, flags);
+        // A signal, such as a profiler's, ends no wait.
+        let got = retry_on_intr(|| recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut along, flags));
         let length = match got {
             Ok(got) => got.bytes,
             Err(rustix::io::Errno::CONNRESET) => 0,

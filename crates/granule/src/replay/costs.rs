@@ -2,11 +2,15 @@
 
 use backend_openreg::{BadCost, Call, CostModel};
 use serde::Deserialize;
-use std::fs::File;
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
 
 /// The largest file of costs; a card's figures take some 30 kB.
 const MOST_BYTES: u64 = 4 << 20;
+/// An hour, which no call takes.
+const MOST_NS: f64 = 3.6e12;
+/// Names that a note tells at most.
+const MOST_NAMES: usize = 12;
 
 /// The calls that a card's figures are taken for, as `drvcost` names them. Others keep what is assumed.
 const MEASURED: [(&str, Call); 20] = [
@@ -32,23 +36,51 @@ const MEASURED: [(&str, Call); 20] = [
     ("cuCtxSynchronize.idle", Call::SynchronizeDevice),
 ];
 
+/// A cost model, and where it is from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// What calls cost.
+    pub model: CostModel,
+    /// Which costs a file has, and which are still assumed; nothing where no file was named.
+    pub note: Option<String>,
+}
+
 /// The cost model that `from` says: a text of [`CostModel`]'s grammar, or the path of a file. A file has such texts line by line,
 /// or the JSON lines of the kit's `driver.jsonl`.
 ///
 /// # Errors
 /// What `from` is instead, and what to write.
-pub fn costs(from: &str) -> Result<CostModel, BadCost> {
-    let Ok(file) = File::open(from) else { return from.parse() };
+pub fn costs(from: &str) -> Result<Costs, BadCost> {
     let refuse = |why: String| BadCost::from(format!("{from}: {why}"));
-    let mut text = String::new();
-    file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(|error| refuse(error.to_string()))?;
-    if text.len() as u64 > MOST_BYTES {
+    match fs::metadata(from) {
+        // What waits for a writer, or is endless, is not even opened.
+        Ok(found) if !found.is_file() => return Err(refuse("is a folder or a device, not a file".into())),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return Err(refuse(format!("cannot be read: {error}")));
+        }
+        Err(_) if is_path(from) => return Err(BadCost::from(format!("there is no file '{from}'"))),
+        Err(_) => return Ok(Costs { model: from.parse()?, note: None }),
+    }
+    let mut bytes = Vec::new();
+    File::open(from)
+        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| refuse(format!("cannot be read: {error}")))?;
+    if bytes.len() as u64 > MOST_BYTES {
         return Err(refuse("over 4 MiB, which no file of costs is".into()));
     }
-    of_file(&text).map_err(|error| refuse(error.to_string()))
+    let text = String::from_utf8(bytes).map_err(|_| refuse("is no text".into()))?;
+    let (model, what) = of_file(&text).map_err(|error| refuse(error.to_string()))?;
+    Ok(Costs { model, note: Some(format!("costs: {from}{what}")) })
 }
 
-fn of_file(text: &str) -> Result<CostModel, BadCost> {
+/// Whether a text is meant as a path; `1ms/GiB` is none.
+fn is_path(text: &str) -> bool {
+    [".jsonl", ".txt"].iter().any(|end| text.ends_with(end)) || (text.contains('/') && !text.contains('='))
+}
+
+/// The model, and what its note says behind the name of the file.
+fn of_file(text: &str) -> Result<(CostModel, String), BadCost> {
     // `drvcost` itself marks its lines, among others that a program may print.
     let lines = || {
         let lines = text.lines().map(|line| line.strip_prefix("KIT ").unwrap_or(line).trim()).zip(1..);
@@ -58,7 +90,8 @@ fn of_file(text: &str) -> Result<CostModel, BadCost> {
     if first.starts_with('{') {
         return measured(lines());
     }
-    lines().map(|(line, _)| line).collect::<Vec<_>>().join(",").parse()
+    let model = lines().map(|(line, _)| line).collect::<Vec<_>>().join(",").parse()?;
+    Ok((model, "; assumed: what it does not name".to_owned()))
 }
 
 /// A line of `driver.jsonl`; most of them say something else.
@@ -69,36 +102,66 @@ struct Line {
     median_ns: Option<f64>,
 }
 
-fn measured<'t>(lines: impl Iterator<Item = (&'t str, usize)>) -> Result<CostModel, BadCost> {
+fn measured<'t>(lines: impl Iterator<Item = (&'t str, usize)>) -> Result<(CostModel, String), BadCost> {
     let mut points: [Vec<Point>; MEASURED.len()] = Default::default();
+    let mut unknown: Vec<String> = Vec::new();
     for (text, number) in lines {
         let refuse = |why: String| BadCost::from(format!("line {number}: {why}"));
-        let line: Line = serde_json::from_str(text)
-            .map_err(|error| refuse(format!("{error}; a line that was cut off can be deleted")))?;
+        let line: Line = serde_json::from_str(text).map_err(|error| {
+            // It counts lines of this one, and says so at its end.
+            let error = error.to_string();
+            let why = error.split(" at line ").next().unwrap_or_default();
+            refuse(format!("{why}; a line that was cut off can be deleted"))
+        })?;
         let (Some(call), Some(bytes), Some(ns)) = (line.call, line.bytes, line.median_ns) else { continue };
-        if ns < 0.0 {
-            return Err(refuse(format!("{call} took {ns} ns, less than nothing")));
+        if !(0.0..=MOST_NS).contains(&ns) {
+            return Err(refuse(format!("{call} took {ns:?} ns, which no call takes")));
         }
         if let Some(at) = MEASURED.iter().position(|(name, _)| *name == call) {
             #[allow(clippy::cast_precision_loss)] // sizes of memory are far below 2^53
             points[at].push(Point { gib: bytes as f64 / (1u64 << 30) as f64, ns: ns.max(1.0) });
+        } else if unknown.len() <= MOST_NAMES {
+            let name = call.chars().take(40).flat_map(char::escape_debug).collect();
+            if !unknown.contains(&name) {
+                unknown.push(name);
+            }
         }
     }
     if points.iter().all(Vec::is_empty) {
         return Err(BadCost::from(
-            "no line says what a driver call took (call, bytes, median_ns), as `drvcost cost` writes them"
+            "no line says what a driver call took (call, bytes, median_ns); the kit's step driver-cost writes \
+             them (plan main)"
                 .to_owned(),
         ));
     }
-    Ok(MEASURED.iter().zip(&points).filter(|(_, points)| !points.is_empty()).fold(
-        CostModel::default(),
-        |model, ((_, call), points)| {
-            let (fixed, per_gib) = fit(points);
-            // Casts saturate.
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-            model.per_call(*call, fixed.round() as u64).per_gib(*call, per_gib.round() as u64)
-        },
-    ))
+    let (mut model, mut names) = (CostModel::default(), Vec::new());
+    for ((_, call), points) in MEASURED.iter().zip(&points).filter(|(_, points)| !points.is_empty()) {
+        let (fixed, per_gib) = fit(points);
+        // Casts saturate.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let (fixed, per_gib) = (fixed.round() as u64, per_gib.round() as u64);
+        model = model.per_call(*call, fixed).per_gib(*call, per_gib);
+        names.push(text_name(*call));
+    }
+    let mut note = format!(" ({}); assumed: the rest", names.join(", "));
+    if !unknown.is_empty() {
+        let more = if unknown.len() > MOST_NAMES { " and more" } else { "" };
+        unknown.truncate(MOST_NAMES);
+        note += &format!("; not known: {}{more}", unknown.join(", "));
+    }
+    Ok((model, note))
+}
+
+/// A call as texts of costs name it: `create-physical`.
+fn text_name(call: Call) -> String {
+    let mut name = String::new();
+    for letter in format!("{call:?}").chars() {
+        if letter.is_ascii_uppercase() && !name.is_empty() {
+            name.push('-');
+        }
+        name.push(letter.to_ascii_lowercase());
+    }
+    name
 }
 
 /// What a call of a size took: the median of several.
@@ -128,7 +191,7 @@ fn fit(points: &[Point]) -> (f64, f64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Point, costs, fit, of_file};
+    use super::{Costs, Point, costs, fit, of_file};
     use backend_openreg::{Call, CostModel};
     use std::fs;
 
@@ -150,12 +213,10 @@ mod tests {
             .per_call(Call::Map, 3_000)
             .per_gib(Call::Map, 80_000)
             .per_call(Call::RecordEvent, 700);
-        assert_eq!(of_file(&text), Ok(expected.clone()));
-        assert_eq!(
-            of_file(&text.replace("{\"step\"", "KIT {\"step\"")),
-            Ok(expected),
-            "as drvcost prints it"
-        );
+        let note = " (map, record-event); assumed: the rest; not known: cuCtxPush+Pop".to_owned();
+        assert_eq!(of_file(&text), Ok((expected, note)));
+        let printed = text.replace("{\"step\"", "KIT {\"step\"");
+        assert_eq!(of_file(&printed), of_file(&text), "as drvcost prints it");
     }
 
     #[test]
@@ -177,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_file_of_texts_is_read_line_by_line() {
-        let model = of_file("# of a card\nmap=1us\n\n  unmap=2us,free=3us\n").unwrap();
+        let (model, _) = of_file("# of a card\nmap=1us\n\n  unmap=2us,free=3us\n").unwrap();
         assert_eq!(Ok(model), "map=1us,unmap=2us,free=3us".parse());
     }
 
@@ -191,9 +252,14 @@ mod tests {
         };
         let good = line("cuMemMap", 2 << 20, 9.0);
         for (content, expected) in [
-            (format!("{good}{{\"step\":\"driver\",\"ca"), "line 2: EOF while parsing"),
-            (line("cuMemMap", 1, -5.0), "line 1: cuMemMap took -5 ns, less than nothing"),
+            (
+                format!("{good}{{\"step\":\"driver\",\"ca"),
+                "line 2: EOF while parsing a string; a line that was cut off",
+            ),
+            (line("cuMemMap", 1, -5.0), "line 1: cuMemMap took -5.0 ns, which no call takes"),
             (line("cuMemMap", 1, 1.0).replace("ns\":1", "ns\":1e999"), "line 1: number out of range"),
+            (line("cuMemMap", 1, 1e300), "line 1: cuMemMap took 1e300 ns, which no call takes"),
+            (format!("{good}{}", line("cuMemMap", 1, 3.7e12)), "line 2: cuMemMap took 3700000000000.0 ns"),
             (good.replace("2097152", "-1"), "line 1: invalid value"),
             ("{\"step\":\"driver\",\"end\":true}\n".to_owned(), "no line says what a driver call took"),
             ("\n# nothing\n".to_owned(), "there is nothing in it"),
@@ -203,9 +269,15 @@ mod tests {
             let said = refused(content.as_bytes());
             assert!(said.contains(expected) && said.contains("driver.jsonl: "), "{expected}: {said}");
         }
-        assert!(refused(b"\xff\xfe").contains("UTF-8"));
-        assert!(costs(folder.path().to_str().unwrap()).unwrap_err().to_string().contains("directory"));
-        assert!(costs("no-such-file.jsonl").unwrap_err().to_string().contains("name a file that is there"));
-        assert_eq!(costs("map=3us"), "map=3us".parse());
+        assert!(refused(b"\xff\xfe").contains("is no text"));
+        let said = |from: &str| costs(from).unwrap_err().to_string();
+        assert!(said(folder.path().to_str().unwrap()).contains("not a file"));
+        assert!(said("/dev/zero").contains("not a file"), "endless");
+        for missing in ["no-such-file.jsonl", "costs.txt", "nowhere/driver", "lr=1/driver.jsonl"] {
+            assert_eq!(said(missing), format!("there is no file '{missing}'"));
+        }
+        assert!(said("no-such-file").contains("name a file that is there"));
+        let model = "map=3us+1ms/GiB".parse().unwrap();
+        assert_eq!(costs("map=3us+1ms/GiB"), Ok(Costs { model, note: None }));
     }
 }

@@ -65,8 +65,9 @@ pub(super) fn pack(folder: &Path, profile: &str, tests: bool, venv: Option<&Path
         .arg(into.join("kit.tar.gz"))
         .arg("."))?;
     fs::write(into.join("VERSION"), &version)?;
+    fs::write(into.join("ARCH"), format!("{}\n", std::env::consts::ARCH))?;
     fs::copy(root().join(KIT).join("run.sh"), into.join("run.sh"))?;
-    println!("{} has the kit: run.sh, VERSION, kit.tar.gz; {}", folder.display(), version.trim());
+    println!("{} has the kit: run.sh, VERSION, ARCH, kit.tar.gz; {}", folder.display(), version.trim());
     Ok(())
 }
 

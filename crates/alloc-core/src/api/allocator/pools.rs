@@ -239,7 +239,8 @@ impl<'a> Pools<'a> {
 
     /// Says that a capture has ended, well or not, after its begin was [marked](Self::mark_capture_begin). A
     /// [`GraphCapture`] marks its end by itself. When no capture is under way any more, blocks freed meanwhile become
-    /// free as far as graphs are concerned. PyTorch: `markCaptureEnd`.
+    /// free as far as graphs are concerned: at the next request, capture or wait, so retire streams that you destroy before.
+    /// PyTorch: `markCaptureEnd`.
     ///
     /// # Errors
     /// [`AllocError::NoCapture`] where no capture is under way.

@@ -102,7 +102,7 @@ impl Device {
             && !self.at_home.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn most_needed(&self, in_use: u64) -> u64 {
+    pub(crate) fn note_need(&self, in_use: u64) -> u64 {
         self.most_needed.fetch_max(in_use, Ordering::Relaxed).max(in_use)
     }
 
@@ -239,7 +239,7 @@ impl Device {
         Ok(shown)
     }
 
-    /// Whether what is held, with what a request would add to it, stays within the most that ever was needed, and a little. What
+    /// Whether what is held, with what a request would add to it, stays within the most that was needed, and a little. What
     /// would be rejected does not: what is free in pieces may do.
     fn has_room_beyond_need<E: Engine<Memory>>(
         &self,
@@ -251,7 +251,7 @@ impl Device {
         let granule = self.granule(engine, arena, request.tier, request.size);
         let missing = engine.lock(arena).ground().missing_memory(request.tier, request.size, granule);
         // The request itself may be refused, and then was not needed.
-        let most = self.most_needed(in_use).max(in_use.saturating_add(request.size));
+        let most = self.note_need(in_use).max(in_use.saturating_add(request.size));
         let held = engine.held().saturating_add(missing.unwrap_or(request.size));
         held <= most + most / SLACK && !engine.rejects(held)
     }

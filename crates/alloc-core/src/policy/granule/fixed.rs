@@ -2,7 +2,7 @@
 //! the `granule` policy without virtual memory. Sizes only: `device/ladder.rs` takes and gives back.
 //!
 //! A segment that cannot grow or shrink wastes memory in two ways: its rest fits nothing, or it is idle and too small. So
-//! segments are a fraction of what is held, and once more is held than the program ever needed, and a little, idle
+//! segments are a fraction of what is held, and once more is held than the program needed since it last emptied the cache, and a little, idle
 //! segments leave for one that is as large as they were together. What is held does not change by that, and there
 //! are fewer segments after it than before: such steps end.
 
@@ -12,7 +12,7 @@ use crate::policy::Request;
 /// New segments are this fraction of what is held: a driver call for each, against what is lost where one is in use only
 /// in part. A stream that holds less than that itself at most doubles it.
 const SHARE: u64 = 33;
-/// What may be held beyond the most that was ever needed, before idle segments are replaced: in percent of that.
+/// What may be held beyond the most that was needed, before idle segments are replaced: in percent of that.
 const SLACK: u64 = 7;
 /// The same where memory is tight.
 const TIGHT_SLACK: u64 = 2;

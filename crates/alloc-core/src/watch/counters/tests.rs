@@ -102,7 +102,7 @@ proptest! {
                     model.change(tier, Count::InactiveSplitBytes, amount);
                 }
             }
-            if arenas[who].crossed() && !peaks.grant(&mut arenas[who]) {
+            if arenas[who].crossed() && !peaks.grant(&mut arenas[who], &Rows::default()) {
                 peaks.settle(&mut arenas.iter_mut().collect::<Vec<_>>());
             }
             let all: Vec<_> = arenas.iter().collect();
