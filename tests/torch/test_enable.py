@@ -318,6 +318,33 @@ for said, wanted in (
     bare(program, GRANULE_TORCH_CACHE=str(tmp_path))
 
 
+def test_a_cache_that_others_can_change_is_refused(tmp_path):
+    program = """
+import os
+from pathlib import Path
+from granule_torch import GranuleError, _build, _shim
+cache = Path(os.environ["GRANULE_TORCH_CACHE"])
+_build.key = lambda *_: "planted"
+def refused():
+    try:
+        return not _shim.build("cuda", cuda=True)
+    except GranuleError as failure:
+        return "GRANULE_TORCH_CACHE" in str(failure)
+planted = cache / "planted"
+planted.mkdir(parents=True)
+(planted / "granule_torch_cuda.so").touch()
+assert not refused(), "it is the user's own"
+for folder in (cache, planted):
+    folder.chmod(0o777)
+    assert refused(), folder
+    folder.chmod(0o755)
+cache.rename(cache.with_name("elsewhere"))
+cache.symlink_to(cache.with_name("elsewhere"))
+assert refused(), "a link"
+"""
+    bare(program, GRANULE_TORCH_CACHE=str(tmp_path / "cache"))
+
+
 def test_a_build_that_was_killed_does_not_hold_up_the_next(tmp_path):
     """PyTorch's builder leaves a file behind then, and waits for whoever made it."""
     program = f"""

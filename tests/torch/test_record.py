@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import subprocess
+import sys
 import tempfile
 
 import pytest
@@ -179,6 +180,28 @@ def test_native_is_recorded_by_the_command():
             answer = replayed(f"{folder}/recording/{name}")
             assert find(answer, "requested_bytes_peak") == figures["requested_bytes.all.peak"]
             assert find(answer, "num_ooms") == 1
+
+
+def test_a_recording_is_not_written_through_a_link(tmp_path):
+    """Where others can write to the folder, one of them could have a file of the user's be overwritten."""
+    program = """
+import os, sys, types
+import granule_record
+directory, precious = sys.argv[1:]
+open(precious, "w").write("precious")
+recorder = types.SimpleNamespace(
+    options=types.SimpleNamespace(directory=directory, keep=0), number=0, entries=1, files=([], []), stood_still=0.0,
+    torch=types.SimpleNamespace(cuda=types.SimpleNamespace(memory=types.SimpleNamespace(_snapshot=dict))), _name=lambda why: why,
+)
+os.symlink(precious, os.path.join(directory, "end.unfinished"))
+path = granule_record.Recorder._write_alone(recorder, "end", {})
+assert open(precious).read() == "precious" and os.path.isfile(path) and not os.path.islink(path)
+"""
+    (tmp_path / "recording").mkdir()
+    words = [sys.executable, "-c", program, str(tmp_path / "recording"), str(tmp_path / "precious")]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "crates/granule-cli/python")}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_pytorchs_snapshot_imports_is_imported_before_its_thread_begins():

@@ -72,6 +72,8 @@ pub use error::AllocError;
 pub use features::{budget, compaction, hardened, ledger, share, sleep};
 pub use host::{HostAllocator, PinnedBuffer};
 pub use memory::{address_map, aliases, block, index, region, segment};
+#[doc(hidden)] // for the tools
+pub use process::own;
 pub use process::system;
 #[doc(hidden)] // for tests
 pub use sync::may_call_drivers;

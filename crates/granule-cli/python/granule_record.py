@@ -205,7 +205,9 @@ class Recorder:
         snapshot["recording"] = {"number": self.number, "max_entries": self.entries, **about}
         unfinished = f"{path}.unfinished"
         try:
-            with open(unfinished, "wb") as file:
+            remove(unfinished)
+            # Not through a link that another user has put there.
+            with open(unfinished, "xb") as file:
                 pickle.dump(snapshot, file, protocol=4)
             os.replace(unfinished, path)
         except BaseException:

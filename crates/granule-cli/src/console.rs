@@ -3,7 +3,7 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::RefCell;
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -118,7 +118,53 @@ fn say(kind: &'static str, text: impl Display) {
     if let Some(listener) = listener() {
         return listener.say(kind, text.to_string());
     }
-    let _ = writeln!(std::io::stderr(), "{kind}: {text}");
+    let _ = writeln!(Visible::new(std::io::stderr().lock()), "{kind}: {text}");
+}
+
+/// Text for a terminal, where what files say may be in it: control characters, which could command the terminal, become visible.
+/// Lines and tabs stay.
+#[derive(Debug)]
+pub(crate) struct Visible<W> {
+    inner: W,
+    /// The last byte began a character of two, which may be a control character.
+    began: bool,
+}
+
+/// The first byte of those behind ASCII, which are the second byte's number.
+const LEAD: u8 = 0xc2;
+
+impl<W> Visible<W> {
+    pub(crate) fn new(inner: W) -> Self {
+        Self { inner, began: false }
+    }
+}
+
+impl<W: Write> Write for Visible<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut shown = Vec::with_capacity(bytes.len());
+        for &byte in bytes {
+            let control = match std::mem::replace(&mut self.began, byte == LEAD) {
+                true if matches!(byte, 0x80..0xa0) => true,
+                true => {
+                    shown.push(LEAD);
+                    byte.is_ascii_control()
+                }
+                false => byte.is_ascii_control(),
+            };
+            match byte {
+                b'\n' | b'\t' => shown.push(byte),
+                _ if control => shown.extend(format!("\\u{{{byte:x}}}").bytes()),
+                LEAD => {}
+                _ => shown.push(byte),
+            }
+        }
+        self.inner.write_all(&shown)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
 }
 
 /// A bar over `length` of some unit, which indicatif draws on a terminal only.
@@ -181,7 +227,19 @@ pub(crate) fn format_time(ns: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{counted, format_time};
+    use super::{Visible, counted, format_time};
+    use std::io::Write;
+
+    #[test]
+    fn control_characters_become_visible_and_other_text_stays() {
+        let text = "µ é 𝄞\t\u{1b}]0;x\u{7}\u{9b}2J\r\u{7f}\u{a0}\n";
+        let shown = "µ é 𝄞\t\\u{1b}]0;x\\u{7}\\u{9b}2J\\u{d}\\u{7f}\u{a0}\n";
+        for at_once in [1, 2, 100] {
+            let mut visible = Visible::new(Vec::new());
+            text.as_bytes().chunks(at_once).for_each(|bytes| visible.write_all(bytes).unwrap());
+            assert_eq!(String::from_utf8(visible.inner).unwrap(), shown);
+        }
+    }
 
     #[test]
     fn one_is_one_and_more_are_many() {

@@ -79,6 +79,9 @@ pub(crate) enum Failure {
     /// A file could not be written.
     #[error("{}: {error}", path.display())]
     WriteFile { path: PathBuf, error: io::Error },
+    /// There is no place for what Python programs are given.
+    #[error("{}: {error}", path.display())]
+    Hook { path: PathBuf, error: io::Error },
     /// Standard output failed.
     #[error("writing the results failed: {0}")]
     Output(#[from] io::Error),
@@ -191,6 +194,7 @@ impl Failure {
             Self::NothingRecorded(_) => Some(
                 "see what it printed; it must use PyTorch's own CUDA allocator, in a Python started with its environment".into(),
             ),
+            Self::Hook { .. } => Some("let XDG_CACHE_HOME name a folder of your own".into()),
             Self::WriteFile { path, error } => Some(writing_hint(path, error)),
             _ => None,
         }

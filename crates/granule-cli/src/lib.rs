@@ -26,6 +26,7 @@ pub use console::{Listener, Message, Progress};
 pub use session::{History, Kind, Refused, Session};
 
 use commands::{Cli, Outcome};
+use console::Visible;
 use failure::{Failure, Told, Wrong};
 use std::ffi::OsString;
 use std::io::Write;
@@ -37,14 +38,16 @@ use std::process::ExitCode;
 /// what it was called, `-m` and a module.
 #[must_use]
 pub fn main(words: &[OsString], lead: &[String]) -> ExitCode {
-    let mut out = std::io::stdout().lock();
     let wants_json = wants_json(words);
+    let out = std::io::stdout().lock();
+    // What is JSON has them escaped already, where it must.
+    let mut out: Box<dyn Write> = if wants_json { Box::new(out) } else { Box::new(Visible::new(out)) };
     let cli = match Cli::read(words) {
         Ok(cli) => cli.behind(lead),
-        Err(error) => return usage(&error, wants_json, &mut out),
+        Err(error) => return usage(&error, wants_json, &mut *out),
     };
     logging::start(cli.log_level());
-    let outcome = commands::run(&cli, &mut out).and_then(|outcome| {
+    let outcome = commands::run(&cli, &mut *out).and_then(|outcome| {
         out.flush()?;
         Ok(outcome)
     });
@@ -53,7 +56,7 @@ pub fn main(words: &[OsString], lead: &[String]) -> ExitCode {
         // Whoever reads the output has seen enough, as in `granule ... | head`.
         Err(failure) if failure.is_closed_pipe() => Outcome::Done.exit_code(),
         Err(failure) => {
-            report(&failure, wants_json, &mut out);
+            report(&failure, wants_json, &mut *out);
             ExitCode::from(Failure::EXIT_CODE)
         }
     }

@@ -4,10 +4,10 @@
 //! `GRANULE_HOOK` says which of its modules start then.
 
 use crate::failure::Failure;
+use alloc_core::own;
 use flate2::Crc;
 use include_dir::{Dir, DirEntry, include_dir};
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
@@ -35,38 +35,28 @@ pub(crate) fn folder() -> Result<PathBuf, Failure> {
     let home =
         env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| Path::new(&home).join(".cache"));
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or(home);
-    let cache = cache.unwrap_or_else(env::temp_dir).join("granule");
-    match write_to(&cache) {
-        Ok(folder) => Ok(folder),
-        Err(_) => {
-            // Others use that folder, too.
-            let other = env::temp_dir().join(format!("granule-{}", rustix::process::getuid().as_raw()));
-            write_to(&other).map_err(|error| Failure::WriteFile { path: other, error })
-        }
+    if let Some(Ok(folder)) = cache.map(|cache| write_to(&cache.join("granule"))) {
+        return Ok(folder);
     }
+    let other = env::temp_dir().join(format!("granule-{}", rustix::process::getuid().as_raw()));
+    write_to(&other).map_err(|error| Failure::Hook { path: other, error })
 }
 
 fn write_to(cache: &Path) -> io::Result<PathBuf> {
+    own::make_folder(cache)?;
     let folder = cache.join(format!("python-{:08x}", checksum(&FILES)));
-    if is_ours(&folder) {
+    if own::folder(&folder).is_ok() {
         return Ok(folder);
     }
-    fs::create_dir_all(cache)?;
     // Written aside and moved into place, so that nobody ever sees a part of it.
     let aside = tempfile::tempdir_in(cache)?;
     FILES.extract(aside.path())?;
     let aside = aside.keep();
     match fs::rename(&aside, &folder) {
-        Err(_) if is_ours(&folder) => fs::remove_dir_all(&aside)?, // another process was faster
+        Err(_) if own::folder(&folder).is_ok() => fs::remove_dir_all(&aside)?, // another process was faster
         moved => moved?,
     }
     Ok(folder)
-}
-
-/// Whether the folder is this user's and holds what programs would run.
-fn is_ours(folder: &Path) -> bool {
-    let own = |path: &Path| fs::metadata(path).is_ok_and(|at| at.uid() == rustix::process::getuid().as_raw());
-    own(folder) && own(&folder.join("granule_hook.py"))
 }
 
 /// Of all names and contents.

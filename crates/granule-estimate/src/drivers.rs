@@ -4,6 +4,7 @@ use crate::error::{EstimateError, end_of};
 use crate::signals::Signals;
 use crate::started;
 use crate::torch::Torch;
+use alloc_core::own;
 use include_dir::{Dir, include_dir};
 use std::fs::{self, File, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -32,11 +33,14 @@ pub struct Drivers {
 /// Where built drivers are kept: `granule/estimate` in the user's cache.
 ///
 /// # Errors
-/// [`EstimateError::NoCache`] where the environment does not say where that is.
+/// [`EstimateError::NoCache`] where the environment does not say where that is; [`EstimateError::File`] where others could
+/// change what is kept there.
 pub fn cache() -> Result<PathBuf, EstimateError> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
-    Ok(cache.ok_or(EstimateError::NoCache)?.join("granule/estimate"))
+    let ours = cache.ok_or(EstimateError::NoCache)?.join("granule");
+    own::make_folder(&ours).map_err(EstimateError::file(&ours))?;
+    Ok(ours.join("estimate"))
 }
 
 impl Drivers {
@@ -54,9 +58,9 @@ impl Drivers {
     ) -> Result<Self, EstimateError> {
         let folder = cache.join(key(torch));
         let modules = cache.join(format!("python-{:016x}", hash_of(&PYTHON)));
+        let ours = own::make_folder(cache).map_err(EstimateError::file(cache))?;
         if !folder.is_dir() || !modules.is_dir() {
-            fs::create_dir_all(cache).map_err(EstimateError::file(cache))?;
-            let _lock = lock(cache, signals)?;
+            lock(&ours, cache, signals)?;
             sweep(cache);
             make(&folder, |unfinished| {
                 building();
@@ -91,12 +95,11 @@ impl Drivers {
 /// What a folder is called until it is whole.
 const UNFINISHED: &str = ".unfinished-";
 
-/// Waits until nobody else builds. The system lets go of the lock where this process is killed.
-fn lock(cache: &Path, signals: &mut Signals<'_>) -> Result<File, EstimateError> {
-    let folder = File::open(cache).map_err(EstimateError::file(cache))?;
+/// Waits until nobody else builds in this folder. The system lets go of the lock where this process is killed.
+fn lock(folder: &File, cache: &Path, signals: &mut Signals<'_>) -> Result<(), EstimateError> {
     loop {
         match folder.try_lock() {
-            Ok(()) => return Ok(folder),
+            Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) => sleep(Duration::from_millis(20)),
             Err(TryLockError::Error(error)) => {
                 return Err(EstimateError::File { path: cache.to_owned(), error });

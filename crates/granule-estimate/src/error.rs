@@ -99,6 +99,9 @@ impl EstimateError {
             }
             Self::NoDriver => "build it on the machine that runs it: cargo build --release --features full".into(),
             Self::NoCache => "set HOME or XDG_CACHE_HOME".into(),
+            Self::File { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
+                "let XDG_CACHE_HOME name a folder of your own".into()
+            }
             Self::Build { said } if said.contains("is missing: install") => {
                 "they are compiled once for each PyTorch; on Debian and Ubuntu: apt install g++ binutils".into()
             }

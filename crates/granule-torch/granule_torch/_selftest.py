@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple
 
-from . import _library
+from . import _library, _own
 from ._errors import GranuleError
 
 # Set in the processes that try a release.
@@ -190,7 +190,7 @@ def kept(file: Path) -> str | None:
 
 def _keep(file: Path, differs: str) -> None:
     # Whole wherever it is seen, and for the user alone to write, whatever the umask.
-    with tempfile.TemporaryDirectory(dir=file.parent) as aside:
+    with tempfile.TemporaryDirectory(dir=_own.folder(file.parent)) as aside:
         made = Path(aside, file.name)
         made.write_text(json.dumps({"build": _build_of(file), "differs": differs}), encoding="utf-8")
         made.chmod(0o600)
@@ -207,7 +207,7 @@ def _alone(path: Path) -> Iterator[None]:
     """Many processes may begin at once, and one tries for all. Where no file can be made, each tries for itself."""
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _own.folder(path.parent)
             fcntl.flock(held.enter_context(path.open("a")), fcntl.LOCK_EX)
         yield
 

@@ -13,7 +13,7 @@ from ctypes import c_bool, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void
 from pathlib import Path
 from typing import Any
 
-from . import _build, _library
+from . import _build, _library, _own
 from ._errors import GranuleError
 
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
@@ -56,15 +56,14 @@ def build(folder: str, *, cuda: bool) -> Path:
     shipped = Path(__file__).parent / "shims" / key / name
     if shipped.is_file():
         return shipped
-    kept = cache_directory() / key / name
-    if kept.is_file():
-        return kept
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept = _own.folder(_own.folder(cache_directory()) / key) / name
     except OSError as error:
         raise GranuleError(
             f"The C++ shim has to be compiled once, and there is no room for it: {error}. Name a folder in GRANULE_TORCH_CACHE."
         ) from error
+    if kept.is_file():
+        return kept
     print(f"granule_torch: compiling its C++ shim for torch {version}; this is done once.", file=sys.stderr, flush=True)
     # Built aside and moved into place, so that no other process ever loads half a file.
     with tempfile.TemporaryDirectory(dir=kept.parent) as aside:

@@ -10,6 +10,7 @@ use crate::memory::address_map::AddressMap;
 use crate::process::attention::{Attention, Edge, Reason};
 use crate::process::edges;
 use crate::process::foreign::{Calls, Foreign};
+use crate::process::own;
 use crate::process::stream_identity::{named, shown};
 use crate::process::system::{Shared, System};
 use crate::process::unified::Unified;
@@ -218,11 +219,11 @@ impl Site {
     pub(super) fn publish(&self) -> Option<Published> {
         let uuid = self.uuid()?;
         let folder = registry::folder(&self.system_root);
-        let published = registry::make_folder(&folder).and_then(|()| Published::new(&folder, uuid, None));
+        let published = own::make_folder(&folder).and_then(|_| Published::new(&folder, uuid, None));
         published
             .inspect_err(|error| {
                 let (device, folder) = (self.device, folder.display());
-                tracing::warn!(%error, %device, %folder, "other processes are not told what is held");
+                tracing::warn!(%error, %device, %folder, "other processes are not told what is held; XDG_RUNTIME_DIR can name a folder of your own");
             })
             .ok()
     }

@@ -272,3 +272,29 @@ fn a_selection_without_a_check_is_no_success() {
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("no_such_check") && ran.err.contains("--list"), "{}", ran.err);
 }
+
+/// A title that sets the window's, clears the screen and colours what follows.
+#[test]
+fn control_characters_of_a_file_never_reach_the_terminal() {
+    let place = Place::new();
+    let title = r"\u001b]0;title\u0007\u001b[2J\u009b31mred";
+    place.file("t.trace", format!("# {{\"workload\": \"{title}\"}}\na 0 1000000 0\nf 0\n").as_bytes());
+    for command in [
+        &["inspect", "t.trace"][..],
+        &["replay", "t.trace"],
+        &["check", "t.trace", "--max-reserved", "1MiB"],
+        &["whatif", "t.trace"],
+        &["plan", "t.trace"],
+        &["min-capacity", "t.trace"],
+        &["export", "t.trace", "--perfetto", "t.json"],
+    ] {
+        let ran = place.run(command);
+        let text = format!("{}{}", ran.out, ran.err);
+        assert!(!text.chars().any(|one| one.is_control() && !"\n\t".contains(one)), "{command:?}: {text:?}");
+    }
+    assert!(place.run(&["replay", "t.trace"]).out.contains(r"\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}31mred"));
+    assert_eq!(
+        place.run(&["replay", "t.trace", "--json"]).json()["workload"],
+        "\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}31mred"
+    );
+}

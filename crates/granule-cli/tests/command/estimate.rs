@@ -259,6 +259,22 @@ fn a_signal_that_is_ignored_interrupts_nothing() {
     assert!(ran.out.contains("peak requested 1.50 GiB") && !ran.err.contains("interrupted"), "{}", ran.err);
 }
 
+#[test]
+fn drivers_that_others_could_change_are_not_used() {
+    let place = Place::new();
+    place.python(TORCH, RECORDED);
+    for folder in ["cache/granule", "cache/granule/estimate"] {
+        let mode =
+            |mode| std::fs::set_permissions(place.path(folder), PermissionsExt::from_mode(mode)).unwrap();
+        std::fs::create_dir_all(place.path(folder)).unwrap();
+        mode(0o777);
+        let ran = ran(place.estimate_command(&["--", "./python", "train.py"]).output().unwrap());
+        assert_eq!(ran.code, 1, "{}", ran.err);
+        assert!(ran.err.contains("other users") && ran.err.contains("XDG_CACHE_HOME"), "{}", ran.err);
+        mode(0o755);
+    }
+}
+
 /// Half a build stayed in the cache for ever.
 #[test]
 fn a_build_that_is_ended_leaves_nothing() {

@@ -1,6 +1,8 @@
 //! `granule record`, with programs that only look at what they were given. PyTorch's part is in tests/torch/test_record.py.
 
 use super::{Place, granule};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -45,6 +47,35 @@ fn the_hook_can_be_used_without_the_command() {
     let ran = place.run_with(&["record", "--hook-path"], &[("XDG_CACHE_HOME", cache.to_str().unwrap())]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert!(std::path::Path::new(ran.out.trim()).join("granule_record.py").is_file());
+}
+
+/// Another user puts a folder of theirs, which they can change while programs run, where the hook would go.
+#[test]
+fn a_folder_that_others_can_write_gets_no_hook() {
+    let place = Place::new();
+    let own = |path: &str, mode| {
+        fs::create_dir_all(place.path(path)).unwrap();
+        fs::set_permissions(place.path(path), Permissions::from_mode(mode)).unwrap();
+    };
+    let hook_path = || {
+        let folders = ["cache", "tmp"].map(|name| place.path(name).to_str().unwrap().to_owned());
+        let environment = [("XDG_CACHE_HOME", folders[0].as_str()), ("TMPDIR", folders[1].as_str())];
+        place.run_with(&["record", "--hook-path"], &environment)
+    };
+    own("cache/granule", 0o777);
+    own("tmp", 0o1777);
+    let other = format!("tmp/granule-{}", fs::metadata(place.path("tmp")).unwrap().uid());
+    let ran = hook_path();
+    assert!(ran.code == 0 && ran.out.contains(&other), "{}{}", ran.out, ran.err);
+    assert_eq!(fs::metadata(place.path(&other)).unwrap().mode() & 0o777, 0o700);
+    own(&other, 0o777);
+    let ran = hook_path();
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains("other users") && ran.err.contains("XDG_CACHE_HOME"), "{}", ran.err);
+    fs::rename(place.path(&other), place.path("elsewhere")).unwrap();
+    own("elsewhere", 0o700);
+    symlink(place.path("elsewhere"), place.path(&other)).unwrap();
+    assert_eq!(hook_path().code, 1, "nor a link");
 }
 
 #[test]

@@ -254,6 +254,24 @@ fn a_folder_that_others_can_write_is_not_believed() {
 }
 
 #[test]
+fn files_that_are_cut_or_no_files_harm_nobody() {
+    let root = TempDir::new().unwrap();
+    let machine = machine();
+    let mut us = Engine::new(&machine, settings(root.path(), true));
+    let folder = registry::folder(root.path());
+    let own = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    std::fs::File::options().write(true).open(own).unwrap().set_len(0).unwrap();
+    us.step(true, GIB);
+    assert_eq!(held(&us.allocator), GIB);
+    // Nobody writes to this one: whoever opened it as a file would wait for ever.
+    let pipe = folder.join(format!("1-{}-0", started(1)));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(ledger(&us.allocator).other_processes.len()));
+    assert_eq!(told.recv_timeout(std::time::Duration::from_secs(20)), Ok(0));
+}
+
+#[test]
 fn what_the_management_library_says_of_processes_is_in_it() {
     use alloc_core::oom::ProcessMemory;
     let root = TempDir::new().unwrap();

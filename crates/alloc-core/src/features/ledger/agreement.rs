@@ -9,6 +9,7 @@
 pub use crate::base::shares::{Member, Quota, Shares};
 
 use super::registry::{self, Entry, Open, Published, Share, Uuid};
+use crate::process::own;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -71,11 +72,11 @@ impl Agreement {
                 folder.display()
             )
         };
-        registry::make_folder(folder).map_err(problem)?;
+        own::make_folder(folder).map_err(problem)?;
         let name: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut options = OpenOptions::new();
         let lock = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let lock = lock.open(folder.join(format!("agreement-{name}"))).map_err(problem)?;
+        let lock = own::file(&folder.join(format!("agreement-{name}")), lock).map_err(problem)?;
         let mut it = Self { folder: folder.to_owned(), uuid, share, lock, seen: 0, members: Vec::new() };
         let held = Held::new(&it.lock).map_err(problem)?;
         it.members = members(folder, uuid, None);

@@ -10,12 +10,12 @@
 //! reader.
 
 use crate::features::share::process::Process;
-use memmap2::MmapRaw;
-use std::fs::{self, DirBuilder, File};
+use crate::process::own;
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The first word of a file: its kind and version.
 const MAGIC: u64 = u64::from_le_bytes(*b"granule1");
@@ -66,28 +66,19 @@ pub fn folder(system_root: &Path) -> PathBuf {
     }
 }
 
-/// Refuses a folder that another user could have made, or can write to.
-fn check(folder: &Path) -> io::Result<()> {
-    let there = fs::symlink_metadata(folder)?;
-    let own = there.uid() == rustix::process::getuid().as_raw();
-    if there.is_dir() && own && there.mode() & 0o022 == 0 {
-        return Ok(());
-    }
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not this user's alone"))
-}
-
 /// The file of an allocator, for one device.
 #[derive(Debug)]
 pub(crate) struct Published {
     path: PathBuf,
     process: Process,
-    map: MmapRaw,
+    /// Written, not mapped: who cuts it harms nobody.
+    file: File,
     /// Whether it has a share of an agreement.
     is_member: bool,
 }
 
 impl Published {
-    /// A file that says that nothing is held, in a folder of [`make_folder`]. May block on the file system.
+    /// A file that says that nothing is held, in a folder of [`own::make_folder`]. May block on the file system.
     pub(crate) fn new(folder: &Path, uuid: Uuid, share: Option<Share>) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let process = Process::current()?;
@@ -103,9 +94,8 @@ impl Published {
         // Whole before it has its name, for whoever reads meanwhile.
         let mut file = tempfile::Builder::new().prefix(".new").tempfile_in(folder)?;
         io::Write::write_all(&mut file, &words.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>())?;
-        let map = MmapRaw::map_raw(file.as_file())?;
-        file.persist(&path).map_err(|error| error.error)?;
-        Ok(Self { path, process, map, is_member })
+        let file = file.persist(&path).map_err(|error| error.error)?;
+        Ok(Self { path, process, file, is_member })
     }
 
     /// So much is held from here on.
@@ -121,10 +111,9 @@ impl Published {
     }
 
     fn store(&self, word: usize, value: u64) {
-        let word = self.map.as_mut_ptr().cast::<u64>().wrapping_add(word);
-        // SAFETY: a word of the map, which is as long as the file and begins at a page; other processes only read it.
-        let word = unsafe { AtomicU64::from_ptr(word) };
-        word.store(value.to_le(), Ordering::Relaxed);
+        if let Err(error) = self.file.write_all_at(&value.to_le_bytes(), 8 * word as u64) {
+            tracing::debug!(%error, path = %self.path.display(), "published figures are not the latest");
+        }
     }
 
     /// The file.
@@ -152,18 +141,12 @@ pub(crate) fn others(folder: &Path, uuid: Uuid, own: Option<&Path>) -> Vec<Entry
 
 /// The files of processes that run, but for `own`. Removes those of processes that have ended.
 pub(super) fn files(folder: &Path, own: Option<&Path>) -> Vec<Open> {
-    if check(folder).is_err() {
+    if own::folder(folder).is_err() {
         return Vec::new();
     }
     let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
     let files = files.filter_map(Result::ok).map(|file| file.path());
     files.filter(|path| own != Some(path)).filter_map(|path| Open::new(&path)).collect()
-}
-
-/// Makes the folder, if it is not there. Refuses one that is not the user's alone.
-pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    check(folder)
 }
 
 /// The file of an allocator of some process, to be read.
@@ -182,7 +165,7 @@ impl Open {
             let _ = fs::remove_file(path);
             return None;
         }
-        Some(Self { pid: id, file: File::open(path).ok()? })
+        Some(Self { pid: id, file: own::file(path, File::options().read(true)).ok()? })
     }
 
     /// What it says of a device; `None` where it is about another one.
