@@ -128,7 +128,7 @@ pub(crate) fn feature_combinations(every: bool) -> Result<()> {
             // They only pass features of `granule-metrics` on, which is checked by itself.
             // `cuda-of-cudarc` alone leaves the choice of CUDA's version to a program, and here is none.
             "granule" => {
-                arguments.extend(["--group-features", "metrics,opentelemetry,ranges"]);
+                arguments.extend(["--group-features", "metrics,ranges"]);
                 arguments.extend(["--exclude-features", "cuda-of-cudarc"]);
             }
             // The same, of the default build.

@@ -478,25 +478,6 @@ typedef struct granule_corruption {
     const char *text;
 } granule_corruption;
 
-/** How an allocator for ONNX Runtime is made. */
-typedef struct granule_ort_options {
-    /** sizeof(granule_ort_options). */
-    uint32_t size;
-    /** ORT_API_VERSION of the program; 18 or later. */
-    uint32_t version;
-    /** The device. */
-    int32_t device;
-    /** The stream that sessions compute on (user_compute_stream): memory that is asked for without a stream is for its work. */
-    uint64_t stream;
-    /** The OrtMemoryInfo that says which memory it is. It outlives the allocator. */
-    const void *memory_info;
-    /**
-     * OrtApi::SyncStream_GetHandle, by which a stream that ONNX Runtime names becomes the driver's. Null: ONNX Runtime is told
-     * that streams make no difference.
-     */
-    void *(*stream_handle)(const void *stream);
-} granule_ort_options;
-
 /**
  * Where a pool's memory comes from, if not from the driver. The functions are called with no lock held, and may use the
  * allocator; in one of them no source is asked. They must not wait for a thread that may be inside the allocator.
@@ -1424,17 +1405,6 @@ granule_status granule_add_corruption_observer(struct granule_allocator *a,
                                                void (*observer)(void *user,
                                                                 const struct granule_corruption *corruption),
                                                void *user);
-
-/**
- * Makes an OrtAllocator, for OrtApi::RegisterAllocator or CreateTensorAsOrtValue. Memory goes back in the order of the stream that it was
- * asked for. Where there is none, ONNX Runtime gets null, and the log has the report.
- */
-granule_status granule_ort_allocator_create(struct granule_allocator *a,
-                                            const struct granule_ort_options *options,
-                                            void **out);
-
-/** Ends an allocator that granule_ort_allocator_create made, once ONNX Runtime has let go of it; null is fine. */
-granule_status granule_ort_allocator_destroy(void *o);
 
 /** Whether one device could reach the memory of another. */
 granule_status granule_can_access_peer(struct granule_allocator *a, int32_t from, int32_t to, bool *out);

@@ -6,7 +6,6 @@ pub mod captures;
 pub mod compaction;
 pub mod dlpack;
 pub mod hardened;
-pub mod ort;
 pub mod peers;
 pub mod pools;
 pub mod registered;

@@ -4,7 +4,6 @@
 //! table, so that all say the same:
 //!
 //! * `prometheus`: `prometheus::text`, or a `prometheus::Collector` for a registry.
-//! * `opentelemetry`: `opentelemetry::register` makes observable instruments of a meter.
 //!
 //! `ranges` is about time: `ranges::Range` names a part of the program in the timelines of NVIDIA's and AMD's profilers,
 //! `ranges::MemoryRange` says how much memory that part took, too.
@@ -21,8 +20,6 @@ pub use metric::{Kind, Label, Metric, Sample, Value};
 pub use reading::{DeviceReading, HostReading, PoolReading, Reading, Source};
 pub use table::metrics;
 
-#[cfg(feature = "opentelemetry")]
-pub mod opentelemetry;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
 #[cfg(feature = "ranges")]

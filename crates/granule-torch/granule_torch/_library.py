@@ -153,19 +153,6 @@ class Tensor(_Sized):
     ]
 
 
-class OrtOptions(_Sized):
-    """`granule_ort_options`."""
-
-    _fields_ = [
-        ("size", c_uint32),
-        ("version", c_uint32),
-        ("device", c_int32),
-        ("stream", c_uint64),
-        ("memory_info", c_void_p),
-        ("stream_handle", c_void_p),
-    ]
-
-
 class PoolReserved(ctypes.Structure):
     """`granule_pool_reserved`."""
 
@@ -196,8 +183,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_buffer_record_stream": (c_int32, [c_void_p, c_int32, c_uint64]),
     "granule_buffer_to_dlpack": (c_int32, [c_void_p, POINTER(Tensor), POINTER(c_void_p)]),
     "granule_buffer_destroy": (c_int32, [c_void_p]),
-    "granule_ort_allocator_create": (c_int32, [c_void_p, POINTER(OrtOptions), POINTER(c_void_p)]),
-    "granule_ort_allocator_destroy": (c_int32, [c_void_p]),
     "granule_stats": (c_int32, [c_void_p, c_int32, POINTER(DeviceStats)]),
     "granule_ledger_json": (c_int32, [c_void_p, c_int32, POINTER(Bytes)]),
     "granule_largest_free_block": (c_int32, [c_void_p, c_int32, POINTER(c_uint64)]),

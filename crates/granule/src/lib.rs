@@ -51,7 +51,6 @@
 //! | `hip` | AMD GPUs: `hip` |
 //! | `hip-as-cuda` | AMD GPUs under CUDA's label: `hip_as_cuda`, and `cuda` where the feature `cuda` is off |
 //! | `metrics` | figures for Prometheus: `metrics::prometheus` |
-//! | `opentelemetry` | figures for OpenTelemetry: `metrics::opentelemetry` |
 //! | `ranges` | ranges in the timelines of profilers, with the memory they took: `metrics::ranges` |
 //!
 //! Source written against `granule::cuda` alone compiles unchanged with `cuda` and with `hip-as-cuda`. The
@@ -112,7 +111,7 @@ pub mod files {
 }
 
 /// Figures for the tools that watch programs.
-#[cfg(any(feature = "metrics", feature = "opentelemetry", feature = "ranges"))]
+#[cfg(any(feature = "metrics", feature = "ranges"))]
 pub use granule_metrics as metrics;
 
 /// The snapshot model.

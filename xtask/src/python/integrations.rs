@@ -1,4 +1,4 @@
-//! Other libraries on Granule's memory: CCCL, RMM, cuda.core, CuPy, Numba, ONNX Runtime. Their real packages, over the driver that
+//! Other libraries on Granule's memory: CCCL, RMM, cuda.core, CuPy, Numba. Their real packages, over the driver that
 //! the simulated device is behind; the tests are those of `tests/integrations`.
 
 use crate::process::{self, command, root, target};
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// How the tests are run.
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// With the larger packages, too: CuPy, Numba, RMM's Python package, ONNX Runtime
+    /// With the larger packages, too: CuPy, Numba, RMM's Python package
     #[arg(long)]
     long: bool,
     /// Passed on to pytest, after `--`

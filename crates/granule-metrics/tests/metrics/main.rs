@@ -1,12 +1,10 @@
 //! What is measured, and what each way out of the process says of it.
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
-#[cfg(feature = "opentelemetry")]
-mod opentelemetry;
 #[cfg(feature = "prometheus")]
 mod prometheus;
 #[cfg(feature = "ranges")]
 mod ranges;
-#[cfg(any(feature = "opentelemetry", feature = "prometheus", feature = "ranges"))]
+#[cfg(any(feature = "prometheus", feature = "ranges"))]
 mod support;
 mod table;
