@@ -455,7 +455,7 @@ options! {
     }
 
     GranuleSize = Granule "granule_size_mb": Megabytes, granule_size: u64 = 0;
-    "The size of granules under policy:granule: small ones waste less memory, large ones take fewer driver calls. 0 chooses by what is held; a nearly full device has at most 8 MiB." {
+    "The size of granules for large requests of the default pool, where policy:granule can show free pieces as one: small ones waste less memory, large ones take fewer driver calls. 0 chooses by what is held; a nearly full device has at most 8 MiB." {
         default: "0",
         range: "a whole number of MiB up to 1024; 0 chooses",
         refuse: |value, _| matches!(value, Value::Megabytes(1025..)).then(|| "over 1024".into()),

@@ -1,12 +1,11 @@
 //! How long memory is in use: frees that wait for other streams or for the end of captures, and streams that end.
 //!
-//! A captured stream's work has not run, so nothing can be waited for and no event of it says anything. Blocks that
-//! other streams of the graph use are *deferred*: they stay pending until the first request, capture or wait without a
-//! capture under way. Uses made within the
-//! graph are ordered by it and need no event then; uses made before get theirs. With `graph_capture_record_stream_reuse` a
-//! deferred block is free for its own stream as soon as the graph itself orders that stream's next work after every use: a
-//! free notes the *markers*, the nodes on which the next work of each stream concerned would depend. When all of them precede
-//! the next work of the block's stream, the streams have joined.
+//! A captured stream's work has not run, so nothing can be waited for and no event of it says anything. Blocks that other
+//! streams of the graph use are *deferred*: they stay pending until the first request, capture or wait without a capture
+//! under way. Uses made within the graph are ordered by it and need no event then; uses made before get theirs. With
+//! `graph_capture_record_stream_reuse` a deferred block is free for its own stream as soon as the graph itself orders
+//! that stream's next work after every use: a free notes the *markers*, the nodes on which the next work of each stream
+//! concerned would depend. When all of them precede the next work of the block's stream, the streams have joined.
 //!
 //! A handle of a stream is named to the driver only between [`Transit::begin`](crate::sync::Transit::begin) of `naming`, taken
 //! under the lock under which the handle was read, and the end of the call. To retire a stream is to replace

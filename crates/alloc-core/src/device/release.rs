@@ -132,8 +132,8 @@ impl Release {
         outcome
     }
 
-    /// Waits for pending frees of what is meant, then gives its cached memory back (PyTorch: `release_cached_blocks`). During a capture of the
-    /// caller's nothing is waited for, and only what the device is known to be done with goes.
+    /// Waits for pending frees of what is meant, then gives its cached memory back (PyTorch: `release_cached_blocks`).
+    /// During a capture of the caller's nothing is waited for, and only what the device is known to be done with goes.
     /// A failure keeps what it concerns and stops nothing else; the first is returned.
     pub(super) fn release(&self, what: Flush, call: &Call<'_>) -> Result<()> {
         self.space.retry_leftovers();

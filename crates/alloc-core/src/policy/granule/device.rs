@@ -14,7 +14,7 @@ use crate::memory::block::Tier;
 use crate::policy::engine::{Engine, Granule, Mapped};
 use crate::policy::ground::{Ground, PolicyArena};
 use crate::policy::{Grain, Request};
-use crate::sync::{AtomicBool, AtomicU64, OnceLock, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::types::{DevicePtr, MIB};
 
 /// A view begins with the free end of a granule, if that is at least this part of a usual one.
@@ -36,9 +36,9 @@ const TIGHT_GRANULE: u64 = 8 * MIB;
 /// What the policy knows of a device.
 #[derive(Debug, Default)]
 pub struct Device {
-    /// Whether memory can be in two places, once that was tried.
-    aliases: OnceLock<bool>,
-    /// The driver maps no memory in two places any more.
+    /// Memory was seen to be the same in two places.
+    proven: AtomicBool,
+    /// It is not, or the driver maps none twice.
     refused: AtomicBool,
     /// The default pool sleeps with a tag, and keeps its memory in one place.
     at_home: AtomicBool,
@@ -88,7 +88,7 @@ impl Device {
 
     /// The same of an arena that is locked.
     fn shows_from<E: Engine<Memory>>(&self, engine: &E, state: &E::State, tier: Tier) -> bool {
-        self.aliases.get() == Some(&true) && self.may_show_from(engine, state, tier)
+        self.proven.load(Ordering::Relaxed) && self.may_show_from(engine, state, tier)
     }
 
     /// The same, if memory can be in two places.
@@ -122,10 +122,11 @@ impl Device {
         tier: Tier,
         call: &Call<'_>,
     ) {
-        let is_due = self.aliases.get().is_none() && self.may_show_from(engine, &engine.lock(arena), tier);
+        let is_due =
+            !self.proven.load(Ordering::Relaxed) && self.may_show_from(engine, &engine.lock(arena), tier);
         if is_due && let Some(agree) = engine.try_aliases(arena, call) {
-            // Another thread learned the same.
-            let _ = self.aliases.set(agree);
+            let seen = if agree { &self.proven } else { &self.refused };
+            seen.store(true, Ordering::Relaxed);
         }
     }
 
