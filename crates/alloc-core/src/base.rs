@@ -3,7 +3,6 @@
 pub(crate) mod growth;
 pub(crate) mod ids;
 pub mod round;
-pub(crate) mod shares;
 pub mod steps;
 pub(crate) mod tenants;
 pub mod types;

@@ -96,7 +96,7 @@ impl Base {
         let observers = Arc::new(Observers::new(device, Arc::clone(site.foreign())));
         let uncached = Arc::new(Uncached::new(Arc::clone(backend), device, attention));
         let supply = Arc::new(policy.supply());
-        let holdings = Arc::new(Holdings::new(site, settings, &observers)?);
+        let holdings = Arc::new(Holdings::new(site, settings, &observers));
         let arenas = Arc::new(Arenas::new(site, &holdings, policy));
         let history = Arc::new(History::new(site, &holdings, &arenas));
         let pools = Arc::new(PrivatePools::new(site, &holdings, &arenas));

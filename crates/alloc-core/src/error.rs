@@ -101,15 +101,6 @@ pub enum AllocError {
         /// Why not, and what to do instead.
         problem: String,
     },
-    /// What this process is to have of a device cannot be agreed on with the user's other processes
-    /// (`process_guarantee`, `processes_limit`). No allocator was made.
-    #[error("quota of device {device}: {problem}")]
-    Quota {
-        /// The device.
-        device: DeviceIndex,
-        /// Why not, and what to do instead.
-        problem: String,
-    },
     /// No such tenant, or it was removed.
     #[error("there is no tenant {tenant}: make it first (create_tenant)")]
     UnknownTenant {
@@ -192,9 +183,8 @@ pub enum AllocError {
     /// There is no memory for a pool to wake; what is asleep keeps its contents.
     #[error(
         "{label} out of memory. Pool {pool} needs {} to wake; the device has {} free, and limits may allow less. A \
-         tenant's budget may, too: look at its statistics. So may what other processes hold and are guaranteed (process_guarantee, \
-         processes_limit): look at the ledger's quota. Free memory, or put another tag to sleep, and wake again: what sleeps keeps its \
-         contents; what was woken before this stays awake, and can be put to sleep again",
+         tenant's budget may, too: look at its statistics. Free memory, or put another tag to sleep, and wake again: what sleeps \
+         keeps its contents; what was woken before this stays awake, and can be put to sleep again",
         crate::base::round::format_bytes(*bytes), crate::base::round::format_bytes(*free)
     )]
     NoRoomToWake {

@@ -198,9 +198,7 @@ fn status_of(error: &AllocError) -> granule_status {
         AllocError::InvalidFraction { .. } => GRANULE_INVALID_ARGUMENT,
         AllocError::UnknownPool { .. } => GRANULE_UNKNOWN_POOL,
         AllocError::DeadPool { .. } | AllocError::Pool { .. } => GRANULE_POOL,
-        AllocError::Budget { .. } | AllocError::Quota { .. } | AllocError::UnknownTenant { .. } => {
-            GRANULE_BUDGET
-        }
+        AllocError::Budget { .. } | AllocError::UnknownTenant { .. } => GRANULE_BUDGET,
         AllocError::NoCapture { .. } => GRANULE_CAPTURE,
         AllocError::ExactAddress { .. } => GRANULE_EXACT_ADDRESS,
         AllocError::Checkpoint { .. } => GRANULE_CHECKPOINT,

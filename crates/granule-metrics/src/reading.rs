@@ -86,9 +86,7 @@ impl DeviceReading {
         let tenants = allocator.budgets().tenants(device).ok()?.into_iter();
         let tenants = tenants.filter_map(|tenant| allocator.budgets().stats(tenant).ok()).collect();
         // The ledger asks the driver, which a program that looks on may not want.
-        let settings = allocator.settings();
-        let agrees = settings.process_guarantee.or(settings.processes_limit).is_some();
-        let publishes = settings.publish || agrees;
+        let publishes = allocator.settings().publish;
         Some(Self {
             device,
             kind: allocator.backend().kind(),

@@ -6,7 +6,6 @@ use alloc_core::budget::TenantStats;
 use alloc_core::hardened::HardenedStats;
 use alloc_core::host::HostStats;
 use alloc_core::ledger::DeviceLedger;
-use alloc_core::ledger::agreement::Quota;
 use alloc_core::pool::PoolStats;
 use alloc_core::snapshot::HistoryStatus;
 use alloc_core::stats::{self, DeviceStats, Figure, Unit};
@@ -148,11 +147,6 @@ const SCALARS: &[Scalar] = {
         ("device_process_other", Gauge, Bytes, "With publish:True: bytes that this process has beyond the allocator's, as far as they are known", |r| ledger(r, |l| l.process_other)),
         ("device_other_processes", Gauge, Bytes, "With publish:True: bytes that other processes have, as far as they are known", |r| ledger(r, DeviceLedger::others)),
         ("device_unaccounted", Gauge, Bytes, "With publish:True: bytes that are taken by nobody who is known", |r| ledger(r, |l| l.unaccounted)),
-        ("process_guarantee", Gauge, Bytes, "With process_guarantee or processes_limit: bytes of the device that are kept for this process", |r| quota(r, |q| q.guarantee)),
-        ("processes", Gauge, Count, "With process_guarantee or processes_limit: processes that agree on the device, this one included", |r| quota(r, |q| q.processes)),
-        ("processes_others", Gauge, Bytes, "With process_guarantee or processes_limit: bytes that the other processes hold or are about to take", |r| quota(r, |q| q.others)),
-        ("processes_kept_for_others", Gauge, Bytes, "With process_guarantee or processes_limit: bytes that are guaranteed to other processes, and not taken by them yet", |r| quota(r, |q| q.kept_for_others)),
-        ("processes_left", Gauge, Bytes, "With process_guarantee or processes_limit: bytes that this process may still take", |r| quota(r, Quota::left)),
         ("hardened_corruptions", Counter, Count, "Hardened mode: corruptions found", |r| hardened(r, |h| h.corruptions)),
     ]
 };
@@ -205,10 +199,6 @@ fn history(reading: &DeviceReading, of: impl Fn(&HistoryStatus) -> u64) -> Optio
 
 fn ledger(reading: &DeviceReading, of: impl Fn(&DeviceLedger) -> u64) -> Option<Value> {
     reading.ledger.as_ref().map(|ledger| of(ledger).into())
-}
-
-fn quota(reading: &DeviceReading, of: impl Fn(&Quota) -> u64) -> Option<Value> {
-    reading.ledger.as_ref()?.quota.as_ref().map(|quota| of(quota).into())
 }
 
 fn hardened(reading: &DeviceReading, of: impl Fn(&HardenedStats) -> u64) -> Option<Value> {

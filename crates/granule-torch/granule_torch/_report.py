@@ -52,8 +52,7 @@ def ledger(device: int | None = None) -> dict[str, Any]:
     """Whose the memory of a device is, in bytes: ``total``, ``used``, ``ours`` (``live``, ``cached``, ``pending``; ``asleep`` and
     ``views`` take nothing of the device), ``pinned`` (host memory, where that is the device's memory), ``graphs`` (the
     driver's own, beyond their pools), ``process_other``,
-    ``other_processes``, ``unaccounted``. ``quota`` is what this process may
-    hold next to others, where ``process_guarantee`` or ``processes_limit`` is among its settings.
+    ``other_processes``, ``unaccounted``.
 
     Other processes with Granule are told apart from the rest where ``publish:True`` is among their settings.
 

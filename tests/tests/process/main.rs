@@ -8,6 +8,5 @@ mod exit;
 mod fork;
 mod ledger;
 mod personalities;
-mod quota;
 mod unified;
 mod unload;

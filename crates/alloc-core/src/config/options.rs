@@ -159,7 +159,6 @@ const fn usual(key: Key, owner: Owner, kind: Kind, name: &'static str, field: Fi
         Kind::Reserve => ("share or GiB", "full", RESERVE, Some("full (9/8 of the device's memory)")),
         Kind::Classes => ("list", "[]", "", None),
         Kind::Limit => ("bytes or share", UNLIMITED, LIMIT, Some(UNLIMITED)),
-        Kind::Guarantee => ("bytes or share", NONE, LIMIT, Some(NONE)),
         Kind::Path => ("path", "", PATH, None),
     };
     OptionInfo {
@@ -185,7 +184,6 @@ const fn usual(key: Key, owner: Owner, kind: Kind, name: &'static str, field: Fi
 }
 
 const UNLIMITED: &str = "unlimited";
-const NONE: &str = "none";
 /// How the strict grammar switches an option off whose range does not have 0.
 pub(super) const OFF: &str = "0 (off)";
 const MB_UP: &str = "a whole number of MiB up to 17592186044415, at least large_segment_size_mb";
@@ -524,18 +522,6 @@ options! {
     /// Read when an allocator is made, and fixed from then on.
     Publish = Granule "publish": Switch, publish: bool = false;
     "Tell the user's other processes what is held of each device, in a file in the run directory, for their ledgers." {}
-
-    /// Read when an allocator is made, and fixed from then on. `None` keeps nothing.
-    ProcessGuarantee = Granule "process_guarantee": Guarantee, process_guarantee: Option<MemoryLimit> = None;
-    "What of each device is kept for this process, where the user's other processes say theirs, too. They agree through a file in the run directory." {
-        wrong: |s| unsound(s.process_guarantee),
-    }
-
-    /// Read when an allocator is made, and fixed from then on.
-    ProcessesLimit = Granule "processes_limit": Limit, processes_limit: Option<MemoryLimit> = None;
-    "What processes that set this or process_guarantee may hold of each device together. Each takes what the others' guarantees leave." {
-        wrong: |s| unsound(s.processes_limit),
-    }
 
     /// Read when an allocator is made, and fixed from then on.
     SystemRoot = Granule "system_root": Path, system_root: PathBuf = PathBuf::from("/");

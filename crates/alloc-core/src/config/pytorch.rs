@@ -209,7 +209,6 @@ impl<'t> Parser<'t> {
             | Kind::Compact
             | Kind::Launches
             | Kind::Limit
-            | Kind::Guarantee
             | Kind::Path => {
                 let text = || {
                     format!(

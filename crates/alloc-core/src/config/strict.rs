@@ -195,10 +195,7 @@ impl<'t> Reader<'t> {
             Kind::Launches => Launches::ALL.iter().find(|l| l.name() == text).map(|l| Value::Launches(*l)),
             Kind::Release => text.parse().ok().map(Value::Release),
             Kind::Limit if text == "unlimited" => Some(Value::Limit(None)),
-            Kind::Guarantee if matches!(text, "none" | "0") => Some(Value::Limit(None)),
-            Kind::Limit | Kind::Guarantee => {
-                MemoryLimit::parse(text).ok().map(|limit| Value::Limit(Some(limit)))
-            }
+            Kind::Limit => MemoryLimit::parse(text).ok().map(|limit| Value::Limit(Some(limit))),
             Kind::Path => Some(text.into()).filter(|path: &PathBuf| path.is_absolute()).map(Value::Path),
             Kind::Classes => None,
         };
@@ -315,7 +312,7 @@ fn hint(kind: Kind, text: &str) -> &'static str {
         Kind::CrossStream => "there is no such way to share",
         Kind::Compact => "there is no such moment",
         Kind::Launches => "nothing like that can be promised",
-        Kind::Limit | Kind::Guarantee => MemoryLimit::parse(text).err().unwrap_or_default(),
+        Kind::Limit => MemoryLimit::parse(text).err().unwrap_or_default(),
         Kind::Path => "the path is not absolute",
     }
 }

@@ -48,7 +48,6 @@ pub(super) enum Kind {
     Compact,
     Launches,
     Limit,
-    Guarantee,
     Path,
 }
 
@@ -119,9 +118,8 @@ impl Kept for Option<MemoryLimit> {
         }
     }
 
-    fn written(&self, kind: Kind) -> String {
-        let without = if kind == Kind::Guarantee { "none" } else { "unlimited" };
-        self.map_or(without.into(), |limit| limit.to_string())
+    fn written(&self, _: Kind) -> String {
+        self.map_or("unlimited".into(), |limit| limit.to_string())
     }
 }
 

@@ -12,9 +12,7 @@ mod whole;
 use super::site::Site;
 use crate::config::Settings;
 use crate::error::{AllocError, Result};
-use crate::features::budget::Shortage;
 use crate::features::compaction::CompactionReport;
-use crate::features::ledger::agreement::{Agreement, Quota, Shares};
 use crate::features::ledger::registry::Published;
 use crate::memory::block::Tier;
 use crate::memory::region::{Piece, Regions};
@@ -50,20 +48,12 @@ pub(super) struct DeviceState {
     recording: Option<Recording>,
     /// What other processes are told of what is held, if they are.
     published: Option<Published>,
-    /// What this process has agreed on with others, if it has.
-    agreement: Option<Agreement>,
-    /// What is pinned in the device's memory is claimed from other processes here: of several allocators, one does.
-    answers_for_pinned: bool,
     /// What graphs that live took beyond their pools.
     graphs: u64,
 }
 
 impl DeviceState {
-    fn new(
-        settings: &Settings,
-        accounts: Accounts,
-        (agreement, published): (Option<Agreement>, Option<Published>),
-    ) -> Self {
+    fn new(settings: &Settings, accounts: Accounts, published: Option<Published>) -> Self {
         Self {
             settings: settings.clone(),
             accounts,
@@ -76,8 +66,6 @@ impl DeviceState {
             history: Recorder::default(),
             recording: None,
             published,
-            agreement,
-            answers_for_pinned: false,
             graphs: 0,
         }
     }
@@ -90,93 +78,19 @@ impl DeviceState {
     fn publish(&self) {
         if let Some(published) = &self.published {
             published.set(self.accounts.whole().reserved());
-            published.claim(self.claimed());
-        }
-    }
-
-    /// What is claimed from other processes.
-    fn claimed(&self) -> u64 {
-        let whole = self.accounts.whole();
-        if self.answers_for_pinned { whole.counted() } else { whole.held() }
-    }
-
-    /// Whether this process has agreed on something with others.
-    pub(super) fn has_agreed(&self) -> bool {
-        self.agreement.is_some()
-    }
-
-    /// Whether what is pinned is claimed here.
-    pub(super) fn answer_for_pinned(&mut self, answers: bool) {
-        self.answers_for_pinned = answers;
-        self.publish();
-    }
-
-    /// Bytes are to be taken for a pool, as far as other processes leave them; `false` where they do not.
-    fn intend(&mut self, pool: PoolId, bytes: u64) -> bool {
-        let leave = self.others_leave(bytes);
-        if leave {
-            self.accounts.intend(pool, bytes);
-        }
-        leave
-    }
-
-    /// Whether what is agreed on with other processes leaves so much more, which is claimed then.
-    fn others_leave(&mut self, bytes: u64) -> bool {
-        let before = self.claimed();
-        match (&mut self.agreement, &self.published) {
-            (Some(agreement), Some(published)) => {
-                agreement.claim(published, before, before.saturating_add(bytes))
-            }
-            _ => true,
         }
     }
 
     /// Bytes are to be pinned in the device's memory: counted from here on, or refused by the limit that is returned.
     fn pin(&mut self, bytes: u64) -> std::result::Result<(), Limit> {
-        // What is agreed on is looked at where it is claimed.
-        let mut limits = if self.answers_for_pinned { self.limits(None) } else { self.accounts.limits(None) };
         let refuses = |limit: &Limit| limit.held.saturating_add(bytes) > limit.bytes;
-        if let Some(at) = limits.iter().position(refuses) {
-            return Err(limits.swap_remove(at));
-        }
-        // Another process may have claimed something since the limits were looked at; theirs is the last.
-        match (!self.answers_for_pinned || self.others_leave(bytes), limits.pop()) {
-            (false, Some(agreed)) => Err(agreed),
-            _ => {
-                self.set_pinned(self.accounts.whole().pinned().saturating_add(bytes));
+        match self.accounts.limits(None).into_iter().find(refuses) {
+            Some(limit) => Err(limit),
+            None => {
+                self.accounts.set_pinned(self.accounts.whole().pinned().saturating_add(bytes));
                 Ok(())
             }
         }
-    }
-
-    /// So many bytes are pinned in the device's memory.
-    fn set_pinned(&mut self, pinned: u64) {
-        self.accounts.set_pinned(pinned);
-        self.publish();
-    }
-
-    /// What this process may hold by what it has agreed on with others, as far as they are known.
-    pub(super) fn shares(&self) -> Option<Shares> {
-        self.agreement.as_ref().map(|agreement| agreement.shares(self.claimed()))
-    }
-
-    /// The same, of the processes that run now. Reads their files.
-    pub(super) fn latest_quota(&mut self) -> Option<Quota> {
-        let claimed = self.claimed();
-        let published = self.published.as_ref()?;
-        self.agreement.as_mut().map(|agreement| agreement.latest(published, claimed))
-    }
-
-    /// Every limit that a request to `pool` has to keep, or one for memory of no pool.
-    pub(super) fn limits(&self, pool: Option<PoolId>) -> Vec<Limit> {
-        let mut limits = self.accounts.limits(pool);
-        if let Some(shares) = self.shares() {
-            let held = self.accounts.whole().counted();
-            let (name, way_out) = (shares.quota.to_string(), Some(shares.way_out()));
-            let bytes = held.saturating_add(shares.quota.left());
-            limits.push(Limit { name, way_out, bytes, held, shortage: Shortage::Device, counts: None });
-        }
-        limits
     }
 
     /// What other processes are told, if they are.
@@ -326,9 +240,10 @@ impl<'a> Intent<'a> {
         let more = bytes.saturating_sub(self.bytes);
         if more > 0 {
             let mut state = self.holdings.lock();
-            if !state.accounts.admits_more(self.pool, more) || !state.intend(self.pool, more) {
+            if !state.accounts.admits_more(self.pool, more) {
                 return false;
             }
+            state.accounts.intend(self.pool, more);
         }
         self.bytes += more;
         true
@@ -353,9 +268,7 @@ impl<'a> Intent<'a> {
 
 impl Drop for Intent<'_> {
     fn drop(&mut self) {
-        let mut state = self.holdings.lock();
-        state.accounts.end_intent(self.pool, self.bytes);
-        state.publish();
+        self.holdings.lock().accounts.end_intent(self.pool, self.bytes);
     }
 }
 
@@ -369,18 +282,15 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    pub(super) fn new(site: &Site, settings: &Settings, observers: &Arc<Observers>) -> Result<Self> {
+    pub(super) fn new(site: &Site, settings: &Settings, observers: &Arc<Observers>) -> Self {
         let accounts = Accounts::new(site.total_memory(), settings);
-        let told = match site.agree(settings)? {
-            Some((agreement, published)) => (Some(agreement), Some(published)),
-            None => (None, if settings.publish { site.publish() } else { None }),
-        };
-        Ok(Self {
+        let published = if settings.publish { site.publish() } else { None };
+        Self {
             site: site.clone(),
-            state: Mutex::new(Rank::Device, DeviceState::new(settings, accounts, told)),
+            state: Mutex::new(Rank::Device, DeviceState::new(settings, accounts, published)),
             observers: Arc::clone(observers),
             has_budgets: AtomicBool::new(false),
-        })
+        }
     }
 
     pub(super) fn lock(&self) -> Guard<'_, DeviceState> {
@@ -429,7 +339,8 @@ impl Holdings {
         if let Some(limit) = state.rejects_above(self.site.total_memory()).filter(|limit| wanted > *limit) {
             return Err(self.reject(state, request, limit));
         }
-        Ok(state.intend(pool, asked.exact))
+        state.accounts.intend(pool, asked.exact);
+        Ok(true)
     }
 
     /// Applies the limits to the `bytes` that are to be taken for memory that wakes. They count as held from then on.
@@ -440,7 +351,11 @@ impl Holdings {
             .ceilings()
             .allowed()
             .is_some_and(|allowed| accounts.whole().counted().saturating_add(bytes) > allowed);
-        !over && accounts.budget_refusal(pool, bytes).is_none() && state.intend(pool, bytes)
+        let admitted = !over && accounts.budget_refusal(pool, bytes).is_none();
+        if admitted {
+            state.accounts.intend(pool, bytes);
+        }
+        admitted
     }
 
     /// Bytes are to be pinned in the device's memory: counted from here on, if limits admit them.
@@ -449,15 +364,14 @@ impl Holdings {
         state.pin(bytes).map_err(|limit| {
             let (held, pinned) = (state.accounts.whole().held(), state.accounts.whole().pinned());
             let (label, device) = (self.site.backend().label(), self.site.device());
-            let remedy = limit.way_out.unwrap_or_else(|| format!("raising {}", limit.name));
             let (limit, allowed) = (limit.name, limit.bytes);
-            Box::new(PinnedRefusal { label, device, bytes, held, pinned, limit, allowed, remedy })
+            Box::new(PinnedRefusal { label, device, bytes, held, pinned, limit, allowed })
         })
     }
 
     /// So many bytes are pinned in the device's memory.
     pub(super) fn set_pinned(&self, pinned: u64) {
-        self.state.lock().set_pinned(pinned);
+        self.state.lock().accounts.set_pinned(pinned);
     }
 
     /// Refuses a request before the driver is asked (`throw_on_cudamalloc_oom`).

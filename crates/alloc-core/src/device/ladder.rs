@@ -371,7 +371,7 @@ impl Ladder {
         let most_needed = self.base.supply.note_need(in_use).max(in_use.saturating_add(request.size));
         let device = self.base.holdings.lock();
         let held = device.accounts().whole().held();
-        let limits = device.limits(Some(pool));
+        let limits = device.accounts().limits(Some(pool));
         let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held));
         let others = [
             Some(self.base.site.total_memory()),

@@ -1,10 +1,9 @@
 //! What never changes about a device, and the small questions to its driver. Every part has its own copy.
 
 use crate::backend::{Backend, CaptureStatus, Granularity, MemoryInfo, VirtualMemory};
-use crate::config::{MemoryLimit, PytorchRelease, Settings};
+use crate::config::{PytorchRelease, Settings};
 use crate::error::{AllocError, Result};
-use crate::features::ledger::agreement::Agreement;
-use crate::features::ledger::registry::{self, Entry, Published, Share, Uuid};
+use crate::features::ledger::registry::{self, Entry, Published, Uuid};
 use crate::lifetimes::call::{Call, Relaxed};
 use crate::memory::address_map::AddressMap;
 use crate::process::attention::{Attention, Edge, Reason};
@@ -219,35 +218,13 @@ impl Site {
     pub(super) fn publish(&self) -> Option<Published> {
         let uuid = self.uuid()?;
         let folder = registry::folder(&self.system_root);
-        let published = own::make_folder(&folder).and_then(|_| Published::new(&folder, uuid, None));
+        let published = own::make_folder(&folder).and_then(|_| Published::new(&folder, uuid));
         published
             .inspect_err(|error| {
                 let (device, folder) = (self.device, folder.display());
                 tracing::warn!(%error, %device, %folder, "other processes are not told what is held; XDG_RUNTIME_DIR can name a folder of your own");
             })
             .ok()
-    }
-
-    /// Agrees with the user's other processes on what each may hold of it, where settings say so.
-    pub(super) fn agree(&self, settings: &Settings) -> Result<Option<(Agreement, Published)>> {
-        let bytes = |limit: MemoryLimit| limit.bytes(self.total_memory);
-        let (guarantee, limit) = (settings.process_guarantee.map(bytes), settings.processes_limit.map(bytes));
-        if guarantee.or(limit).is_none() {
-            return Ok(None);
-        }
-        let total = self.total_memory;
-        let share = Share {
-            guarantee: guarantee.unwrap_or(0),
-            limit: limit.map_or(total, |limit| limit.min(total)),
-            claimed: 0,
-        };
-        let agreed = match self.uuid() {
-            Some(uuid) => Agreement::join(&registry::folder(&self.system_root), uuid, share),
-            None => Err("its driver tells no UUID, by which processes could know that they mean the same device; leave \
-                         process_guarantee and processes_limit unset"
-                .into()),
-        };
-        agreed.map(Some).map_err(|problem| AllocError::Quota { device: self.device, problem })
     }
 
     /// What other allocators say that they hold of it. Reads files.

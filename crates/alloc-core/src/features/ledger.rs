@@ -17,12 +17,10 @@
 //!
 //! Memory that was allocated while caching was off is not ours here.
 
-pub mod agreement;
 pub mod registry;
 
 use crate::watch::oom::ProcessMemory;
 use crate::watch::stats::DeviceStats;
-use agreement::Quota;
 use registry::Entry;
 use std::collections::BTreeMap;
 
@@ -92,8 +90,6 @@ pub struct DeviceLedger {
     pub other_processes: Vec<OtherProcess>,
     /// What is used by none of these.
     pub unaccounted: u64,
-    /// What this process may hold, where it agrees with others on that.
-    pub quota: Option<Quota>,
 }
 
 impl DeviceLedger {
@@ -104,7 +100,6 @@ impl DeviceLedger {
         own: u32,
         entries: &[Entry],
         processes: &[ProcessMemory],
-        quota: Option<Quota>,
     ) -> Self {
         let mut granule: BTreeMap<u32, u64> = BTreeMap::new();
         for entry in entries {
@@ -128,7 +123,7 @@ impl DeviceLedger {
             .filter(|process| process.bytes > 0)
             .collect();
         let mut ledger =
-            Self { total, used, ours, pinned, graphs, process_other, other_processes, unaccounted: 0, quota };
+            Self { total, used, ours, pinned, graphs, process_other, other_processes, unaccounted: 0 };
         ledger.unaccounted = used.saturating_sub(ledger.known());
         ledger
     }

@@ -24,10 +24,6 @@ pub(crate) trait Sharing: Send + Sync {
     fn admit(&self, bytes: u64) -> Result<(), Box<PinnedRefusal>>;
     /// So much is pinned now. Takes a lock; calls nobody.
     fn note(&self, pinned: u64);
-    /// The device, where its allocator has agreed with other processes on what each may hold of it. Takes a lock; calls nobody.
-    fn agrees(&self) -> Option<DeviceIndex>;
-    /// Whether it is the one that claims pinned bytes from other processes. Takes a lock; calls nobody.
-    fn answer(&self, answers: bool);
     /// Gives back what is cached, and where it may wait, what the device is done with then. Calls the driver.
     fn give_back(&self, may_wait: bool);
     /// Tells observers what was crossed. Runs the program's code.
@@ -57,20 +53,18 @@ pub struct PinnedRefusal {
     pub limit: String,
     /// What it allows, for both together.
     pub allowed: u64,
-    /// What would help, besides giving memory back.
-    pub remedy: String,
 }
 
 impl fmt::Display for PinnedRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { label, device, limit, remedy, .. } = self;
+        let Self { label, device, limit, .. } = self;
         let [bytes, held, pinned, allowed] =
             [self.bytes, self.held, self.pinned, self.allowed].map(format_bytes);
         write!(
             f,
             "{label} out of memory. Tried to pin {bytes} of host memory, which is the memory of device {device}, too: {held} are \
              held as device memory and {pinned} as pinned memory, and {limit} allows {allowed} for both together. Freeing either \
-             would help, or {remedy}"
+             would help, or raising {limit}"
         )
     }
 }
@@ -187,7 +181,6 @@ impl Unified {
         device.note(parties.pinned);
         let number = parties.number();
         parties.devices.push((number, device));
-        parties.appoint();
         Membership { unified: self, number }
     }
 
@@ -267,15 +260,6 @@ impl Parties {
         self.joined
     }
 
-    /// Of all that have agreed on one device with other processes, the first claims what is pinned: it is claimed once.
-    fn appoint(&self) {
-        for (at, (_, device)) in self.devices.iter().enumerate() {
-            let agrees = device.agrees();
-            let is_first = || !self.devices[..at].iter().any(|(_, earlier)| earlier.agrees() == agrees);
-            device.answer(agrees.is_some() && is_first());
-        }
-    }
-
     /// The first `count` devices are told what is pinned.
     fn tell(&self, count: usize) {
         self.devices.iter().take(count).for_each(|(_, device)| device.note(self.pinned));
@@ -290,11 +274,7 @@ impl Membership {
             let mine = |number: &u64| *number == self.number;
             let device = parties.devices.iter().position(|(number, _)| mine(number));
             let cache = parties.caches.iter().position(|(number, _)| mine(number));
-            let device = device.map(|at| parties.devices.remove(at));
-            // Another answers before this one does no more: bytes are claimed twice for a moment, and never not at all.
-            parties.appoint();
-            device.iter().for_each(|(_, device)| device.answer(false));
-            (device, cache.map(|at| parties.caches.remove(at)))
+            (device.map(|at| parties.devices.remove(at)), cache.map(|at| parties.caches.remove(at)))
         };
         drop(gone);
         if waits {

@@ -3,7 +3,6 @@
 mod pytorch;
 
 use crate::base::round::format_bytes;
-use crate::base::shares::Shares;
 use crate::base::tenants::Marks;
 use crate::config::PytorchRelease;
 pub use crate::process::unified::PinnedRefusal;
@@ -164,8 +163,6 @@ pub struct OomReport {
     pub tenant: Option<TenantReport>,
     /// What is guaranteed to other tenants and not used by them, where that is what refuses the request.
     pub kept_for_others: Option<u64>,
-    /// What this process has agreed on with others (`process_guarantee`, `processes_limit`), where that refuses the request.
-    pub processes_agreed: Option<Shares>,
     /// Whether the pool's own source of memory refused.
     pub source_refused: bool,
     /// Pools that hold free memory, the one with most first.
@@ -205,7 +202,7 @@ impl OomReport {
         };
         format!(
             "{} out of memory. Tried to allocate {}. Device {} ({}) has a total capacity of {}, of which {} is free.{}{} Of \
-             {} held, {} are in use{private} and {} are free.{}{}{}{}",
+             {} held, {} are in use{private} and {} are free.{}{}{}",
             self.label,
             bytes(self.tried),
             self.device,
@@ -220,7 +217,6 @@ impl OomReport {
             self.pinned_beside(),
             self.own_source(),
             self.reserve_hint(),
-            self.quota(),
         )
     }
 
@@ -242,10 +238,6 @@ impl OomReport {
             " Pool {} has a source of memory of its own, which had none for this request: see what it logged.",
             self.pool
         )
-    }
-
-    fn quota(&self) -> String {
-        self.processes_agreed.as_ref().map_or_else(String::new, |shares| format!(" {shares}"))
     }
 
     fn in_processes(&self) -> String {

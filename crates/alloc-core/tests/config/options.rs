@@ -51,14 +51,8 @@ fn process_samples() -> Vec<(&'static str, &'static str, Settings)> {
         ("pytorch_release", "2.12", Settings { pytorch_release: Some(PytorchRelease::V2_12), ..base() }),
         ("compaction", "last_resort", Settings { compaction: Compact::LastResort, ..base() }),
         ("launches", "allocating_thread", Settings { launches: Launches::AllocatingThread, ..base() }),
-        (
-            "process_guarantee",
-            "16GiB",
-            Settings { process_guarantee: Some(MemoryLimit::Bytes(16 * GIB)), ..base() },
-        ),
         ("cross_stream_min_age", "100", Settings { cross_stream_min_age: 100, ..base() }),
         ("publish", "True", Settings { publish: true, ..base() }),
-        ("processes_limit", "0.9", Settings { processes_limit: Some(MemoryLimit::Fraction(0.9)), ..base() }),
     ]
 }
 

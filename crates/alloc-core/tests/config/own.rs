@@ -106,7 +106,6 @@ fn limits_are_written_with_the_largest_unit_that_fits() {
         "policy:granule,compaction:True",
         "compaction:last_resort,launches:allocating_thread",
         "max_split_size_mb:64,memory_soft_limit:1GiB",
-        "process_guarantee:20GiB,processes_limit:0.9",
     ] {
         assert_eq!(exact(text).to_strict_text().unwrap(), text);
     }
@@ -118,11 +117,11 @@ fn limits_are_written_with_the_largest_unit_that_fits() {
 #[test]
 fn own_options_can_be_switched_off_again() {
     let on = exact(
-        "early_reuse:True,memory_limit:1G,memory_soft_limit:0.5,process_guarantee:1G,processes_limit:0.5,\
+        "early_reuse:True,memory_limit:1G,memory_soft_limit:0.5,\
          compaction:True,launches:allocating_thread,hardened:True,hardened_quarantine_mb:8",
     );
-    let off = "early_reuse:False,memory_limit:unlimited,memory_soft_limit:unlimited,process_guarantee:none,\
-               processes_limit:unlimited,compaction:False,launches:any,hardened:False,hardened_quarantine_mb:64";
+    let off = "early_reuse:False,memory_limit:unlimited,memory_soft_limit:unlimited,\
+               compaction:False,launches:any,hardened:False,hardened_quarantine_mb:64";
     let off = strict::parse(off, &on).unwrap().settings;
     assert_eq!(Settings { text: String::new(), ..off }, base());
 }

@@ -45,7 +45,6 @@ pub(crate) fn out_of_memory(report: &OomReport) -> Value {
         "pool_limit": report.pool_limit,
         "tenant": tenant(report),
         "kept_for_others": report.kept_for_others,
-        "processes_agreed": processes_agreed(report),
         "source_refused": report.source_refused,
         "growable": report.growable,
         "reserve_too_small": report.reserve_too_small,
@@ -66,22 +65,6 @@ fn tenant(report: &OomReport) -> Option<Value> {
             "soft": tenant.marks.soft,
             "hard": tenant.marks.hard,
             "refuses": tenant.refuses,
-        })
-    })
-}
-
-fn processes_agreed(report: &OomReport) -> Option<Value> {
-    report.processes_agreed.as_ref().map(|shares| {
-        let others = shares
-            .others
-            .iter()
-            .map(|other| json!({ "pid": other.pid, "guarantee": other.guarantee, "claimed": other.claimed }));
-        json!({
-            "guarantee": shares.quota.guarantee,
-            "limit": shares.quota.limit,
-            "claimed": shares.quota.claimed,
-            "left": shares.quota.left(),
-            "others": others.collect::<Vec<_>>(),
         })
     })
 }

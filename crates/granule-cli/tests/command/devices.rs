@@ -305,7 +305,6 @@ fn no_home_is_shown() {
 fn settings_with_which_no_allocator_starts_are_an_illness() {
     let place = Place::new();
     for (variable, conf, why) in [
-        ("GRANULE_CONF", "process_guarantee:100GiB", "set process_guarantee to no more than that"),
         ("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync", "remove it, or write backend:native"),
         ("GRANULE_CONF", "memory_limit:1KiB", "memory_limit"),
         ("GRANULE_CONF", "system_root:/nosuch", "there is no such folder; name one that has proc and sys"),

@@ -3,7 +3,6 @@
 use alloc_core::budget::{Marks, TenantStats};
 use alloc_core::hardened::HardenedStats;
 use alloc_core::host::{DurationStat, HostGranuleStats, HostStats};
-use alloc_core::ledger::agreement::Quota;
 use alloc_core::ledger::{DeviceLedger, OtherProcess, Ours};
 use alloc_core::pool::PoolStats;
 use alloc_core::snapshot::HistoryStatus;
@@ -82,14 +81,6 @@ impl Numbers {
             process_other: self.count(),
             other_processes: vec![OtherProcess { pid: 1, bytes: self.count(), granule: None }],
             unaccounted: self.count(),
-            quota: Some(Quota {
-                guarantee: self.count(),
-                limit: 1 << 40,
-                claimed: 0,
-                others: self.count(),
-                kept_for_others: self.count(),
-                processes: self.count(),
-            }),
         }
     }
 
@@ -252,11 +243,8 @@ fn of_host(figures: &HostGranuleStats) -> Vec<i64> {
 /// What is exported of a device's ledger.
 fn of_ledger(ledger: &Option<DeviceLedger>) -> Vec<u64> {
     let ledger = ledger.as_ref().unwrap();
-    let quota = ledger.quota.unwrap();
     let DeviceLedger { used, pinned, graphs, process_other, unaccounted, .. } = *ledger;
-    let whose = [used, pinned, graphs, process_other, ledger.others(), unaccounted];
-    let agreed = [quota.guarantee, quota.processes, quota.others, quota.kept_for_others, quota.left()];
-    [&whose[..], &agreed[..]].concat()
+    vec![used, pinned, graphs, process_other, ledger.others(), unaccounted]
 }
 
 /// All figures of a tenant, written out for the same reason.

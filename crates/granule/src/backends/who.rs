@@ -2,7 +2,7 @@
 
 use super::Chosen;
 use alloc_core::config::Settings;
-use alloc_core::ledger::{DeviceLedger, OtherProcess, agreement};
+use alloc_core::ledger::{DeviceLedger, OtherProcess};
 use alloc_core::types::DeviceIndex;
 use alloc_core::{AllocError, CachingAllocator};
 use serde::Serialize;
@@ -28,34 +28,6 @@ pub struct Who {
     pub other_processes: Vec<Other>,
     /// What is used by none of these.
     pub unaccounted: u64,
-    /// What the allocator's process may hold, where it agrees with others on that.
-    pub quota: Option<Quota>,
-}
-
-/// What a process may hold by what it agrees on with others. Bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Quota {
-    /// What is kept for it.
-    pub guarantee: u64,
-    /// What all who agree may hold together.
-    pub limit: u64,
-    /// What it claims: holds, or is about to take.
-    pub claimed: u64,
-    /// What the others claim.
-    pub others: u64,
-    /// What is guaranteed to others, and not claimed by them yet.
-    pub kept_for_others: u64,
-    /// What it may take now.
-    pub left: u64,
-    /// How many processes agree, it included.
-    pub processes: u64,
-}
-
-impl From<agreement::Quota> for Quota {
-    fn from(quota: agreement::Quota) -> Self {
-        let agreement::Quota { guarantee, limit, claimed, others, kept_for_others, processes } = quota;
-        Self { guarantee, limit, claimed, others, kept_for_others, left: quota.left(), processes }
-    }
 }
 
 /// Bytes of an allocator. The last two take nothing of the device.
@@ -102,7 +74,6 @@ impl Who {
                 .map(|&OtherProcess { pid, bytes, granule }| Other { pid, bytes, granule })
                 .collect(),
             unaccounted: ledger.unaccounted,
-            quota: ledger.quota.map(Quota::from),
         }
     }
 }

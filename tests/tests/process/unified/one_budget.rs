@@ -92,18 +92,6 @@ fn shares_of_the_device_and_what_processes_agree_on_count_both() {
     );
     assert!(host.allocate(MIB).is_err());
     allocator.free(held).unwrap();
-
-    let board = Board::with(GIB);
-    let allocator = board
-        .allocator(Settings { processes_limit: Some(MemoryLimit::Bytes(64 * MIB)), ..Settings::default() });
-    let host = pinning(&board);
-    let held = allocator.malloc(40 * MIB, stream(&board)).unwrap();
-    host.allocate(16 * MIB).unwrap();
-    assert_eq!(allocator.statistics().ledger(DEVICE).unwrap().quota.unwrap().claimed, 56 * MIB);
-    let text = host.allocate(16 * MIB).unwrap_err().to_string();
-    assert!(text.contains("processes_limit"), "{text}");
-    assert!(allocator.malloc(16 * MIB, stream(&board)).is_err());
-    allocator.free(held).unwrap();
 }
 
 /// PyTorch's count of a request is less than what a growable segment takes for it.
@@ -122,35 +110,6 @@ fn what_is_mapped_beyond_the_request_keeps_the_limit_too() {
         let block = allocator.malloc(20 * MIB, stream(&board)).unwrap();
         allocator.free(block).unwrap();
     }
-}
-
-#[test]
-fn several_allocators_claim_what_is_pinned_once_from_other_processes() {
-    let board = Board::with(GIB);
-    let agreeing = || {
-        let limit = Some(MemoryLimit::Bytes(64 * MIB));
-        board.allocator(Settings { processes_limit: limit, ..Settings::default() })
-    };
-    let claimed = |of: &CachingAllocator| of.statistics().ledger(DEVICE).unwrap().quota.unwrap().claimed;
-    let (_alone, host) = (board.allocator(Settings::default()), pinning(&board));
-    let (first, second) = (agreeing(), agreeing());
-    host.allocate(16 * MIB).unwrap();
-    let held = first.malloc(20 * MIB, stream(&board)).unwrap();
-    let more = second.malloc(20 * MIB, stream(&board)).expect("16 and 20 of 64 MiB");
-    assert_eq!((claimed(&first), claimed(&second)), (56 * MIB, 56 * MIB));
-    let text = host.allocate(16 * MIB).unwrap_err().to_string();
-    assert!(text.contains("processes_limit"), "{text}");
-    host.allocate(8 * MIB).expect("all of 64 MiB");
-    assert!(second.malloc(20 * MIB, stream(&board)).is_err());
-    // Whoever stays claims it.
-    first.free(held).unwrap();
-    drop(first);
-    assert_eq!(claimed(&second), 44 * MIB);
-    assert!(host.allocate(32 * MIB).is_err());
-    let third = agreeing();
-    assert_eq!((claimed(&second), claimed(&third)), (44 * MIB, 44 * MIB));
-    host.allocate(16 * MIB).expect("60 MiB");
-    second.free(more).unwrap();
 }
 
 #[test]

@@ -193,17 +193,13 @@ impl Statistics {
             let pinned = self.base.holdings.lock().accounts().whole().pinned();
             let used = memory.total.saturating_sub(memory.free).max(ours.held() + pinned);
             let nodes = self.node_memory().unwrap_or_default();
-            let (graphs, quota) = {
-                let mut holdings = self.base.holdings.lock();
-                (holdings.graphs().saturating_add(nodes), holdings.latest_quota())
-            };
+            let graphs = self.base.holdings.lock().graphs().saturating_add(nodes);
             Ok(DeviceLedger::new(
                 (memory.total, used),
                 (ours, pinned, graphs),
                 std::process::id(),
                 &entries,
                 &processes,
-                quota,
             ))
         };
         // Others come and go between the questions: a ledger that has more than is used is asked for once more.

@@ -5,7 +5,6 @@ use crate::device::release::Release;
 pub(in crate::device) use crate::process::unified::Membership;
 use crate::process::unified::{PinnedRefusal, Sharing};
 use crate::sync::Arc;
-use crate::types::DeviceIndex;
 
 /// The device, as pinned memory sees it.
 struct Shared {
@@ -26,14 +25,6 @@ impl Sharing for Shared {
 
     fn note(&self, pinned: u64) {
         self.base.holdings.set_pinned(pinned);
-    }
-
-    fn agrees(&self) -> Option<DeviceIndex> {
-        self.base.holdings.lock().has_agreed().then(|| self.base.site.device())
-    }
-
-    fn answer(&self, answers: bool) {
-        self.base.holdings.lock().answer_for_pinned(answers);
     }
 
     fn give_back(&self, may_wait: bool) {

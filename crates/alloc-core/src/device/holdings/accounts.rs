@@ -19,8 +19,6 @@ use std::collections::btree_map::Entry;
 #[derive(Debug)]
 pub(in crate::device) struct Limit {
     pub(in crate::device) name: String,
-    /// What would help where it refuses, if that is not to raise what has that name.
-    pub(in crate::device) way_out: Option<String>,
     pub(in crate::device) bytes: u64,
     pub(in crate::device) held: u64,
     /// What is lacking where it refuses.
@@ -139,29 +137,21 @@ impl Accounts {
     /// Every limit of this process that a request to `pool` has to keep, or one for memory of no pool.
     pub(in crate::device) fn limits(&self, pool: Option<PoolId>) -> Vec<Limit> {
         let whole = |name: &str, bytes: Option<u64>, shortage| {
-            let limit =
-                |bytes, held| Limit { name: name.into(), way_out: None, bytes, held, shortage, counts: None };
+            let limit = |bytes, held| Limit { name: name.into(), bytes, held, shortage, counts: None };
             bytes.map(|bytes| limit(bytes, self.whole.counted()))
         };
         let own = pool.and_then(|pool| {
             let account = self.pools.get(&pool)?;
             let name = || format!("the limit of pool {pool} (set_pool_limit)");
             let (held, shortage, counts) = (clamped(account.held()), Shortage::Pool, Some(vec![pool]));
-            account.limit.map(|bytes| Limit { name: name(), way_out: None, bytes, held, shortage, counts })
+            account.limit.map(|bytes| Limit { name: name(), bytes, held, shortage, counts })
         });
         let tenant = pool.and_then(|pool| self.tenant_of(pool));
         let of_tenant = tenant.and_then(|(number, tenant)| {
             let name = || format!("the hard limit of tenant {:?} (set_budget)", tenant.name());
             let counts = Some(self.pools_of(Owner::Tenant(number)));
             let (held, shortage) = (clamped(tenant.held()), Shortage::Tenant);
-            tenant.marks().hard.map(|bytes| Limit {
-                name: name(),
-                way_out: None,
-                bytes,
-                held,
-                shortage,
-                counts,
-            })
+            tenant.marks().hard.map(|bytes| Limit { name: name(), bytes, held, shortage, counts })
         });
         let name = "what other tenants' guarantees leave (set_budget)";
         let left = self.guarantees().left_for(tenant);

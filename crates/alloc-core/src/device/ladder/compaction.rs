@@ -400,7 +400,7 @@ impl Compaction {
             self.base.site.backend().clear_error();
             0
         });
-        let limits = self.base.holdings.lock().limits(Some(pool));
+        let limits = self.base.holdings.lock().accounts().limits(Some(pool));
         limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held)).fold(free, u64::min)
     }
 

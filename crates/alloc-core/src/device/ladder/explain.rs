@@ -103,14 +103,10 @@ impl Remedies {
     /// Raising the limits that refuse.
     fn of_limits(room: &Room<'_>) -> Self {
         let mut remedies = Self { found: Vec::new() };
-        let raised: Vec<_> = room.refusing().filter(|limit| limit.way_out.is_none()).collect();
-        let raised: Vec<&str> = raised.into_iter().map(|limit| limit.name.as_str()).collect();
-        let raising = (!raised.is_empty()).then(|| format!("raising {}", raised.join(" and ")));
-        let others = room.refusing().filter_map(|limit| limit.way_out.clone());
-        let what: Vec<_> = raising.into_iter().chain(others).collect();
+        let raised: Vec<&str> = room.refusing().map(|limit| limit.name.as_str()).collect();
         let then = room.unlimited();
         let gained = then.saturating_sub(room.after(&[]));
-        remedies.add(what.join(" and "), gained, then >= room.wanted);
+        remedies.add(format!("raising {}", raised.join(" and ")), gained, then >= room.wanted);
         remedies
     }
 
@@ -221,7 +217,7 @@ impl Explainer {
             let pool = own.map_or(PoolId::DEFAULT, |own| own.tenure().pool().id);
             let pools = caches(arenas);
             let state = self.base.holdings.lock();
-            let limits = state.limits(Some(pool));
+            let limits = state.accounts().limits(Some(pool));
             let wanted = self.wanted(own, missing, request, &state);
             let room = Room { device_free, limits: &limits, wanted };
             let (base, policy, private, pools, state) =
@@ -322,7 +318,6 @@ impl Case<'_> {
             pool_limit: refused(Shortage::Pool).map(|limit| limit.bytes),
             tenant: tenant.map(|(_, tenant)| tenant_report(tenant, refused(Shortage::Tenant).is_some())),
             kept_for_others: refused(Shortage::Guarantees).map(|_| accounts.guarantees().kept_from(tenant)),
-            processes_agreed: self.state.shares().filter(|shares| shares.quota.left() < self.room.wanted),
             source_refused,
             bound: self.bound(&reserve, source_refused, in_one_piece, missing),
             largest_fit: self.own.map_or(0, |own| own.layout().largest_free(request.tier)),

@@ -233,7 +233,7 @@ impl Reclaim {
         );
         let Need { pool, stream, bytes: wanted } = *need;
         let state = self.base.holdings.lock();
-        let limits = state.limits(Some(pool));
+        let limits = state.accounts().limits(Some(pool));
         let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held)).chain([free]).min();
         let room = room.unwrap_or(0);
         let number = state.accounts().tenant_of(pool).map(|(number, _)| number);

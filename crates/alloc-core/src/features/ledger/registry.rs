@@ -4,10 +4,9 @@
 //! `/tmp`. It is used only where it is the user's and nobody else may write to it. Under another `system_root` it is
 //! `run/user/UID/granule` there.
 //!
-//! A file has the device's UUID and the bytes that are held of it, which its allocator changes in place. Where the allocator
-//! agrees with others ([`agreement`](super::agreement)), its terms follow. Its name has the process's number and start, so that a
-//! number that is used again is told apart. It goes with its allocator; that of a process which was killed is removed by the next
-//! reader.
+//! A file has the device's UUID and the bytes that are held of it, which its allocator changes in place. Its name has the process's
+//! number and start, so that a number that is used again is told apart. It goes with its allocator; that of a process which was
+//! killed is removed by the next reader.
 
 use crate::features::share::process::Process;
 use crate::process::own;
@@ -21,10 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const MAGIC: u64 = u64::from_le_bytes(*b"granule1");
 /// Words of a file: kind, two of UUID, bytes held.
 const WORDS: usize = 4;
-/// And those of one that agrees with others: what is guaranteed to its process, what all may hold, what is claimed.
-const WORDS_OF_MEMBER: usize = 7;
 const HELD: usize = 3;
-const CLAIMED: usize = 6;
 
 /// What identifies a device in every process that sees it.
 pub type Uuid = [u8; 16];
@@ -36,19 +32,6 @@ pub struct Entry {
     pub pid: u32,
     /// Bytes.
     pub held: u64,
-    /// Its part of an agreement, if it has one.
-    pub share: Option<Share>,
-}
-
-/// What an allocator that agrees with others says to them. Bytes of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// What is kept for its process.
-    pub guarantee: u64,
-    /// What all who agree may hold together.
-    pub limit: u64,
-    /// What it holds, and is about to take.
-    pub claimed: u64,
 }
 
 /// The folder for allocators made with this `system_root`.
@@ -73,13 +56,11 @@ pub(crate) struct Published {
     process: Process,
     /// Written, not mapped: who cuts it harms nobody.
     file: File,
-    /// Whether it has a share of an agreement.
-    is_member: bool,
 }
 
 impl Published {
     /// A file that says that nothing is held, in a folder of [`own::make_folder`]. May block on the file system.
-    pub(crate) fn new(folder: &Path, uuid: Uuid, share: Option<Share>) -> io::Result<Self> {
+    pub(crate) fn new(folder: &Path, uuid: Uuid) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let process = Process::current()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -89,29 +70,16 @@ impl Published {
             uuid.chunks_exact(8).map(|half| half.iter().fold(0, |word, byte| word << 8 | u64::from(*byte))),
         );
         words.push(0);
-        words.extend(share.iter().flat_map(|share| [share.guarantee, share.limit, share.claimed]));
-        let is_member = share.is_some();
         // Whole before it has its name, for whoever reads meanwhile.
         let mut file = tempfile::Builder::new().prefix(".new").tempfile_in(folder)?;
         io::Write::write_all(&mut file, &words.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>())?;
         let file = file.persist(&path).map_err(|error| error.error)?;
-        Ok(Self { path, process, file, is_member })
+        Ok(Self { path, process, file })
     }
 
     /// So much is held from here on.
     pub(crate) fn set(&self, held: u64) {
-        self.store(HELD, held);
-    }
-
-    /// So much is held or about to be taken, where that is somebody's business.
-    pub(crate) fn claim(&self, claimed: u64) {
-        if self.is_member {
-            self.store(CLAIMED, claimed);
-        }
-    }
-
-    fn store(&self, word: usize, value: u64) {
-        if let Err(error) = self.file.write_all_at(&value.to_le_bytes(), 8 * word as u64) {
+        if let Err(error) = self.file.write_all_at(&held.to_le_bytes(), 8 * HELD as u64) {
             tracing::debug!(%error, path = %self.path.display(), "published figures are not the latest");
         }
     }
@@ -136,52 +104,29 @@ impl Drop for Published {
 /// What others have published of a device, without the file `own`. Removes files of processes that have ended. Reads a file for every
 /// allocator that publishes.
 pub(crate) fn others(folder: &Path, uuid: Uuid, own: Option<&Path>) -> Vec<Entry> {
-    files(folder, own).iter().filter_map(|file| file.read(uuid)).collect()
-}
-
-/// The files of processes that run, but for `own`. Removes those of processes that have ended.
-pub(super) fn files(folder: &Path, own: Option<&Path>) -> Vec<Open> {
     if own::folder(folder).is_err() {
         return Vec::new();
     }
     let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
     let files = files.filter_map(Result::ok).map(|file| file.path());
-    files.filter(|path| own != Some(path)).filter_map(|path| Open::new(&path)).collect()
+    files.filter(|path| own != Some(path)).filter_map(|path| read(&path, uuid)).collect()
 }
 
-/// The file of an allocator of some process, to be read.
-#[derive(Debug)]
-pub(super) struct Open {
-    pid: u32,
-    file: File,
-}
-
-impl Open {
-    fn new(path: &Path) -> Option<Self> {
-        let mut parts = path.file_name()?.to_str()?.split('-').map(str::parse::<u32>);
-        let (Some(Ok(id)), Some(Ok(started))) = (parts.next(), parts.next()) else { return None };
-        if !(Process { id, started }).is_alive() {
-            // Another reader may have been faster.
-            let _ = fs::remove_file(path);
-            return None;
-        }
-        Some(Self { pid: id, file: own::file(path, File::options().read(true)).ok()? })
+/// What the file of an allocator says of a device; `None` where it is about another one, and of a process that has ended.
+fn read(path: &Path, uuid: Uuid) -> Option<Entry> {
+    let mut parts = path.file_name()?.to_str()?.split('-').map(str::parse::<u32>);
+    let (Some(Ok(id)), Some(Ok(started))) = (parts.next(), parts.next()) else { return None };
+    if !(Process { id, started }).is_alive() {
+        // Another reader may have been faster.
+        let _ = fs::remove_file(path);
+        return None;
     }
-
-    /// What it says of a device; `None` where it is about another one.
-    pub(super) fn read(&self, uuid: Uuid) -> Option<Entry> {
-        let mut bytes = [0; WORDS_OF_MEMBER * 8];
-        let read = self.file.read_at(&mut bytes, 0).ok()? / 8;
-        let words: Vec<u64> = bytes
-            .chunks_exact(8)
-            .map(|word| word.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
-            .collect();
-        let there: Vec<u8> = words[1..HELD].iter().copied().flat_map(u64::to_be_bytes).collect();
-        let share = Share { guarantee: words[4], limit: words[5], claimed: words[CLAIMED] };
-        (read >= WORDS && words[0] == MAGIC && there == uuid).then_some(Entry {
-            pid: self.pid,
-            held: words[HELD],
-            share: (read == WORDS_OF_MEMBER).then_some(share),
-        })
-    }
+    let mut bytes = [0; WORDS * 8];
+    own::file(path, File::options().read(true)).ok()?.read_exact_at(&mut bytes, 0).ok()?;
+    let words: Vec<u64> = bytes
+        .chunks_exact(8)
+        .map(|word| word.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+        .collect();
+    let there: Vec<u8> = words[1..HELD].iter().copied().flat_map(u64::to_be_bytes).collect();
+    (words[0] == MAGIC && there == uuid).then_some(Entry { pid: id, held: words[HELD] })
 }

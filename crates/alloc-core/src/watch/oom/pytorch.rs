@@ -9,7 +9,7 @@ const DOCUMENTATION_OF_2_10: &str = "https://pytorch.org/docs/stable/notes/cuda.
 
 impl OomReport {
     /// The text PyTorch's allocator would give, word for word, in the release that `pytorch_release` names: for programs in which
-    /// PyTorch runs. What PyTorch does not know is told at its end: a quota that refuses, and pinned memory that limits count.
+    /// PyTorch runs. What PyTorch does not know is told at its end: pinned memory that limits count.
     #[must_use]
     pub fn pytorch_message(&self) -> String {
         let private = self.private_free;
@@ -22,7 +22,7 @@ impl OomReport {
         format!(
             "{} out of memory. Tried to allocate {}. GPU {} has a total capacity of {} of which {} is free. \
              {}{allowed}Of the allocated memory {} is allocated by PyTorch, {graphs}and {} is reserved by PyTorch but \
-             unallocated.{}{}{}{}",
+             unallocated.{}{}{}",
             self.label,
             format_bytes(self.tried),
             self.device,
@@ -34,7 +34,6 @@ impl OomReport {
             self.hint(),
             self.source_hint(),
             self.pinned_beside(),
-            self.quota(),
         )
     }
 
