@@ -15,7 +15,11 @@ def folder(path: Path) -> Path:
     """
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     there = path.lstat()
-    others_write = there.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    if not stat.S_ISDIR(there.st_mode) or there.st_uid not in (0, os.geteuid()) or others_write:
+    if not stat.S_ISDIR(there.st_mode) or is_anybodys(there):
         raise PermissionError(f"other users could change {path}: it must be a folder of your own, no link, and writable by you only")
     return path
+
+
+def is_anybodys(status: os.stat_result) -> bool:
+    """Whether another user, but the administrator, made it or can write to it."""
+    return status.st_uid not in (0, os.geteuid()) or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))

@@ -176,8 +176,7 @@ def kept(file: Path) -> str | None:
         # Nor a link to a file elsewhere, nor a pipe that waits for its writer.
         with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), encoding="utf-8") as opened:
             status = os.fstat(opened.fileno())
-            others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-            if not stat.S_ISREG(status.st_mode) or status.st_uid not in (0, os.geteuid()) or others_write:
+            if not stat.S_ISREG(status.st_mode) or _own.is_anybodys(status):
                 return None
             found = json.loads(opened.read(_LONGEST))
     except (OSError, ValueError, RecursionError):
