@@ -128,7 +128,7 @@ pub(crate) struct Counters {
     flows: [Flow; 2],
     /// For each tier and for both.
     limits: [Triple; ROWS],
-    /// Others have to hear of what is done: a ceiling was crossed, or somebody has looked and does not look again before.
+    /// Others have to hear of what is done: a ceiling was crossed, or nobody looks at the arena before.
     due: bool,
     /// [`Peaks`] look at it when they are settled, and when they say what is in use.
     listed: bool,
@@ -152,7 +152,7 @@ fn signed(bytes: u64) -> i64 {
 
 impl Counters {
     pub(crate) fn new(number: u16) -> Self {
-        Self { number, ..Self::default() }
+        Self { number, due: true, ..Self::default() }
     }
 
     /// A block is handed out.
