@@ -14,7 +14,7 @@ mod tenure;
 pub(crate) use heap::growth::{Growth, Map};
 pub(crate) use heap::sleep::{Bed, Sleepers};
 pub(crate) use heap::sparse::{Sparse, Sparses};
-pub(crate) use heap::{Heap, Searches};
+pub(crate) use heap::{Heap, Shared};
 pub(crate) use ledger::Ledger;
 pub(crate) use tenure::{ArenaPool, Left, Tenure};
 
@@ -75,10 +75,10 @@ pub(crate) enum FreeStep {
 }
 
 impl ArenaState {
-    pub(crate) fn new(tenure: Tenure, map: Arc<AddressMap>, searches: Searches) -> Self {
+    pub(crate) fn new(tenure: Tenure, map: Arc<AddressMap>, shared: Arc<Shared>) -> Self {
         Self {
-            heap: Heap::new(tenure.policy(), searches),
-            ledger: Ledger::new(tenure.policy().oversize()),
+            heap: Heap::new(tenure.policy(), tenure.number(), shared),
+            ledger: Ledger::new(tenure.number(), tenure.policy().oversize()),
             uses: UseLists::default(),
             tenure,
             map,

@@ -3,6 +3,6 @@
 pub(crate) mod growth;
 pub(crate) mod ids;
 pub mod round;
-pub mod steps;
+pub(crate) use backend_api::steps;
 pub(crate) mod tenants;
 pub mod types;

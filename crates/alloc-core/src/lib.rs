@@ -66,7 +66,7 @@ pub use api::{allocator, buffer, graph, pool};
 /// The device contract: the crate `backend-api`, under the name that it has here.
 pub use backend_api as backend;
 #[doc(hidden)] // for tests and benchmarks
-pub use base::steps;
+pub use backend_api::steps;
 pub use base::{round, types};
 pub use error::AllocError;
 pub use features::{budget, compaction, hardened, ledger, share, sleep};

@@ -42,6 +42,8 @@ mod fork;
 mod guard;
 mod label;
 mod memory;
+#[doc(hidden)] // for the engine, and what is simulated for its tests
+pub mod steps;
 pub mod types;
 mod virtual_memory;
 

@@ -3,6 +3,7 @@
 pub(crate) mod graph;
 pub(crate) mod memo;
 pub(crate) mod queue;
+mod used;
 pub(crate) mod work;
 
 use crate::config::{Clock, OpenRegConfig};

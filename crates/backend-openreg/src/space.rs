@@ -16,10 +16,6 @@ impl Span {
     pub(crate) const fn new(at: u64, bytes: u64) -> Self {
         Self { start: at, end: at.saturating_add(bytes), user: None }
     }
-
-    pub(crate) const fn overlaps(self, other: Self) -> bool {
-        self.start < other.end && other.start < self.end
-    }
 }
 
 /// Free ranges of one address window.

@@ -4,6 +4,7 @@ use super::{Cost, DEVICE, Machine};
 use crate::quiet::{Retires, Sleeps};
 use crate::sleepers::{malloc_in, tagged};
 use crate::views::Numbers;
+use alloc_core::backend::EventFlags;
 use alloc_core::device::SegmentChange;
 use alloc_core::history::HistoryOptions;
 use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
@@ -47,7 +48,6 @@ impl Case {
     }
 }
 
-const PEAKS: &str = "a new peak of the device is settled over all arenas";
 const SUMS: &str = "the figures are sums over all arenas";
 
 /// All of them.
@@ -58,15 +58,17 @@ pub const CASES: &[Case] = &[
     case("history entries", "allocate and free", 1_000_000, history),
     case("streams", "allocate and free", 10_000, hit),
     case("streams", "a miss below the peak, `pytorch`", 10_000, miss::<PytorchPolicy>).aim(10_000.0),
-    case("streams", "a miss below the peak, `granule`", 10_000, miss::<GranulePolicy>)
-        .aim(10_000.0)
-        .grows("what is in use is summed over all streams, and each is looked at for idle memory"),
-    case("streams", "a first request", 10_000, first).grows(PEAKS),
+    case("streams", "a miss below the peak, `granule`", 10_000, miss::<GranulePolicy>).aim(10_000.0),
+    case("streams", "a miss at a new peak, `pytorch`", 10_000, peak::<PytorchPolicy>).aim(10_000.0),
+    case("streams", "a miss at a new peak, `granule`", 10_000, peak::<GranulePolicy>).aim(10_000.0),
+    case("streams", "a free, and a miss at a new peak", 10_000, peak_after_a_free).aim(10_000.0),
+    case("streams", "a first request", 10_000, first).aim(20_000.0),
     case("streams", "retire one that nobody uses", 10_000, retire),
     case("streams", "statistics", 10_000, stats).grows(SUMS),
     case("streams with pending frees", "use on another stream, and free", 10_000, pending),
     case("users of a block", "record one more", 10_000, record),
     case("users of a block", "free, a user", 10_000, free_of_users),
+    case("users of a block with queued work", "free, a user", 10_000, free_of_busy_users),
     case("pools", "make, use, release", 100_000, pools_in_use).aim(5_000.0),
     case("pools made and released", "make, use, release", 100_000, pools_gone).aim(5_000.0),
     case("pools released with cached memory", "make, use, release", 70_000, pools_cached).aim(5_000.0),
@@ -144,6 +146,34 @@ fn miss<P: Policy>(many: usize) -> Cost {
     machine.cost(50, |_| machine.fill(64 * MIB, [stream]))
 }
 
+/// Streams with a live block each, and some idle memory, of which the first miss hears.
+fn below_a_peak<P: Policy>(many: usize) -> (Machine, Vec<Stream>) {
+    let machine = Machine::new::<P>();
+    let streams = machine.streams(many);
+    for stream in &streams {
+        machine.malloc(3 * MIB, *stream);
+        machine.free(machine.malloc(512, *stream));
+    }
+    machine.fill(64 * MIB, [machine.stream()]);
+    (machine, streams)
+}
+
+fn peak<P: Policy>(many: usize) -> Cost {
+    let (machine, _) = below_a_peak::<P>(many);
+    let stream = machine.stream();
+    machine.cost(50, |_| machine.fill(64 * MIB, [stream]))
+}
+
+/// Each time another stream needs less.
+fn peak_after_a_free(many: usize) -> Cost {
+    let (machine, streams) = below_a_peak::<GranulePolicy>(many);
+    let stream = machine.stream();
+    machine.cost(50, |n| {
+        machine.free(machine.malloc(512, streams[n * 7 % many]));
+        machine.fill(64 * MIB, [stream]);
+    })
+}
+
 fn first(many: usize) -> Cost {
     let machine = Machine::new::<PytorchPolicy>();
     machine.fill(512, machine.streams(many));
@@ -189,9 +219,24 @@ fn record(many: usize) -> Cost {
     machine.cost(1_000, |n| record(many + n))
 }
 
-#[allow(clippy::cast_precision_loss)]
 fn free_of_users(many: usize) -> Cost {
-    let machine = Machine::new::<PytorchPolicy>();
+    free_of_users_on(&Machine::new::<PytorchPolicy>(), many)
+}
+
+/// The device is still at work for each of them, and others wait for that.
+fn free_of_busy_users(many: usize) -> Cost {
+    let machine = Machine::with_lag::<PytorchPolicy>(u64::MAX / 2);
+    let device = machine.allocator.backend();
+    for stream in machine.streams(many) {
+        let event = device.create_event(DEVICE, EventFlags::empty()).expect("there is no limit");
+        device.record_event(event, stream).expect("the stream is there");
+        device.wait_event(machine.stream(), event).expect("both are there");
+    }
+    free_of_users_on(&machine, many)
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn free_of_users_on(machine: &Machine, many: usize) -> Cost {
     let (own, streams) = (machine.stream(), machine.streams(many));
     let mut used: Vec<DevicePtr> = (0..5).map(|_| machine.malloc(512, own)).collect();
     for ptr in &used {

@@ -5,7 +5,7 @@ mod models;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use crate::arena::{ArenaPool, ArenaState, Left, Searches, Tenure};
+use crate::arena::{ArenaPool, ArenaState, Left, Shared, Tenure};
 use crate::base::steps::Counted;
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::AddressMap;
@@ -86,7 +86,7 @@ pub(crate) struct Directory {
     /// has locked that asks it whether it serves the stream.
     streams: Box<[StreamPlace; STREAM_TABLE]>,
     registry: Mutex<Registry>,
-    searches: Searches,
+    shared: Arc<Shared>,
 }
 
 fn new_chunk() -> Chunk {
@@ -114,7 +114,7 @@ impl Directory {
             further: Box::new(std::array::from_fn(|_| OnceLock::new())),
             streams: Box::new(std::array::from_fn(|_| StreamPlace::new(0))),
             registry: Mutex::new(Rank::Registry, registry),
-            searches: Arc::default(),
+            shared: Arc::default(),
         }
     }
 
@@ -202,7 +202,7 @@ impl Directory {
         let template = &registry.template;
         let tenure = Tenure::new(self.device, number, stream, pool.clone(), template.policy.clone());
         let owner = tenure.owner();
-        let mut state = ArenaState::new(tenure, Arc::clone(&self.map), Arc::clone(&self.searches));
+        let mut state = ArenaState::new(tenure, Arc::clone(&self.map), Arc::clone(&self.shared));
         state.heap_mut().count_ages(template.ages);
         state.ledger_mut().history_mut().configure(&template.history, owner, false);
         let arena = Arc::new(Arena::new(state));
@@ -301,6 +301,11 @@ impl Directory {
         (0..count).counted().filter_map(|n| self.get(u16::try_from(n).ok()?)).collect()
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.registry.lock().count
+    }
+
     /// All arenas of a pool, by number. They are other pools' once this one is gone.
     pub(crate) fn of_pool(&self, slot: PoolSlot) -> Vec<&Arc<Arena>> {
         let registry = self.registry.lock();
@@ -313,9 +318,9 @@ impl Directory {
         change(&mut self.registry.lock().template)
     }
 
-    /// Searches so far in a tier: the clock of block ages.
-    pub(crate) fn searches(&self, tier: crate::memory::block::Tier) -> u64 {
-        self.searches[tier as usize].load(Ordering::Relaxed)
+    /// What all arenas share.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// Panics where the registry and the arenas, all locked by the caller, contradict each other.

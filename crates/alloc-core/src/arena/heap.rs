@@ -10,13 +10,14 @@ pub(super) mod sleep;
 pub(super) mod sparse;
 mod unmapped;
 
+use crate::base::steps::Counted;
 use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::order::Order;
 use crate::memory::region::RegionId;
 use crate::memory::segment::{Origin, Segment, SegmentTable};
 use crate::policy::{Chosen, Grain, GranuleMemory, Ground, Hooks, Placement, Remembered, Request};
-use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Rank};
 use kind::{NewRecord, OfKind, of_kind};
 use records::Records;
 use smallvec::SmallVec;
@@ -24,8 +25,32 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use unmapped::Unmapped;
 
-/// Searches in all arenas of the default pool, by tier: the clock of block ages.
-pub(crate) type Searches = Arc<[AtomicU64; 2]>;
+/// What the arenas of a device share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Searches in all arenas of the default pool, by tier: the clock of block ages.
+    searches: [AtomicU64; 2],
+    /// Arenas that may have free memory for others, by number.
+    spare: Mutex<BTreeSet<u16>>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self { searches: Default::default(), spare: Mutex::new(Rank::Registry, BTreeSet::new()) }
+    }
+}
+
+impl Shared {
+    /// Searches so far in a tier.
+    pub(crate) fn searches(&self, tier: Tier) -> u64 {
+        self.searches[tier as usize].load(Ordering::Relaxed)
+    }
+
+    /// The first arena from `number` on that may have free memory for others.
+    pub(crate) fn next_spare(&self, number: u16) -> Option<u16> {
+        self.spare.lock().range(number..).counted().next().copied()
+    }
+}
 
 /// The blocks of an arena.
 #[derive(Debug)]
@@ -41,11 +66,15 @@ pub(crate) struct Heap {
     unmapped: Unmapped,
     /// Whether searches are counted: only while garbage collection is on.
     ages: bool,
-    searches: Searches,
+    shared: Arc<Shared>,
+    /// The arena's number.
+    number: u16,
+    /// Whether it is known that the arena may have free memory for others.
+    is_spare: bool,
 }
 
 impl Heap {
-    pub(super) fn new(policy: &Chosen, searches: Searches) -> Self {
+    pub(super) fn new(policy: &Chosen, number: u16, shared: Arc<Shared>) -> Self {
         Self {
             layout: Layout::default(),
             placement: policy.placement(),
@@ -53,7 +82,9 @@ impl Heap {
             remembered: policy.remembered(),
             unmapped: Default::default(),
             ages: false,
-            searches,
+            shared,
+            number,
+            is_spare: false,
         }
     }
 
@@ -94,7 +125,20 @@ impl Heap {
 
     /// Free blocks of a tier are searched.
     pub(super) fn count_search(&self, tier: Tier) {
-        self.searches[tier as usize].fetch_add(1, Ordering::Relaxed);
+        self.shared.searches[tier as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The arena may have free memory for others.
+    pub(crate) fn note_spare(&mut self) {
+        if !std::mem::replace(&mut self.is_spare, true) {
+            self.shared.spare.lock().insert(self.number);
+        }
+    }
+
+    /// It has none.
+    pub(crate) fn note_no_spare(&mut self) {
+        self.is_spare = false;
+        self.shared.spare.lock().remove(&self.number);
     }
 
     #[inline(always)]
@@ -150,6 +194,7 @@ impl Heap {
 
     /// Puts a block that is in no index among the free ones, as it is.
     pub(crate) fn insert_free(&mut self, id: BlockId) {
+        self.note_spare();
         of_kind!(self, heap => heap.insert_free(id));
     }
 
@@ -338,6 +383,7 @@ impl Ground<GranuleMemory> for Heap {
     }
 
     fn cut_above(&mut self, id: BlockId, size: u64, upper_state: BlockPhase) -> BlockId {
+        self.note_spare();
         of_kind!(self, heap => heap.cut_above(id, size, upper_state, NewRecord::Upper))
     }
 

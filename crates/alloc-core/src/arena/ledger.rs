@@ -28,9 +28,9 @@ pub(super) fn signed(bytes: u64) -> i64 {
 }
 
 impl Ledger {
-    pub(super) fn new(oversize: u64) -> Self {
+    pub(super) fn new(number: u16, oversize: u64) -> Self {
         Self {
-            counters: Counters::default(),
+            counters: Counters::new(number),
             epochs: Epochs::default(),
             history: Recorder::default(),
             oversize,

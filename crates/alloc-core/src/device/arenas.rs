@@ -10,12 +10,12 @@ use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::lifetimes::pending::Waiting;
 use crate::memory::address_map::Location;
-use crate::memory::block::{Block, BlockPhase};
+use crate::memory::block::{Block, BlockPhase, Tier};
 use crate::memory::region::Region;
-use crate::policy::Chosen;
+use crate::policy::{Chosen, Ground};
 use crate::sync::{Arc, Guard, InTransit, Mutex, Rank, ThreadId, Transit, this_thread};
 use crate::types::{DevicePtr, Stream};
-use crate::watch::counters::{Count, Counters, Peaks, Rows, one_more};
+use crate::watch::counters::{Counters, Peaks, RECENT, Rows, one_more};
 use crate::watch::history::{Context, HistoryTemplate};
 use crate::watch::pointer::Problem;
 use smallvec::SmallVec;
@@ -143,16 +143,32 @@ impl Arenas {
         !self.make_room(&mut self.peaks.lock(), number, &more)
     }
 
-    /// An arena has crossed a ceiling.
+    /// Others have to hear of what was done in an arena.
     #[cold]
-    fn settle_peaks(&self, number: u16) {
+    fn tell(&self, number: u16) {
         let mut peaks = self.peaks.lock();
-        if self.make_room(&mut peaks, number, &Rows::default()) {
-            return;
+        let Some(arena) = self.directory.get(number) else { return };
+        let crossed = {
+            let mut state = arena.lock_shortly();
+            state.heap_mut().note_spare();
+            let counters = state.ledger_mut().counters_mut();
+            peaks.note(counters);
+            counters.crossed()
+        };
+        if crossed && !self.make_room(&mut peaks, number, &Rows::default()) {
+            peaks.note_granted(number);
+            let listed = peaks.take_listed();
+            let listed = listed.into_iter().counted().filter_map(|number| self.directory.get(number));
+            let mut arenas: SmallVec<[_; 4]> = listed.map(|arena| arena.lock()).collect();
+            self.settle(&mut peaks, &mut arenas);
         }
-        peaks.note_granted(number);
-        drop(peaks);
-        self.with_all(|_, _| ());
+    }
+
+    /// Settles the peaks, with these arenas locked.
+    fn settle(&self, peaks: &mut Peaks, arenas: &mut [Guard<'_, ArenaState>]) {
+        let mut counters: SmallVec<[&mut Counters; 4]> =
+            arenas.iter_mut().map(|arena| arena.ledger_mut().counters_mut()).collect();
+        peaks.settle(&mut counters, self.directory.count() == 1);
     }
 
     /// Whether an arena has room for `more` without a new peak: out of the reserve, or of what the arenas that got the most lately
@@ -182,6 +198,25 @@ impl Arenas {
         has_enough
     }
 
+    /// The default pool's arenas, but for one, that have a free large block of at least `bytes`, which are always the same.
+    pub(super) fn spare(&self, but: u16, bytes: u64) -> impl Iterator<Item = &Arc<Arena>> {
+        let shared = self.directory.shared();
+        let numbers =
+            std::iter::successors(shared.next_spare(0), |last| shared.next_spare(last.checked_add(1)?));
+        let others = numbers.filter(move |number| *number != but);
+        others.filter_map(|number| self.directory.get(number)).filter(move |arena| {
+            let mut state = arena.lock();
+            let has_some =
+                state.tenure().slot() == PoolSlot::DEFAULT && state.heap().has_free(Tier::Large, bytes);
+            if !has_some {
+                // Nobody looks again before that may have changed.
+                state.ledger_mut().counters_mut().tell_next();
+                state.heap_mut().note_no_spare();
+            }
+            has_some
+        })
+    }
+
     /// Runs `work` with the peaks and every arena locked, and the peaks settled: what another thread has
     /// just done is seen with its peak.
     pub(super) fn with_all<R>(&self, work: impl FnOnce(&mut Peaks, &mut [Guard<'_, ArenaState>]) -> R) -> R {
@@ -189,10 +224,9 @@ impl Arenas {
         // Listed under the lock: an arena whose first request has returned has settled, so it is there.
         let all = self.directory.all();
         let mut arenas: SmallVec<[_; 4]> = all.iter().map(|arena| arena.lock()).collect();
-        if arenas.iter().any(|a| a.ledger().counters().crossed()) {
-            let mut counters: SmallVec<[&mut Counters; 4]> =
-                arenas.iter_mut().map(|a| a.ledger_mut().counters_mut()).collect();
-            peaks.settle(&mut counters);
+        let crossed = |counters: &Counters| counters.is_due() && counters.crossed();
+        if arenas.iter().any(|arena| crossed(arena.ledger().counters())) {
+            self.settle(&mut peaks, &mut arenas);
         }
         work(&mut peaks, &mut arenas)
     }
@@ -245,11 +279,15 @@ impl Arenas {
         })
     }
 
-    /// Bytes handed out or pending. Locks all arenas, one after the other.
+    /// Bytes handed out or pending.
     pub(super) fn in_use(&self) -> u64 {
-        let of =
-            |arena: &Arc<Arena>| arena.lock().ledger().counters().both(Count::ActiveBytes).unsigned_abs();
-        self.directory.all().into_iter().map(of).sum()
+        let mut peaks = self.peaks.lock();
+        let moved = peaks.take_moved();
+        let goes_on = moved.len() <= RECENT;
+        for arena in moved.into_iter().counted().filter_map(|number| self.directory.get(number)) {
+            peaks.read(arena.lock().ledger_mut().counters_mut(), goes_on);
+        }
+        peaks.in_use()
     }
 
     /// The quarantine is no reason any more for a block to stay pending.
@@ -419,13 +457,13 @@ impl Arenas {
         state.ledger().history().of_block(location.block).cloned()
     }
 
-    /// Unlocks an arena; settles the peaks before the call returns if it crossed a ceiling.
+    /// Unlocks an arena; others hear of what was done before the call returns, where they have to.
     #[inline]
     pub(super) fn leave(&self, state: Guard<'_, ArenaState>) {
-        let crossed = state.ledger().counters().crossed().then(|| state.tenure().number());
+        let due = state.ledger().counters().is_due().then(|| state.tenure().number());
         drop(state);
-        if let Some(number) = crossed {
-            self.settle_peaks(number);
+        if let Some(number) = due {
+            self.tell(number);
         }
         #[cfg(feature = "paranoid")]
         self.check_invariants();

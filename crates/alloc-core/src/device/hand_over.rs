@@ -410,6 +410,15 @@ impl Streams<GranuleMemory> for HandOver {
     type Arena = Arena;
     type State = ArenaState;
 
+    fn givers<'a>(&'a self, arena: &'a Arena, bytes: u64) -> impl Iterator<Item = &'a Arena> {
+        let (number, slot) = {
+            let state = arena.lock();
+            (state.tenure().number(), state.tenure().slot())
+        };
+        let givers = (slot == PoolSlot::DEFAULT).then(|| self.base.arenas.spare(number, bytes));
+        givers.into_iter().flatten().map(|giver| &**giver)
+    }
+
     fn neighbours<'a>(&'a self, arena: &'a Arena) -> Vec<&'a Arena> {
         if arena.lock().tenure().slot() != PoolSlot::DEFAULT {
             return Vec::new();

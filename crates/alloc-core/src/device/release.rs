@@ -204,7 +204,7 @@ impl Release {
         let Some(target) = threshold.and_then(|t| held.checked_sub(t)).filter(|target| *target > 0) else {
             return Ok(false);
         };
-        let now = self.base.arenas.directory().searches(Tier::Large);
+        let now = self.base.arenas.directory().shared().searches(Tier::Large);
         let mut candidates = Vec::new();
         let default_pool = self.base.pools.releasable(Flush::Pool(PoolSlot::DEFAULT));
         for (arena, _) in &default_pool {

@@ -25,6 +25,10 @@ pub trait PlacementIndex: Default + std::fmt::Debug + Send + 'static {
     }
     /// Blocks of at least so many bytes, by size, the smallest first.
     fn at_least(&self, bytes: u64) -> impl Iterator<Item = BlockId> + '_;
+    /// Whether there is one of at least so many bytes.
+    fn has(&self, bytes: u64) -> bool {
+        self.at_least(bytes).next().is_some()
+    }
     /// Blocks by size, the smallest first.
     fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
         self.at_least(0)

@@ -61,6 +61,9 @@ pub(crate) trait Streams<M> {
     /// What is under its lock.
     type State: PolicyArena<M>;
 
+    /// The default pool's other arenas that have a free large block of at least `bytes`, which are always the same; none for that
+    /// of a private pool.
+    fn givers<'a>(&'a self, arena: &'a Self::Arena, bytes: u64) -> impl Iterator<Item = &'a Self::Arena>;
     /// The default pool's other arenas; none for that of a private pool.
     fn neighbours<'a>(&'a self, arena: &'a Self::Arena) -> Vec<&'a Self::Arena>;
     /// What of an arena's free memory another one may have, as settings say: what the device is done with, or what that one's
@@ -109,7 +112,7 @@ pub(crate) trait Engine<M> {
         call: &Call<'_>,
     ) -> impl DerefMut<Target = Self::State> + 'a;
 
-    /// Bytes handed out or pending. Locks all arenas, one after the other.
+    /// Bytes handed out or pending.
     fn in_use(&self) -> u64;
     /// Bytes held, or about to be.
     fn held(&self) -> u64;

@@ -83,7 +83,7 @@ impl<P: Policy> Placing for Placed<P> {
     }
 
     fn has(&self, tier: Tier, bytes: u64) -> bool {
-        self.free[tier as usize].at_least(bytes).next().is_some()
+        self.free[tier as usize].has(bytes)
     }
 
     fn at_least(&self, tier: Tier, bytes: u64) -> Box<dyn Iterator<Item = BlockId> + '_> {

@@ -4,8 +4,9 @@
 //! so each holds a *ceiling* for each count, and the ceilings of all arenas sum to no more than the recorded
 //! peak. While an arena stays under its ceilings no new peak is possible and nothing shared is touched.
 //! What of the peak no ceiling covers is a *reserve*: an arena that crosses its ceiling gets some of that, and nobody else
-//! is looked at. Only where there is not enough [`Peaks::settle`] takes all arenas' locks, records the true sum and
-//! deals out new ceilings. With one arena the ceiling is the peak.
+//! is looked at. Only where there is not enough [`Peaks::settle`] records the true sum and deals out new ceilings. It looks at
+//! those arenas only whose ceilings are above what they have: all others were not used since, and the next operation that
+//! leaves one says so. So a new peak costs what was done since the last one. With one arena the ceiling is the peak.
 //!
 //! What a request changes is counted once: three figures by tier. They are compared with *limits*, within which neither
 //! what is allocated nor what is active can cross a ceiling. All other figures are sums and differences of these.
@@ -14,6 +15,7 @@
 mod tests;
 
 use crate::base::ids::Tier;
+use crate::base::steps::Counted;
 use crate::watch::stats::{DeviceStats, Stat, StatArray};
 use smallvec::SmallVec;
 use std::ops::{AddAssign, SubAssign};
@@ -52,7 +54,7 @@ const COUNTS: usize = 8;
 /// Small, large, both.
 const ROWS: usize = 3;
 const BOTH: usize = 2;
-/// How many arenas are looked at before all are.
+/// How many arenas are looked at before all are that were used, and may be looked at each time.
 pub(crate) const RECENT: usize = 8;
 pub(crate) type Row = [i64; COUNTS];
 pub(crate) type Rows = [Row; ROWS];
@@ -121,11 +123,18 @@ struct Flow {
 /// The counters of one arena.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters {
+    /// The arena's.
+    number: u16,
     flows: [Flow; 2],
     /// For each tier and for both.
     limits: [Triple; ROWS],
-    /// A ceiling was crossed and not settled yet.
-    crossed: bool,
+    /// Others have to hear of what is done: a ceiling was crossed, or nobody looks at the arena before.
+    due: bool,
+    /// [`Peaks`] look at it when they are settled, and when they say what is in use.
+    listed: bool,
+    moved: bool,
+    /// The active bytes when that was said last.
+    known: i64,
     /// Freed by the program and still in use, by tier: blocks and bytes.
     pending: [(i64, i64); 2],
     /// The counts that change seldom: present values and all increases, by tier.
@@ -142,6 +151,10 @@ fn signed(bytes: u64) -> i64 {
 }
 
 impl Counters {
+    pub(crate) fn new(number: u16) -> Self {
+        Self { number, due: true, ..Self::default() }
+    }
+
     /// A block is handed out.
     #[inline(always)]
     pub(crate) fn give(&mut self, tier: Tier, size: u64, requested: u64) {
@@ -205,7 +218,7 @@ impl Counters {
         if amount > 0 {
             *increases += amount;
             let both = self.current(BOTH, count);
-            self.crossed |=
+            self.due |=
                 self.current(row, count) > self.ceiling[row][column] || both > self.ceiling[BOTH][column];
         }
     }
@@ -215,12 +228,22 @@ impl Counters {
     #[cold]
     #[inline(never)]
     fn look_closer(&mut self) {
-        self.crossed |= Count::ALL
-            .iter()
-            .any(|count| (0..ROWS).any(|row| self.current(row, *count) > self.ceiling[row][*count as usize]));
-        if !self.crossed {
+        if self.crossed() {
+            self.due = true;
+        } else {
             self.set_limits();
         }
+    }
+
+    /// The next operation is told of, whatever it does.
+    pub(crate) fn tell_next(&mut self) {
+        self.due = true;
+    }
+
+    /// Whether others have to hear of it.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.due
     }
 
     fn set_limits(&mut self) {
@@ -238,10 +261,9 @@ impl Counters {
         }
     }
 
-    /// Whether [`Peaks::settle`] is due.
-    #[inline]
+    /// Whether it has more than its ceilings.
     pub(crate) fn crossed(&self) -> bool {
-        self.crossed
+        !self.has_room_for(&Rows::default())
     }
 
     pub(crate) fn get(&self, tier: Tier, count: Count) -> i64 {
@@ -265,18 +287,6 @@ impl Counters {
             Count::RequestedBytes => current.requested,
             special => self.special[row][special as usize - Count::SPECIAL[0] as usize].0,
         }
-    }
-
-    /// All present values.
-    fn currents(&self) -> Rows {
-        let mut rows = std::array::from_fn(|row| {
-            Count::ALL.map(|count| if row == BOTH { 0 } else { self.current(row, count) })
-        });
-        let [small, large, both] = &mut rows;
-        for (both, (small, large)) in both.iter_mut().zip(small.iter().zip(large)) {
-            *both = *small + *large;
-        }
-        rows
     }
 
     /// All increases of a count of a tier since the arena was made.
@@ -327,6 +337,11 @@ pub(crate) struct Peaks {
     running: Rows,
     /// Arenas that got the most lately, by number: what they need no more is likely to do for the next.
     granted: SmallVec<[u16; RECENT]>,
+    /// Those that were used since the last settlement, or got something: no other has less than its ceilings.
+    listed: SmallVec<[u16; RECENT]>,
+    /// Those that were used since it was said what is in use, and what was said.
+    moved: SmallVec<[u16; RECENT]>,
+    in_use: i64,
     /// What of that is beyond the sum of all ceilings.
     reserve: Rows,
     /// The most between the last reset and the last boundary.
@@ -334,6 +349,49 @@ pub(crate) struct Peaks {
 }
 
 impl Peaks {
+    /// An arena was used.
+    pub(crate) fn note(&mut self, arena: &mut Counters) {
+        self.list(arena);
+        if !std::mem::replace(&mut arena.moved, true) {
+            self.moved.push(arena.number);
+        }
+        arena.due = false;
+    }
+
+    fn list(&mut self, arena: &mut Counters) {
+        if !std::mem::replace(&mut arena.listed, true) {
+            self.listed.push(arena.number);
+        }
+    }
+
+    /// Takes the list of arenas to be [settled](Self::settle), by number.
+    pub(crate) fn take_listed(&mut self) -> SmallVec<[u16; RECENT]> {
+        let mut listed = std::mem::take(&mut self.listed);
+        listed.sort_unstable();
+        listed
+    }
+
+    /// Takes the list of arenas that are to be [read](Self::read).
+    pub(crate) fn take_moved(&mut self) -> SmallVec<[u16; RECENT]> {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// Hears of an arena's active bytes, and goes on looking at it, or does not before it is used again.
+    pub(crate) fn read(&mut self, arena: &mut Counters, goes_on: bool) {
+        let now = arena.both(Count::ActiveBytes);
+        self.in_use += now - std::mem::replace(&mut arena.known, now);
+        arena.moved = goes_on;
+        if goes_on {
+            self.moved.push(arena.number);
+        }
+        arena.due |= !goes_on;
+    }
+
+    /// Active bytes of all arenas, once those that were used are [read](Self::read).
+    pub(crate) fn in_use(&self) -> u64 {
+        self.in_use.unsigned_abs()
+    }
+
     /// Takes the list of arenas that got the most lately.
     pub(crate) fn take_granted(&mut self) -> SmallVec<[u16; RECENT]> {
         std::mem::take(&mut self.granted)
@@ -347,7 +405,6 @@ impl Peaks {
     /// An arena gets what it lacks, to have `more` besides, out of the reserve, and half of what is left. `false`, with nothing
     /// changed, where that is not enough.
     pub(crate) fn grant(&mut self, arena: &mut Counters, more: &Rows) -> bool {
-        let places = || (0..ROWS).flat_map(|row| Count::ALL.map(|count| (row, count)));
         if places().any(|(row, count)| arena.lacks(row, count, more) > self.reserve[row][count as usize]) {
             return false;
         }
@@ -360,7 +417,7 @@ impl Peaks {
                 arena.ceiling[row][count as usize] += more;
             }
         }
-        arena.crossed = false;
+        self.list(arena);
         arena.set_limits();
         true
     }
@@ -376,47 +433,42 @@ impl Peaks {
 
     /// An arena needs no more than it has now: the rest of its ceilings is for others.
     pub(crate) fn reclaim(&mut self, arena: &mut Counters) {
-        for row in 0..ROWS {
-            for count in Count::ALL {
-                let (column, now) = (count as usize, arena.current(row, count));
-                let beyond = (arena.ceiling[row][column] - now).max(0);
-                arena.ceiling[row][column] -= beyond;
-                self.reserve[row][column] += beyond;
-            }
+        for (row, count) in places() {
+            let (column, now) = (count as usize, arena.current(row, count));
+            let beyond = (arena.ceiling[row][column] - now).max(0);
+            arena.ceiling[row][column] -= beyond;
+            self.reserve[row][column] += beyond;
         }
         arena.set_limits();
     }
 
-    /// Raises the peaks to the sum over all arenas. What lies between the sum and the peak goes by halves to an arena that
-    /// crossed its ceiling (it is growing), and into the reserve.
-    pub(crate) fn settle(&mut self, arenas: &mut [&mut Counters]) {
-        if let [only] = arenas {
-            // Its ceilings are the peaks.
-            let now = only.currents();
-            for (peak, now) in self.running.as_flattened_mut().iter_mut().zip(now.as_flattened()) {
-                *peak = (*peak).max(*now);
-            }
-            (only.ceiling, self.reserve) = (self.running, Rows::default());
-            only.crossed = false;
-            return only.set_limits();
-        }
-        let crossed = arenas.iter().position(|a| a.crossed).unwrap_or(0);
-        for row in 0..ROWS {
-            for count in Count::ALL {
-                let column = count as usize;
-                let sum: i64 = arenas.iter().map(|a| a.current(row, count)).sum();
-                let peak = &mut self.running[row][column];
-                *peak = (*peak).max(sum);
-                let spare = *peak - sum;
-                self.reserve[row][column] = spare / 2;
-                for (n, arena) in arenas.iter_mut().enumerate() {
-                    let share = if n == crossed { spare - spare / 2 } else { 0 };
-                    arena.ceiling[row][column] = arena.current(row, count) + share;
-                }
+    /// Raises the peaks to the sum over all arenas, of which those are given that may have less than their ceilings. What lies
+    /// between the sum and the peak goes by halves to an arena that crossed its ceiling (it is growing), and into the reserve; the
+    /// only one that there is has all of it.
+    pub(crate) fn settle(&mut self, arenas: &mut [&mut Counters], is_only: bool) {
+        let growing = arenas.iter().counted().position(|a| a.crossed()).unwrap_or(0);
+        for (row, count) in places() {
+            let (column, reserve) = (count as usize, &mut self.reserve[row][count as usize]);
+            let beyond: i64 = arenas.iter().map(|a| a.ceiling[row][column] - a.current(row, count)).sum();
+            let peak = &mut self.running[row][column];
+            // Of what is granted, no other has less.
+            let sum = *peak - *reserve - beyond;
+            *peak = (*peak).max(sum);
+            let spare = *peak - sum;
+            *reserve = if is_only { 0 } else { spare / 2 };
+            for (n, arena) in arenas.iter_mut().enumerate() {
+                let share = if n == growing { spare - *reserve } else { 0 };
+                arena.ceiling[row][column] = arena.current(row, count) + share;
             }
         }
-        for arena in arenas {
-            arena.crossed = false;
+        self.listed.clear();
+        for (n, arena) in arenas.iter_mut().enumerate() {
+            arena.listed = false;
+            if n == growing {
+                self.list(arena);
+            } else {
+                arena.due = true;
+            }
             arena.set_limits();
         }
     }
@@ -430,14 +482,24 @@ impl Peaks {
     /// A boundary: what was the most so far is kept, and from here on the most since now is known, too.
     pub(crate) fn restart(&mut self, arenas: &mut [&mut Counters]) {
         self.earlier = self.recorded();
-        self.running = Rows::default();
-        self.settle(arenas);
+        self.begin_with(&Rows::default(), arenas);
     }
 
     /// Forgets the last boundary: below the recorded peak nothing needs to be settled again.
     pub(crate) fn rejoin(&mut self, arenas: &mut [&mut Counters]) {
-        self.running = self.recorded();
-        self.settle(arenas);
+        self.begin_with(&self.recorded(), arenas);
+    }
+
+    /// From here on the most is this, if it is not less than what all arenas have.
+    fn begin_with(&mut self, most: &Rows, arenas: &mut [&mut Counters]) {
+        for (row, count) in places() {
+            let column = count as usize;
+            // What is granted stays.
+            self.reserve[row][column] += most[row][column] - self.running[row][column];
+        }
+        self.running = *most;
+        let is_only = arenas.len() == 1;
+        self.settle(arenas, is_only);
     }
 
     /// The most since the last boundary, of both tiers.
@@ -485,21 +547,22 @@ impl Peaks {
         stats.oversize_allocations = stat(BOTH, Count::OversizeAllocations);
     }
 
-    /// Panics where the ceilings sum to more than the peaks, or an arena is above its own.
+    /// Panics where ceilings and the reserve are not the peaks, or an arena is above its own.
     pub(crate) fn check(&self, arenas: &[&Counters]) {
-        for row in 0..ROWS {
-            for count in Count::ALL {
-                let column = count as usize;
-                let ceilings: i64 = arenas.iter().map(|a| a.ceiling[row][column]).sum();
-                let covered = ceilings + self.reserve[row][column];
-                assert!(covered <= self.running[row][column], "ceilings sum to no more than the peak");
-                for arena in arenas {
-                    assert!(
-                        arena.crossed || arena.current(row, count) <= arena.ceiling[row][column],
-                        "an arena above its ceiling knows it"
-                    );
-                }
+        for (row, count) in places() {
+            let column = count as usize;
+            let ceilings: i64 = arenas.iter().map(|a| a.ceiling[row][column]).sum();
+            let covered = ceilings + self.reserve[row][column];
+            assert_eq!(covered, self.running[row][column], "the peak is what is granted, and the reserve");
+            for arena in arenas {
+                let is_within = arena.current(row, count) <= arena.ceiling[row][column];
+                assert!(arena.due || is_within, "an arena above its ceiling knows it");
             }
         }
     }
+}
+
+/// Each place of [`Rows`].
+fn places() -> impl Iterator<Item = (usize, Count)> {
+    (0..ROWS).flat_map(|row| Count::ALL.map(|count| (row, count)))
 }

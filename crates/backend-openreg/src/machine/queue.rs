@@ -2,13 +2,16 @@
 
 use crate::config::{Clock, OpenRegConfig};
 use crate::machine::graph::{GraphBody, Member};
+use crate::machine::used::Used;
 use crate::machine::work::{Point, Spans, Work};
 use crate::os::SharedFlag;
 use crate::refusal::{Answer, Refusal};
 use crate::slab::Slab;
 use crate::space::Span;
 use backend_api::EventFlags;
-use std::collections::{HashMap, VecDeque};
+use backend_api::steps::Counted;
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::num::NonZeroU64;
 use std::sync::{Arc, Condvar};
 
 /// One queued operation.
@@ -37,8 +40,8 @@ pub(crate) struct StreamState {
     operations: VecDeque<Operation>,
     /// What it waits for from an operation on: of each other stream, up to which operation. One for each queued wait, in order.
     after: VecDeque<(u64, HashMap<u64, u64>)>,
-    /// What the operation that runs now uses, and whether it takes a place of the device.
-    running: Option<(Spans, bool)>,
+    /// Whether the operation that runs now takes a place of the device.
+    running: Option<bool>,
     destroyed: bool,
     /// Whether its worker was started.
     pub(crate) has_worker: bool,
@@ -108,8 +111,15 @@ pub(crate) enum Front {
 pub(crate) struct Queues {
     pub(crate) streams: Slab<StreamState>,
     pub(crate) events: Slab<EventState>,
-    /// Streams with work, in the order in which they became busy.
-    busy: Vec<u64>,
+    /// Streams with work.
+    busy: HashSet<u64>,
+    /// The first operations of streams, in the order in which they may be done (virtual clock): from which tick, how urgent the
+    /// stream is, their numbers, and the streams.
+    fronts: BTreeSet<(u64, i32, u64, u64)>,
+    /// Those that wait for another stream are not there: that stream, up to which operation, and who waits.
+    behind: BTreeSet<(u64, u64, u64)>,
+    /// What queued and running work uses.
+    used: Used,
     /// The last operation that was queued anywhere.
     sequence: u64,
     pub(crate) tick: u64,
@@ -132,7 +142,10 @@ impl Queues {
         Self {
             streams,
             events: Slab::new(config.reuse_handles),
-            busy: Vec::new(),
+            busy: HashSet::new(),
+            fronts: BTreeSet::new(),
+            behind: BTreeSet::new(),
+            used: Used::default(),
             sequence: 0,
             tick: 0,
             lag: if let Clock::Virtual { lag } = clock { lag } else { 0 },
@@ -250,11 +263,24 @@ impl Queues {
         {
             return Some(operation);
         }
-        if stream.is_idle() {
-            self.busy.push(key);
-        }
+        self.used.begin(&operation.uses, key, operation.sequence);
+        let was_idle = stream.is_idle();
         stream.operations.push_back(operation);
+        if was_idle {
+            self.busy.insert(key);
+            self.line_up(key);
+        }
         None
+    }
+
+    /// The stream's first operation is a new one, or is waited for no more.
+    fn line_up(&mut self, key: u64) {
+        let Some(stream) = self.streams.get(key) else { return };
+        let Some(first) = stream.operations.front() else { return };
+        match self.front(key) {
+            Front::Behind(point) => self.behind.insert((point.stream, point.sequence, key)),
+            _ => self.fronts.insert((first.due, stream.priority, first.sequence, key)),
+        };
     }
 
     /// The next record of an event, on a stream: its version.
@@ -285,16 +311,8 @@ impl Queues {
 
     /// The stream whose first operation is due next, if one is (virtual clock).
     pub(crate) fn next_due(&self) -> Option<u64> {
-        self.busy
-            .iter()
-            .filter_map(|&key| {
-                let stream = self.streams.get(key)?;
-                let operation = stream.operations.front()?;
-                let due = operation.due <= self.tick && matches!(self.front(key), Front::Ready);
-                due.then_some((operation.due, stream.priority, operation.sequence, key))
-            })
-            .min()
-            .map(|(.., key)| key)
+        let mut due = self.fronts.iter().take_while(|(due, ..)| *due <= self.tick).counted();
+        due.find(|(.., key)| matches!(self.front(*key), Front::Ready)).map(|(.., key)| *key)
     }
 
     /// Whether a worker may begin the stream's first operation: the device has a place for it, and no more
@@ -315,7 +333,7 @@ impl Queues {
             let Some(rival) = self.streams.get(other).filter(|rival| rival.device == stream.device) else {
                 continue;
             };
-            running += usize::from(matches!(rival.running, Some((_, true))));
+            running += usize::from(rival.running == Some(true));
             if rival.priority < stream.priority
                 && wants_place(rival)
                 && matches!(self.front(other), Front::Ready)
@@ -330,7 +348,8 @@ impl Queues {
     pub(crate) fn start(&mut self, key: u64) -> Option<Operation> {
         let stream = self.streams.get_mut(key)?;
         let operation = stream.operations.pop_front()?;
-        stream.running = Some((operation.uses, operation.work.occupies_device()));
+        stream.running = Some(operation.work.occupies_device());
+        self.fronts.remove(&(operation.due, stream.priority, operation.sequence, key));
         Some(operation)
     }
 
@@ -344,13 +363,18 @@ impl Queues {
             }
             if stream.operations.is_empty() {
                 stream.after.clear();
-                if let Some(position) = self.busy.iter().position(|&busy| busy == key) {
-                    self.busy.remove(position);
-                }
+                self.busy.remove(&key);
                 if stream.destroyed {
                     self.streams.remove(key);
                 }
             }
+        }
+        self.used.end(&operation.uses, key, operation.sequence);
+        self.line_up(key);
+        while let Some(&waiter) = self.behind.range((key, 0, 0)..=(key, operation.sequence, u64::MAX)).next()
+        {
+            self.behind.remove(&waiter);
+            self.line_up(waiter.2);
         }
         if let Work::Record { event, version } = operation.work
             && let Some(state) = self.events.get_mut(event)
@@ -367,35 +391,18 @@ impl Queues {
 
     /// Whether queued or running work uses any of the range.
     pub(crate) fn uses(&self, span: Span) -> bool {
-        let touches = |uses: &Spans| uses.iter().any(|used| used.overlaps(span));
-        self.busy.iter().filter_map(|&key| self.streams.get(key)).any(|stream| {
-            stream.running.as_ref().is_some_and(|(uses, _)| touches(uses))
-                || stream.operations.iter().any(|operation| touches(&operation.uses))
-        })
+        self.used.is_used(span, |_| true, |_, _| true)
     }
 
     /// Whether another stream's queued work, for which `key` does not wait, uses a range for another user, or any
     /// of its `aliases`.
     pub(crate) fn races(&self, key: u64, span: Span, aliases: &[Span]) -> bool {
-        if aliases.is_empty() && span.user.is_none() {
-            return false;
-        }
         let waits = self.streams.get(key).and_then(|stream| stream.after.back());
-        let touches = |uses: &Spans| {
-            uses.iter().any(|used| {
-                let handed_on = used.user.is_some() && span.user.is_some() && used.user != span.user;
-                (handed_on && used.overlaps(span)) || aliases.iter().any(|alias| used.overlaps(*alias))
-            })
-        };
-        let waited = |other: &u64| waits.and_then(|(_, waits)| waits.get(other).copied()).unwrap_or(0);
-        let others = self.busy.iter().filter(|&&other| other != key);
-        others.filter_map(|other| Some((self.streams.get(*other)?, waited(other)))).any(|(stream, waited)| {
-            // What runs is the first after what is done.
-            let runs_free = waited <= stream.done;
-            let from = stream.operations.partition_point(|operation| operation.sequence <= waited);
-            (runs_free && stream.running.as_ref().is_some_and(|(uses, _)| touches(uses)))
-                || stream.operations.range(from..).any(|operation| touches(&operation.uses))
-        })
+        let waited = |other| waits.and_then(|(_, waits)| waits.get(&other).copied()).unwrap_or(0);
+        let is_free = |other, last| other != key && last > waited(other);
+        let hands_on = |user: Option<NonZeroU64>| user.is_some() && user != span.user;
+        (span.user.is_some() && self.used.is_used(span, hands_on, is_free))
+            || aliases.iter().any(|alias| self.used.is_used(*alias, |_| true, is_free))
     }
 
     /// Up to where a stream waits for each other one, through others too, once it waits for `point`.

@@ -45,6 +45,8 @@ pub(super) fn device(options: &ReplayOptions) -> Result<Arc<OpenReg>> {
     let config = OpenRegConfig::default()
         .devices(1)
         .capacity(options.simulated_capacity())
+        // Each stream reserves some, and a program may have thousands.
+        .addresses(1 << 46)
         // Time passes with the events of the trace, however much work they queue.
         .clock(Clock::Virtual { lag: options.lag })
         .operations_tick(false)

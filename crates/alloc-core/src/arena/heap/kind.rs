@@ -8,7 +8,6 @@ use crate::memory::layout::Layout;
 use crate::policy::{
     GranulePolicy, Hooks, Placed, Placement, Placing, Policy, PytorchPolicy, Remembered, Request,
 };
-use crate::sync::Ordering;
 use std::hint::unreachable_unchecked;
 use std::marker::PhantomData;
 
@@ -215,7 +214,7 @@ impl<'a, K: Kind> OfKind<'a, K> {
 
     #[inline(always)]
     fn put_in_index(&mut self, id: BlockId) -> (&Block, &mut K::Memory) {
-        let born = |tier: Tier| self.heap.searches[tier as usize].load(Ordering::Relaxed);
+        let born = |tier: Tier| self.heap.shared.searches(tier);
         let born = self.heap.ages.then(|| born(self.heap.layout.blocks()[id].tier));
         let (layout, placed, memory) = self.parts();
         let block = &mut layout.blocks_mut()[id];

@@ -59,7 +59,7 @@ impl<'a> Records<'a> {
 mod tests {
     use super::*;
     use crate::arena::Heap;
-    use crate::arena::Searches;
+    use crate::arena::Shared;
     use crate::arena::heap::kind::{self, NewRecord, OfKind, of_kind};
     use crate::config::{PytorchRelease, Settings};
     use crate::memory::block::{BlockPhase, Tier};
@@ -73,7 +73,7 @@ mod tests {
     fn records_are_numbered_anew_in_their_order_before_numbers_end() {
         let settings = Settings { pytorch_release: Some(PytorchRelease::V2_12), ..Settings::default() };
         let policy: Chosen = Arc::new(PytorchPolicy::new(&settings, false));
-        let mut heap = Heap::new(&policy, Searches::default());
+        let mut heap = Heap::new(&policy, 0, Arc::new(Shared::default()));
         let segment = Segment::new(DevicePtr(1 << 20), 8192, 0, Tier::Small, Origin::Fixed);
         let (_, mut block) = heap.add_segment(segment, BlockPhase::Busy);
         let mut lower = Vec::new();

@@ -278,10 +278,12 @@ impl Checkpoints {
                     delta.allocated.extend(segment.live.iter().map(|block| self.bring_back(arena, block)));
                 }
                 trash.0.extend(arena.ledger_mut().history_mut().end_call());
+                peaks.note(arena.ledger_mut().counters_mut());
             }
             let mut counters: Vec<_> = arenas.iter_mut().map(|a| a.ledger_mut().counters_mut()).collect();
             if counters.iter().any(|counters| counters.crossed()) {
-                peaks.settle(&mut counters);
+                let is_only = counters.len() == 1;
+                peaks.settle(&mut counters, is_only);
             }
             Ok::<_, AllocError>((delta, trash))
         })?;

@@ -199,6 +199,12 @@ impl PlacementIndex for SegregatedIndex {
         self.present.from(class(size)).flat_map(sorted).map(block_at).counted()
     }
 
+    fn has(&self, bytes: u64) -> bool {
+        let (own, size) = (class(units(bytes)), units(bytes));
+        // All blocks of the classes above are large enough.
+        self.present.next(own + 1).is_some() || self.ring(own).counted().any(|at| self.links[at].size >= size)
+    }
+
     fn check(&self) {
         for at in 0..CLASSES {
             let mut before = at;

@@ -40,13 +40,12 @@ pub(super) fn hand_over<E: Engine<Memory>>(
     if call.capturing {
         return Some(came);
     }
-    for from in engine.streams().neighbours(to) {
-        if came >= wanted {
-            break;
-        }
-        // Who has nothing to give is not asked about, which would be a driver call.
-        let has_granules = engine.lock(from).ground().has_free(Tier::Large, finest);
-        if has_granules && let Some(spare) = engine.streams().spare(from, to) {
+    // Who has nothing to give is not asked about, which would be a driver call.
+    let mut givers = engine.streams().givers(to, finest);
+    while came < wanted
+        && let Some(from) = givers.next()
+    {
+        if let Some(spare) = engine.streams().spare(from, to) {
             let _memory = engine.moving();
             let parts = take(engine, from, to, (wanted - came, finest), spare);
             came += engine.streams().hand_over(from, to, &parts, spare, call)?;

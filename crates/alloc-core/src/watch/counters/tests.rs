@@ -34,12 +34,12 @@ proptest! {
     fn peaks_are_exact(
         steps in prop::collection::vec((0usize..4, any::<bool>(), 0u8..8, 1u64..80, 0u64..20, 0u8..40), 0..300)
     ) {
-        let mut arenas = vec![Counters::default(); 4];
+        let mut arenas: Vec<_> = (0..4).map(Counters::new).collect();
         let mut peaks = Peaks::default();
         let mut model = Model::default();
         let mut live: Vec<Live> = Vec::new();
         let mut since_boundary = [0; COUNTS];
-        for (who, small, step, size, slack, boundary) in steps {
+        for (mut who, small, step, size, slack, boundary) in steps {
             let mut all = arenas.iter_mut().collect::<Vec<_>>();
             match boundary {
                 0 => peaks.restart(&mut all),
@@ -75,7 +75,8 @@ proptest! {
                     live.push((who, tier, size, requested, false));
                 }
                 (4..=6, Some(victim)) => {
-                    let (who, tier, size, requested, pending) = live[victim];
+                    let (of, tier, size, requested, pending) = live[victim];
+                    who = of;
                     if !pending {
                         model.change(tier, Count::Allocation, -1);
                         model.change(tier, Count::AllocatedBytes, -signed(size));
@@ -102,8 +103,20 @@ proptest! {
                     model.change(tier, Count::InactiveSplitBytes, amount);
                 }
             }
+            if arenas[who].is_due() {
+                peaks.note(&mut arenas[who]);
+            }
             if arenas[who].crossed() && !peaks.grant(&mut arenas[who], &Rows::default()) {
-                peaks.settle(&mut arenas.iter_mut().collect::<Vec<_>>());
+                let listed = peaks.take_listed();
+                let used = arenas.iter_mut().filter(|arena| listed.contains(&arena.number));
+                peaks.settle(&mut used.collect::<Vec<_>>(), false);
+            }
+            if boundary == 4 {
+                for number in peaks.take_moved() {
+                    peaks.read(&mut arenas[usize::from(number)], slack < 10);
+                }
+                let now = model.0[BOTH][Count::ActiveBytes as usize].current;
+                prop_assert_eq!(peaks.in_use(), now.unsigned_abs());
             }
             let all: Vec<_> = arenas.iter().collect();
             peaks.check(&all);

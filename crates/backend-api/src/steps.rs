@@ -1,5 +1,5 @@
-//! Counted steps: how often loops of the engine go round whose length depends on how many blocks, streams, pools, granules
-//! or views there are. Tests say with it how cost grows, without a clock.
+//! Counted steps: how often loops of the engine, and of a simulated device, go round whose length depends on how many blocks,
+//! streams, pools, granules or views there are. Tests say with it how cost grows, without a clock.
 //!
 //! Only builds with debug assertions count; in others all of this is empty.
 
@@ -22,13 +22,13 @@ pub fn taken() -> u64 {
 
 /// Some loop goes round once more.
 #[inline(always)]
-pub(crate) fn step() {
+pub fn step() {
     steps(1);
 }
 
 /// Some loops go round `count` times.
 #[inline(always)]
-pub(crate) fn steps(count: usize) {
+pub fn steps(count: usize) {
     #[cfg(debug_assertions)]
     // A thread that ends counts no more.
     let _ = TAKEN.try_with(|taken| taken.set(taken.get() + count as u64));
@@ -37,7 +37,8 @@ pub(crate) fn steps(count: usize) {
 }
 
 /// Iterators that count what they yield.
-pub(crate) trait Counted: Iterator + Sized {
+pub trait Counted: Iterator + Sized {
+    /// The same items.
     #[inline(always)]
     fn counted(self) -> impl Iterator<Item = Self::Item> {
         self.inspect(|_| step())
