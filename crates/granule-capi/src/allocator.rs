@@ -78,6 +78,7 @@ impl granule_allocator {
         settings.pytorch_release =
             settings.pytorch_release.or(release.filter(|r| *r != PytorchRelease::default()));
         let id = backend.id();
+        tracing::info!(backend = name, "an allocator is made");
         let name = CString::new(name).unwrap_or_default();
         let engine = Arc::new(CachingAllocator::new(backend, settings)?);
         let recording = Recording::from_env(&engine)?;
@@ -141,18 +142,10 @@ fn settled(parsed: Result<Parsed, ConfigError>) -> Result<Settings, Failure> {
     Ok(settings)
 }
 
-/// The backend that is named, or the first real one. The facade would take the simulated one where nothing else is compiled in.
+/// The backend that is named, or the first real one.
 fn choose(name: Option<&str>) -> Result<(Arc<dyn Backend>, Name), Failure> {
     let refused = |error: ChoiceError| Failure::own(GRANULE_NO_BACKEND, error.to_string());
     let name = name.map(Name::parse).transpose().map_err(refused)?;
-    let named = name.is_some() || std::env::var_os(backends::VARIABLE).is_some_and(|text| !text.is_empty());
-    if !named && ![Name::Cuda, Name::Hip, Name::HipAsCuda].into_iter().any(Name::is_compiled_in) {
-        let text = format!(
-            "this build has no backend but the simulated one, which is used where it is named: {}=openreg",
-            backends::VARIABLE
-        );
-        return Err(Failure::own(GRANULE_NO_BACKEND, text));
-    }
     let chosen = backends::choose(name).map_err(refused)?;
     Ok((chosen.backend, chosen.name))
 }

@@ -1,5 +1,6 @@
 //! What people see besides results: messages and progress, on standard error or for whoever listens.
 
+use granule::replay::whatif::Doubt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -91,6 +92,11 @@ pub(crate) fn width() -> usize {
 /// Lines that fit a terminal.
 pub(crate) fn wrapped(text: &str) -> String {
     textwrap::fill(text, width())
+}
+
+/// What comes before an answer that says nothing of the program, if it is one.
+pub(crate) fn doubt(doubt: Option<&Doubt>, out: &mut dyn Write) -> io::Result<()> {
+    doubt.map_or(Ok(()), |doubt| writeln!(out, "{}\n", wrapped(&doubt.text)))
 }
 
 /// Something worth knowing.

@@ -8,9 +8,10 @@ use granule::backend::BackendError;
 use granule::backends::{ChoiceError, Name, VARIABLE};
 use granule::config::ConfigError;
 use granule::files::LoadError;
-use granule::files::convert::ConvertError;
+use granule::files::convert::{ConvertError, RECORD};
 use granule::files::trace::TraceError;
 use granule::replay::ReplayError;
+use granule::round::size_text;
 use granule_estimate::EstimateError;
 use plan::NoPlan;
 use serde::Serialize;
@@ -60,6 +61,14 @@ pub(crate) enum Failure {
     /// Growth cannot be told.
     #[error("{0}: there are too few iterations to tell growth: two are left out, and two more are needed")]
     TooFewIterations(String),
+    /// A limit holds for a part of a run only.
+    #[error(
+        "{name}: not known: {} were reserved at most in what was recorded, within {}; the recording is a window of the run, and \
+         what came before is missing",
+        size_text(*reserved),
+        size_text(*limit)
+    )]
+    OnlyAPart { name: String, reserved: u64, limit: u64 },
     /// A folder has the tables of another run.
     #[cfg(feature = "full")]
     #[error("{} has the tables of the run '{there}'", path.display())]
@@ -151,6 +160,9 @@ impl Failure {
     /// What to do next, where the message does not say it.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
+            Self::Convert { error: ConvertError::NoHistory { .. }, .. } => Some(
+                "granule inspect and granule report show what there is: what is live, what is free, in which segments".into(),
+            ),
             Self::Bundled(_) => {
                 Some("this build is damaged; build it again, or replay a file of yours".into())
             }
@@ -184,6 +196,9 @@ impl Failure {
             }
             Self::TooFewIterations(_) => {
                 Some("record more of the program, or give --max-reserved only".into())
+            }
+            Self::OnlyAPart { .. } => {
+                Some(format!("record the run from its start: {RECORD}; or give --max-growth only"))
             }
             #[cfg(feature = "full")]
             Self::OtherRun { .. } => {

@@ -5,9 +5,9 @@ use crate::console;
 use crate::failure::Failure;
 use crate::workload::{Input, Workload, WorkloadArgs, recorded_conf};
 use granule::config::Settings;
-use granule::files::convert::ConvertError;
+use granule::files::convert::{ConvertError, RECORD};
 use granule::files::trace::Trace;
-use granule::replay::whatif::Before;
+use granule::replay::whatif::{Before, Held};
 use granule::replay::{ReplayOptions, peak_live, replay};
 use granule::snapshot::Snapshot;
 use granule_analysis::Run;
@@ -31,6 +31,8 @@ pub(crate) struct Recording {
     pub(crate) replay_notes: Vec<String>,
     /// What was reserved when it began.
     pub(crate) before: Before,
+    /// The most that the program held, where that is recorded.
+    pub(crate) held: Option<Held>,
     /// Whether earlier history is missing, so that every peak is a lower bound.
     pub(crate) window: bool,
     #[allow(dead_code)]
@@ -94,6 +96,7 @@ impl Recording {
             snapshot = once(&options)?;
         }
         let before = workload.before();
+        let held = workload.held(Some(&options.settings));
         let Workload { name, trace, notes, .. } = workload;
         let mut run = Run::of_replay(&trace, &snapshot);
         // A replay counts its records, it has no clock.
@@ -110,6 +113,7 @@ impl Recording {
             notes,
             replay_notes,
             before,
+            held,
             window,
             device: 0,
             conf,
@@ -121,7 +125,10 @@ impl Recording {
     fn recorded(snapshot: Arc<Snapshot>, args: &WorkloadArgs) -> Result<Self, Failure> {
         let conf = recorded_conf(&snapshot).map(ToOwned::to_owned);
         let settings = conf.as_deref().map_or_else(Settings::default, |text| match parse_recorded(text) {
-            Ok(parsed) => parsed.settings,
+            Ok(parsed) => {
+                parsed.warnings.iter().for_each(console::warning);
+                parsed.settings
+            }
             Err(error) => {
                 console::warning(format_args!(
                     "the settings '{text}' of the recording are not understood: {error}"
@@ -129,23 +136,27 @@ impl Recording {
                 Settings::default()
             }
         });
-        let (device, name, trace, mut notes, window, before) = match Workload::of_snapshot(&snapshot, args) {
+        let (device, name, trace, mut notes, window, before, held) = match Workload::of_snapshot(
+            &snapshot, args,
+        ) {
             Ok(workload) => {
-                let before = workload.before();
+                let (before, held) = (workload.before(), workload.held(Some(&settings)));
                 let Workload { name, trace, notes, recording, .. } = workload;
                 let (device, window) =
                     recording.map_or((0, false), |from| (from.device, from.figures.window));
                 if window && let Some(reason) = notes.first() {
                     console::note(format_args!("not exact: {reason}"));
                 }
-                (device, name, trace, notes, window, before)
+                (device, name, trace, notes, window, before, held)
             }
             Err(failure) => {
                 let device = state_only(&snapshot, args, failure)?;
-                let note = "the snapshot has no history: it shows the memory of the moment it was taken, and nothing before; \
-                            call torch.cuda.memory._record_memory_history() early in the program for the rest";
+                let note = format!(
+                    "the snapshot has no history: it shows the memory of the moment it was taken, and nothing before; for the \
+                     rest record the run from its start: {RECORD}"
+                );
                 console::note(format_args!("{}: {note}", args.input().display()));
-                (device, args.file_name(), Arc::default(), vec![note.to_owned()], true, Before::Unknown)
+                (device, args.file_name(), Arc::default(), vec![note], true, Before::Unknown, None)
             }
         };
         // The first is that earlier history is missing. The others are about replays; a snapshot is shown as it is.
@@ -161,6 +172,7 @@ impl Recording {
             notes,
             replay_notes,
             before,
+            held,
             window,
             device,
             conf,

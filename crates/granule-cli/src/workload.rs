@@ -1,15 +1,17 @@
 //! What is replayed: a trace file, a snapshot's history, or the trace that comes with the command.
 
+use crate::compare::native_like;
 use crate::console::{self, counted};
 use crate::failure::Failure;
 use clap::Args;
 use granule::config::PytorchRelease;
+use granule::config::Settings;
 use granule::config::environment::{GRANULE_VARIABLE, PYTORCH_VARIABLES};
 use granule::files::convert::{self, Conversion, Counts, Recorded};
 use granule::files::pickle::Limits;
 use granule::files::trace::{NativeResult, NativeResults, Trace};
 use granule::files::{Loaded, load_from_with, load_with};
-use granule::replay::whatif::Before;
+use granule::replay::whatif::{Before, Doubt, Held};
 use granule::snapshot::Snapshot;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -231,6 +233,25 @@ impl Workload {
             None if self.trace.is_window() => Before::Unknown,
             _ => Before::Nothing,
         }
+    }
+
+    /// The most that the program held, where that is recorded: under these settings, or else under any.
+    pub(crate) fn held(&self, settings: Option<&Settings>) -> Option<Held> {
+        let header = &self.trace.header;
+        let (_, native) = match settings {
+            Some(settings) => {
+                native_like(header, &Settings { pytorch_release: None, ..settings.clone() }, None)?
+            }
+            None => header.native.iter().next()?,
+        };
+        let by = self.recording.as_ref().map_or("PyTorch", Origin::by);
+        Some(Held { by, bytes: native.reserved_bytes_peak? })
+    }
+
+    /// Why `what`, of so many bytes, says nothing of the program where only a part of it was recorded.
+    pub(crate) fn doubt(&self, what: &str, bytes: u64, settings: Option<&Settings>) -> Option<Doubt> {
+        let part = self.before() != Before::Nothing || self.trace.is_cut();
+        Doubt::new(what, bytes, self.held(settings), part).filter(|_| part)
     }
 
     /// History entries that a replay hardly exceeds: a request may make two records besides those of segments.

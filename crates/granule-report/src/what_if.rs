@@ -11,14 +11,27 @@ pub struct WhatIf {
     pub devices: Vec<WhatIfDevice>,
 }
 
+impl WhatIf {
+    /// What it comes to on a device of `capacity` bytes, as a sentence; `None` where nothing was tried.
+    #[must_use]
+    pub fn of(&self, capacity: Option<u64>) -> Option<&str> {
+        let device = self.devices.iter().find(|device| Some(device.capacity) == capacity);
+        let elsewhere =
+            (!self.devices.is_empty()).then_some("The panel What if says what other settings do.");
+        device.map(|device| device.verdict.as_str()).or(elsewhere)
+    }
+}
+
 /// What was tried on one device.
 #[derive(Clone, Debug, Serialize)]
 pub struct WhatIfDevice {
+    /// What the allocator can have of its memory, in bytes.
+    pub capacity: u64,
     /// What it comes to.
     pub verdict: String,
     /// What to do for that, line by line; empty where nothing has to be done, or nothing helps.
     pub steps: Vec<String>,
-    /// One row for each setting.
+    /// One row for each setting, the best first.
     pub rows: Vec<WhatIfRow>,
 }
 

@@ -74,6 +74,9 @@ pub struct Counts {
     pub missing_frees: u64,
 }
 
+/// How a run is recorded from its start.
+pub const RECORD: &str = "granule record -- python train.py, or torch.cuda.memory._record_memory_history() without max_entries before the first tensor";
+
 /// A snapshot that gives no trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -90,8 +93,7 @@ pub enum ConvertError {
     },
     /// Nothing was recorded.
     #[error(
-        "the snapshot has no history{}; call torch.cuda.memory._record_memory_history() \
-         before the part of the program that matters, then dump the snapshot",
+        "the snapshot has no history{}; record the run from its start: {RECORD}",
         device.map_or_else(String::new, |device| format!(" of device {device}"))
     )]
     NoHistory {

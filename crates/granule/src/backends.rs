@@ -6,7 +6,7 @@
 //! 2. the backend that the variable `GRANULE_BACKEND` names;
 //! 3. the first of `cuda`, `hip` and (where `hip` is not compiled in) `hip-as-cuda` that has a device.
 //!
-//! The simulated accelerator is taken only if it is named, or if nothing else is compiled in.
+//! The simulated accelerator is taken only if it is named.
 
 mod processes;
 mod survey;
@@ -163,7 +163,7 @@ impl Name {
             Self::Cuda | Self::Hip => true,
             // The same devices as `hip`, which comes first.
             Self::HipAsCuda => !Self::Hip.is_compiled_in(),
-            Self::OpenReg => ![Self::Cuda, Self::Hip, Self::HipAsCuda].into_iter().any(Self::is_compiled_in),
+            Self::OpenReg => false,
         }
     }
 }
@@ -260,11 +260,7 @@ pub enum ChoiceError {
     #[error(
         "no backend can be used:{}\n{}",
         skipped.iter().map(|one| format!("\n  {one}")).collect::<String>(),
-        if Name::OpenReg.is_compiled_in() {
-            format!("Install a driver, or name the simulated accelerator: {VARIABLE}=openreg")
-        } else {
-            "Install a driver, or build with the feature `openreg` for the simulated accelerator".to_owned()
-        }
+        what_to_do()
     )]
     Nothing {
         /// All that were considered.
@@ -277,6 +273,21 @@ impl fmt::Debug for ChoiceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+fn what_to_do() -> String {
+    let real = [Name::Cuda, Name::Hip, Name::HipAsCuda].into_iter().any(Name::is_compiled_in);
+    let device = if real {
+        "Install a driver"
+    } else {
+        "Build with the feature of your devices, as in granule = { path = \"...\", features = [\"cuda\"] } (or \"hip\")"
+    };
+    let simulated = if Name::OpenReg.is_compiled_in() {
+        format!("name the simulated accelerator: {VARIABLE}=openreg")
+    } else {
+        "build with the feature `openreg` for the simulated accelerator".to_owned()
+    };
+    format!("{device}, or {simulated}")
 }
 
 fn list(wanted: impl Fn(Name) -> bool) -> String {
@@ -394,10 +405,10 @@ mod tests {
         not(any(feature = "cuda-of-cudarc", feature = "hip", feature = "hip-as-cuda"))
     ))]
     #[test]
-    fn the_simulated_accelerator_is_taken_where_nothing_else_is_compiled_in() {
-        let chosen = choose_from(None, None, start).unwrap();
-        assert_eq!(chosen.name, Name::OpenReg);
-        assert_eq!(chosen.skipped.len(), 3);
+    fn without_a_feature_for_devices_the_error_names_it() {
+        let error = choose_from(None, None, start).unwrap_err().to_string();
+        assert!(error.contains("features = [\"cuda\"] } (or \"hip\")"), "{error}");
+        assert!(error.contains("GRANULE_BACKEND=openreg"), "{error}");
     }
 
     #[cfg(all(feature = "openreg", feature = "cuda-of-cudarc", feature = "hip"))]

@@ -38,7 +38,9 @@ pub fn read(lookup: impl Fn(&str) -> Option<String>, flavour: Flavour) -> Result
         // An option that does nothing in one text may do something together with the other.
         let every: Vec<_> = super::options().iter().map(|o| o.key).collect();
         let idle = without_effect(&own.settings, &every);
-        parsed.warnings.retain(|w| !matches!(w, Warning::NoEffect { .. }) || idle.contains(w));
+        parsed
+            .warnings
+            .retain(|w| !matches!(w, Warning::NoEffect { .. } | Warning::Harm { .. }) || idle.contains(w));
         parsed.warnings.retain(|w| !own.warnings.contains(w));
         parsed.warnings.extend(own.warnings);
         parsed.settings = own.settings;

@@ -259,11 +259,13 @@ pub enum Warning {
     },
     /// Options beside `backend:cudaMallocAsync`, which ignores them.
     BackendIgnoresOptions,
-    /// Free parts of growable segments that reach `max_split_size_mb` serve no smaller requests, for which the segments
-    /// grow instead.
-    GrowsInstead,
-    /// Sizes are rounded up to a power of two that is then not cached.
-    RoundsPastCache,
+    /// The option does what is hardly meant, as things stand.
+    Harm {
+        /// The option.
+        option: &'static str,
+        /// What it does, and what to set instead.
+        what: &'static str,
+    },
     /// Several variables are set; only the first counts.
     SeveralVariables {
         /// The one that was read.
@@ -299,10 +301,7 @@ impl fmt::Display for Warning {
                 write!(f, "{option}: the value is cut to {limit_mb} MiB, the most that can be expressed in bytes")
             }
             Self::NoEffect { option, why } => write!(f, "{option} has no effect: {why}"),
-            Self::GrowsInstead => f.write_str(
-                "max_split_size_mb with expandable_segments:True makes segments grow where free memory would do: a free part of \
-                 that size and more serves no smaller request; leave out one of the two",
-            ),
+            Self::Harm { option, what } => write!(f, "{option} {what}"),
             Self::Reset { options } => write!(
                 f,
                 "{} went back to the default, because these settings do not name {}; repeat what should stay",
@@ -316,9 +315,6 @@ impl fmt::Display for Warning {
             ),
             Self::BackendIgnoresOptions => f.write_str(
                 "backend:cudaMallocAsync ignores max_split_size_mb,roundup_power2_divisions, and garbage_collect_threshold.",
-            ),
-            Self::RoundsPastCache => f.write_str(
-                "pinned_max_round_threshold_mb is larger than pinned_max_cached_size_mb: sizes between them are rounded up but not cached",
             ),
             Self::SeveralVariables { used, ignored } => {
                 write!(f, "{used} is used; {} is ignored", ignored.join(", "))

@@ -54,8 +54,10 @@ pub struct OptionInfo {
     pub(super) refuse: fn(&Value, u64) -> Option<String>,
     /// What is wrong with it in settings made in code.
     pub(super) wrong: fn(&Settings) -> Option<String>,
-    /// Why it does nothing as these settings combine it with others, or harms.
+    /// Why it does nothing as these settings combine it with others.
     pub(super) idle: fn(&Settings) -> Option<&'static str>,
+    /// What it does that is hardly meant, as these settings combine it with others.
+    pub(super) harm: fn(&Settings) -> Option<&'static str>,
 }
 
 /// The field of [`Settings`] that keeps an option.
@@ -180,10 +182,11 @@ const fn usual(key: Key, owner: Owner, kind: Kind, name: &'static str, field: Fi
         refuse: |_, _| None,
         wrong: |_| None,
         idle: |_| None,
+        harm: |_| None,
     }
 }
 
-const UNLIMITED: &str = "unlimited";
+pub(super) const UNLIMITED: &str = "unlimited";
 /// How the strict grammar switches an option off whose range does not have 0.
 pub(super) const OFF: &str = "0 (off)";
 const MB_UP: &str = "a whole number of MiB up to 17592186044415, at least large_segment_size_mb";
@@ -212,6 +215,17 @@ fn unsound(limit: Option<MemoryLimit>) -> Option<String> {
 fn fixed(settings: &Settings, reserve: bool) -> Option<&'static str> {
     let fixed = !settings.expandable_segments && settings.policy_name() == PolicyName::Pytorch;
     (fixed && reserve).then_some("segments do not grow; set expandable_segments:True")
+}
+
+/// What is beyond every device is unlimited, however it is written.
+const fn limits(bytes: u64) -> bool {
+    bytes < 1 << 50
+}
+
+/// Why an option of PyTorch's rules does nothing under others.
+fn foreign(settings: &Settings, set: bool) -> Option<&'static str> {
+    (set && settings.policy_name() == PolicyName::Granule)
+        .then_some("policy:granule neither rounds up to divisions nor keeps blocks whole")
 }
 
 options! {
@@ -249,6 +263,18 @@ options! {
         wrong: |s| {
             unless(s.max_split_size >= s.large_segment_size, &s.max_split_size, "at least large_segment_size")
         },
+        idle: |s| foreign(s, limits(s.max_split_size)),
+        harm: |s| match s.policy_name() {
+            PolicyName::Pytorch if s.expandable_segments && limits(s.max_split_size) => Some(
+                "with expandable_segments:True makes segments grow where free memory would do: a free part of that size and more \
+                 serves no smaller request; leave out one of the two",
+            ),
+            PolicyName::Pytorch if s.max_split_size == s.large_segment_size => Some(
+                "is no more than large_segment_size_mb, so that no such segment is split: each request of 1 to 10 MiB takes one of its \
+                 own; set it higher",
+            ),
+            _ => None,
+        },
     }
 
     /// Default the large segment size.
@@ -265,8 +291,8 @@ options! {
             unless(rounding >= s.large_segment_size, &rounding, "at least large_segment_size")
         },
         idle: |s| {
-            (s.max_split_size == u64::MAX)
-                .then_some("it concerns blocks of max_split_size_mb and more; set that too")
+            (!limits(s.max_split_size) || s.policy_name() == PolicyName::Granule).then_some(
+                "it concerns blocks of max_split_size_mb and more; set that too")
         },
     }
 
@@ -286,9 +312,16 @@ options! {
         },
         idle: |s| {
             let counts = s.per_process_memory_fraction < 1.0 || s.memory_limit.is_some();
-            (s.garbage_collection_threshold > 0.0 && !counts).then_some(
-                "it counts from a memory fraction; set per_process_memory_fraction below 1 (or limit the device otherwise)",
-            )
+            match s.policy_name() {
+                _ if s.garbage_collection_threshold == 0.0 => None,
+                _ if !counts => Some(
+                    "it counts from a memory fraction; set per_process_memory_fraction below 1 (or limit the device otherwise)",
+                ),
+                PolicyName::Pytorch if s.expandable_segments => {
+                    Some("segments that grow are not collected; leave out one of the two")
+                }
+                _ => None,
+            }
         },
     }
 
@@ -299,6 +332,12 @@ options! {
         wrong: |s| {
             let wrong = s.roundup_power2_divisions.iter().find(|d| **d != 0 && !d.is_power_of_two());
             unless(false, wrong?, "0 (off) or a power of two")
+        },
+        idle: |s| {
+            let divisions = s.roundup_power2_divisions;
+            let off = divisions.contains(&1) && divisions.iter().all(|d| *d <= 1);
+            off.then_some("1 division is off; give 2 or more")
+                .or_else(|| foreign(s, divisions.iter().any(|d| *d > 1)))
         },
     }
 
@@ -336,6 +375,10 @@ options! {
         wrong: |s| {
             let share = s.per_process_memory_fraction;
             unless((0.0..=1.0).contains(&share), &share, "from 0 to 1")
+        },
+        harm: |s| {
+            (s.per_process_memory_fraction == 0.0)
+                .then_some("of 0 refuses every request; leave it out, or set it over 0")
         },
     }
 
@@ -390,6 +433,11 @@ options! {
     "Pinned requests over this size are not rounded up to a power of two." {
         default: UNLIMITED,
         strict_extra: Some(UNLIMITED),
+        harm: |s| {
+            (s.pinned_max_round_threshold > s.pinned_max_cached_size).then_some(
+                "is larger than pinned_max_cached_size_mb: sizes between them are rounded up but not cached",
+            )
+        },
     }
 
     /// `u64::MAX` is unlimited.
@@ -550,20 +598,15 @@ pub(super) fn row(key: Key) -> &'static OptionInfo {
 
 /// Options of these settings that do nothing, or harm, as they are combined, of those named in the text.
 pub(super) fn without_effect(s: &Settings, named: &[Key]) -> Vec<Warning> {
-    let idle = OPTIONS.iter().filter(|o| named.contains(&o.key));
-    let mut warnings: Vec<_> =
-        idle.filter_map(|o| Some(Warning::NoEffect { option: o.name, why: (o.idle)(s)? })).collect();
+    let named_ones = OPTIONS.iter().filter(|o| named.contains(&o.key));
+    let judged = named_ones.filter_map(|o| {
+        let idle = (o.idle)(s).map(|why| Warning::NoEffect { option: o.name, why });
+        idle.or_else(|| Some(Warning::Harm { option: o.name, what: (o.harm)(s)? }))
+    });
+    let mut warnings: Vec<_> = judged.collect();
     let engine_option = |key: &Key| !matches!(key, Key::Backend | Key::Policy | Key::HistoryMaxEntries);
     if s.backend == AllocatorBackend::DriverPools && named.iter().any(engine_option) {
         warnings.push(Warning::BackendIgnoresOptions);
-    }
-    if s.expandable_segments && s.max_split_size != u64::MAX && named.contains(&Key::MaxSplitSize) {
-        warnings.push(Warning::GrowsInstead);
-    }
-    if s.pinned_max_round_threshold > s.pinned_max_cached_size
-        && named.contains(&Key::PinnedMaxRoundThreshold)
-    {
-        warnings.push(Warning::RoundsPastCache);
     }
     warnings
 }

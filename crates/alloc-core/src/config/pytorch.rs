@@ -11,7 +11,7 @@
 
 use super::error::{ConfigError, ExceptionClass, Warning, clip};
 use super::number::{self, NotANumber};
-use super::options::{Grammar, Key, OptionInfo, Owner, find, nearest, row, without_effect};
+use super::options::{Grammar, Key, OptionInfo, Owner, UNLIMITED, find, nearest, row, without_effect};
 use super::tokens::{Token, inner_spaces, tokens};
 use super::values::{self, DivisionTable, Kind, MAX_MB, Value};
 use super::{AllocatorBackend, Flavour, Parsed, ReserveSize, Settings};
@@ -176,7 +176,9 @@ impl<'t> Parser<'t> {
             let token = self.token(at)?;
             return Err(value_error(text, "the value is out of range", token).allowed(option.range));
         }
-        if matches!(value, Value::Megabytes(mb) if mb > MAX_MB) {
+        // A limit so high is none, as it is meant; vLLM writes such ones.
+        let limit = option.default == UNLIMITED || option.key == Key::MaxNonSplitRounding;
+        if matches!(value, Value::Megabytes(mb) if mb > MAX_MB && !limit) {
             self.warn(Warning::Saturated { option: option.name, limit_mb: MAX_MB });
         }
         (option.field.store)(&mut self.settings, value);

@@ -179,8 +179,8 @@ proptest! {
         };
         prop_assert_eq!(without_text(own), settings.clone());
         let dubious = back.warnings.iter().filter(|w| {
-            use alloc_core::config::Warning::{BackendIgnoresOptions, GrowsInstead, NoEffect, RoundsPastCache};
-            !matches!(w, NoEffect { .. } | BackendIgnoresOptions | GrowsInstead | RoundsPastCache)
+            use alloc_core::config::Warning::{BackendIgnoresOptions, Harm, NoEffect};
+            !matches!(w, NoEffect { .. } | BackendIgnoresOptions | Harm { .. })
         });
         prop_assert_eq!(dubious.count(), 0);
 

@@ -38,7 +38,7 @@ pub struct Growth {
     /// From each mark to the next, or to the end of the run.
     pub steps: Vec<Step>,
     /// By how many bytes what is live grows per step, on average, after the first step; negative where it shrinks. `None` where there are too
-    /// few steps to say.
+    /// few steps to say, and where they are slices: where those begin within an iteration is chance.
     pub per_step: Option<i64>,
     /// Who has more live at each mark than at the one before, what grew most first.
     pub suspects: Vec<Suspect>,
@@ -103,7 +103,7 @@ impl Growth {
         let figures = run.figures_of(&iterations);
         let steps: Vec<Step> = figures.iter().map(Step::from).collect();
         let compared = compared(&steps);
-        let per_step = per_step(&steps);
+        let per_step = if marks == Marks::Slices { None } else { per_step(&steps) };
         let mut suspects =
             if compared.len() > FEWEST_STEPS { suspects(context, &compared) } else { Vec::new() };
         if marks == Marks::Slices {

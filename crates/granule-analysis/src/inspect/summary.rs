@@ -5,6 +5,7 @@ use super::place::{Caller, Place};
 use super::refused::{Refused, Verdict};
 use super::{Figures, Inspection};
 use alloc_core::round::size_text;
+use granule_snapshot::convert::RECORD;
 use serde::Serialize;
 
 /// What was reserved and never live is worth a word from this part of it on.
@@ -53,17 +54,54 @@ pub enum Help {
 }
 
 impl Summary {
-    /// That of an inspection, on a device of `capacity` bytes. `lower_bounds` says that earlier history is missing.
+    /// That of an inspection, on a device of `capacity` bytes. `lower_bounds` says that earlier history is missing. `tried` is what
+    /// settings were seen to do, where they were tried: it takes the place of advice to try them.
     #[must_use]
-    pub fn new(inspection: &Inspection, capacity: Option<u64>, lower_bounds: bool) -> Self {
+    pub fn new(
+        inspection: &Inspection,
+        capacity: Option<u64>,
+        lower_bounds: bool,
+        tried: Option<&str>,
+    ) -> Self {
         let figures = &inspection.run;
         let refused = inspection.refused.as_ref();
         let (help, advice) = match refused {
             Some(refused) => help_for_refused(refused, inspection),
             None => help_for_served(inspection),
         };
-        let sentences =
-            [peak(figures, capacity, lower_bounds), refusals(figures, refused, lower_bounds), advice];
+        let (help, advice) = match (help, tried) {
+            (Help::ExpandableSegments | Help::OtherSettings, Some(tried)) => {
+                (Help::OtherSettings, tried.to_owned())
+            }
+            // What is not the whole run, granule whatif does not judge.
+            (Help::ExpandableSegments, None) if lower_bounds => {
+                (help, "expandable_segments:True lets free memory be joined and change hands.".into())
+            }
+            (Help::OtherSettings, None) if lower_bounds => (
+                help,
+                format!(
+                    "Which settings need less is seen where the run is recorded from its start: {RECORD}."
+                ),
+            ),
+            _ => (help, advice),
+        };
+        let mut sentences =
+            vec![peak(figures, capacity, lower_bounds), refusals(figures, refused, lower_bounds), advice];
+        if lower_bounds && figures.entries == 0 {
+            let (live, reserved) = (figures.live_at_end, figures.reserved_at_end);
+            let cached = size_text(reserved.saturating_sub(live));
+            sentences = vec![
+                format!(
+                    "{} are live and {} reserved, of which {cached} are not live.",
+                    size_text(live),
+                    size_text(reserved)
+                ),
+                "The snapshot has no history: it shows one moment, not the peak, nor who was refused.".into(),
+                format!(
+                    "For these, and for what settings would do, record the run from its start: {RECORD}."
+                ),
+            ];
+        }
         Self {
             text: sentences.join(" ").trim_end().to_owned(),
             peak_live: figures.peak_live,

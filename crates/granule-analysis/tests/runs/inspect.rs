@@ -183,7 +183,7 @@ fn a_refusal_says_why() {
 fn summary_of(run: Run, size: u64, device_free: Option<u64>) -> Summary {
     let refusal = Refusal { at: 1, size, stream: 0, device_free, frames: None };
     let inspection = inspect(&Run { refusals: vec![refusal], ..run }, &[]);
-    Summary::new(&inspection, Some(26 * MIB), false)
+    Summary::new(&inspection, Some(26 * MIB), false, None)
 }
 
 #[test]
@@ -228,13 +228,13 @@ fn expandable_segments_are_advised_only_where_they_would_help() {
     let refusal = Refusal { at: 1, size: 12 * MIB, stream: 0, device_free: Some(MIB), frames: None };
     let on = Rules::new(&Settings { expandable_segments: true, ..Settings::default() });
     let inspection = Inspection::new(&Run { refusals: vec![refusal], ..run() }, &on, &[]);
-    assert_eq!(Summary::new(&inspection, None, false).help, Help::OneBlockLess);
+    assert_eq!(Summary::new(&inspection, None, false, None).help, Help::OneBlockLess);
 }
 
 #[test]
 fn a_summary_without_a_refusal_says_what_could_be_saved() {
     let a = 1 << 30;
-    let of = |run: &Run, lower_bounds| Summary::new(&inspect(run, &[]), None, lower_bounds);
+    let of = |run: &Run, lower_bounds| Summary::new(&inspect(run, &[]), None, lower_bounds, None);
     let loose = of(&fixed(&[(a, 20 * MIB)], &[(a, 2 * MIB)]), false);
     assert_eq!(loose.help, Help::OtherSettings);
     assert!(loose.text.contains("No request was refused. 18.00 MiB more were reserved"), "{}", loose.text);

@@ -30,7 +30,8 @@ Examples:
 
 Growth is what was reserved at most in the last iteration, over that in the
 first iteration after the second. A trace is replayed; a snapshot is taken as
-it was recorded.
+it was recorded. That a part of a run is within --max-reserved does not tell
+that the run is.
 
 Exit codes: 0 within all limits, 6 a limit is exceeded or a request was
 refused, 1 the file cannot be read or does not tell, 2 wrong usage or no
@@ -102,6 +103,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     exceeded.extend((refused > 0).then_some("refused"));
     exceeded.extend(limits.growth.zip(growth).filter(|(most, is)| is > most).map(|_| "growth"));
     let lower_bounds = recording.window;
+    if let Some(limit) = limits.reserved_peak.filter(|_| lower_bounds && exceeded.is_empty()) {
+        return Err(Failure::OnlyAPart { name: recording.name, reserved: reserved_peak, limit });
+    }
     let answer =
         Answer { ok: exceeded.is_empty(), reserved_peak, growth, refused, limits, exceeded, lower_bounds };
     if lower_bounds {

@@ -128,11 +128,13 @@ impl Inspected {
                 return Err(Failure::NothingRefused(recording.name));
             }
             Some(when) => vec![when],
+            // Of one moment alone there is no peak.
+            None if recording.run.length == 0 => vec![When::End],
             None => vec![When::Peak, When::Oom, When::End],
         };
         let inspection = Inspection::new(&recording.run, &Rules::new(&recording.settings), &moments);
         let Recording { name, notes, window, conf, capacity, .. } = recording;
-        let summary = Summary::new(&inspection, capacity, window);
+        let summary = Summary::new(&inspection, capacity, window, None);
         Ok(Self { name, conf, capacity, lower_bounds: window, notes, summary, inspection })
     }
 }

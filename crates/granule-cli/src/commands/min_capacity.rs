@@ -8,6 +8,7 @@ use crate::console;
 use crate::failure::Failure;
 use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs};
+use granule::replay::whatif::Doubt;
 use granule::replay::{LargerDevices, MinCapacity, ReplayOptions, larger_devices, min_capacity, peak_live};
 use granule::round::size_text;
 use serde::Serialize;
@@ -70,6 +71,8 @@ struct Answer<'a> {
     policy: &'a str,
     conf: &'a str,
     lag: u64,
+    /// Why the device is no smallest one of the program.
+    doubt: Option<&'a Doubt>,
     #[serde(flatten)]
     found: MinCapacity,
     /// Absent (null) where that larger devices serve, too, is only assumed.
@@ -120,6 +123,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
             verdict: comparable.then_some(verdict),
         })
     });
+    let doubt = workload.doubt("Smallest device", found.min_capacity, Some(&options.settings));
     if args.json {
         let policy = options.settings.policy_name().name();
         let answer = Answer {
@@ -130,12 +134,14 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
             policy,
             conf: &options.settings.text,
             lag: options.lag,
+            doubt: doubt.as_ref(),
             found,
             larger,
             native,
         };
         write_json(&answer, out)?;
     } else {
+        console::doubt(doubt.as_ref(), out)?;
         print(&workload.name, (&found, larger.as_ref()), native.as_ref(), comparable, out)?;
     }
     Ok(Outcome::Done)

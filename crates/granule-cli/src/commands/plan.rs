@@ -9,6 +9,7 @@ use crate::result_file::ResultFile;
 use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs};
 use clap::ValueEnum;
+use granule::replay::whatif::Doubt;
 use granule::round::size_text;
 use granule_planner::csv::{self, Table};
 use granule_planner::{CrossStream, Options, Pattern, Plan, PlanError, Recording, Solution, Solver, solve};
@@ -123,6 +124,8 @@ struct Answer<'a> {
     seconds: f64,
     /// Of the sizes and streams in order; null for a table.
     pattern: Option<String>,
+    /// Why the plan is not one of the whole program.
+    doubt: Option<Doubt>,
 }
 
 /// Makes the plan, prints what it is worth and writes it.
@@ -191,6 +194,7 @@ fn run_table(
         method: solution.method.name(),
         seconds,
         pattern: None,
+        doubt: None,
     };
     if let Some(result) = result {
         result.write(|file| csv::write(&table, &solution.placement, file))?;
@@ -236,6 +240,7 @@ fn run_trace(
         method: solution.method.name(),
         seconds,
         pattern: Some(format!("{:016x}", plan.pattern())),
+        doubt: plan.iteration.is_none().then(|| workload.doubt("Plan", plan.height, None)).flatten(),
     };
     if let Some(result) = result {
         result.write(|file| plan.write(file))?;
@@ -254,6 +259,7 @@ fn show(args: &Args, answer: &Answer<'_>, out: &mut dyn Write) -> Result<(), Fai
     if args.json {
         return write_json(answer, out);
     }
+    console::doubt(answer.doubt.as_ref(), out)?;
     let part = answer.iteration.map(|n| format!(", iteration {n}")).unwrap_or_default();
     let streams = match (answer.streams, answer.across_streams) {
         (1, _) => String::new(),

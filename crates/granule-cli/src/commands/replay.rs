@@ -17,6 +17,7 @@ use granule::config::Settings;
 use granule::files::pickle::{self, Protocol};
 use granule::files::trace::Trace;
 use granule::metrics::prometheus;
+use granule::replay::whatif::Doubt;
 use granule::replay::{
     BadCost, Costs, KernelTime, Replay, ReplayOptions, ReplayResult, costs, peak_live, replay, replay_on,
 };
@@ -160,6 +161,8 @@ struct Answer<'a> {
     /// What is not exact about the workload, and where costs are from.
     notes: Vec<&'a String>,
     backend: Name,
+    /// Why it says nothing of the program that this fits.
+    doubt: Option<&'a Doubt>,
     #[serde(flatten)]
     result: &'a ReplayResult,
     first_oom: Option<FirstOom<'a>>,
@@ -232,7 +235,10 @@ fn show(
     json: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
+    let held = replayed.result.reserved_bytes_peak.unsigned_abs();
+    let doubt = workload.doubt("Replay", held, Some(conditions.settings));
     if !json {
+        console::doubt(doubt.as_ref(), out)?;
         writeln!(out, "{}", compare::report(workload, &replayed.result, conditions))?;
         return Ok(());
     }
@@ -242,6 +248,7 @@ fn show(
         version: env!("CARGO_PKG_VERSION"),
         notes: workload.notes.iter().chain(&args.cost.note).collect(),
         backend: args.backend.0,
+        doubt: doubt.as_ref(),
         result: &replayed.result,
         first_oom: replayed.first_refusal.as_ref().map(FirstOom::from),
         native: compare::native_answer(workload, &replayed.result, conditions),

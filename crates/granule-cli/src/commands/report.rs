@@ -123,7 +123,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     let run = &recording.run;
     let rules = Rules::new(&recording.settings);
     let capacity = args.capacity.map(|size| size.0).or(recording.capacity);
-    let summary = Summary::new(&Inspection::new(run, &rules, &[]), capacity, recording.window);
+    let summary =
+        Summary::new(&Inspection::new(run, &rules, &[]), capacity, recording.window, what_if.of(capacity));
     let refusals = Inspection::refusals(run, &rules, REASONS);
     let report = Report {
         run,

@@ -2,8 +2,6 @@
 
 mod text;
 
-pub(super) use text::{device, not_known};
-
 use super::replay::parse_cost;
 use super::{Outcome, write_json};
 use crate::allocator_args::{self, ReleaseArgs, parse_policy};
@@ -31,7 +29,7 @@ Examples:
   granule whatif train.trace.gz --conf max_split_size_mb:64 \\
       --conf roundup_power2_divisions:[64:8,>:4]
   granule whatif train.trace.gz --capacity 12GiB --json \\
-      | jq -r '.verdicts[0].least_change.conf'
+      | jq -r '.verdicts[0].advice'
 
 What the program runs with is taken from the environment, else from the
 snapshot, else it is the default. With the pytorch policy, every figure is
@@ -110,6 +108,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
             "backend:cudaMallocAsync is not modelled; the candidates are compared with backend:native",
         );
     }
+    let held = workload.held(Some(&current));
     let question = Question {
         current,
         own,
@@ -117,6 +116,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         capacities: args.capacity.iter().map(|size| size.0).collect(),
         recorded_capacity: recorded_capacity(&workload),
         before: workload.before(),
+        held,
         lag: args.lag,
         costs: args.cost.model.clone(),
     };

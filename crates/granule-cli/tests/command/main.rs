@@ -17,6 +17,7 @@ mod record;
 mod replay;
 mod report;
 mod shell;
+mod verdict;
 mod whatif;
 
 use std::io::{Read, Write};

@@ -108,6 +108,11 @@ fn only_granules_policy_fits() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains("On 245.00 MiB: fits with Granule's policy"), "{}", ran.out);
     assert!(ran.out.contains("    export GRANULE_TORCH=1 GRANULE_CONF=policy:granule\n"), "{}", ran.out);
+    let answer = place.run(&["whatif", "t.gz", "--capacity", "245MiB,1GiB", "--json"]).json();
+    let advice = |device: usize| answer["verdicts"][device]["advice"].as_str().unwrap();
+    assert_eq!(advice(0), "export GRANULE_TORCH=1 GRANULE_CONF=policy:granule");
+    assert_eq!(advice(1), "# On 1.00 GiB: fits as it is");
+    assert_eq!(answer["candidates"][0]["name"], "policy:granule", "the winner comes first");
     let ran = place.run(&["whatif", "t.gz", "--capacity", "245MiB", "--policy", "pytorch", "--json"]);
     let verdict = &ran.json()["verdicts"][0];
     assert!(verdict["least_change"].is_null(), "{verdict}");
@@ -154,7 +159,7 @@ fn a_window_says_which_conclusions_are_not_exact() {
 }
 
 #[test]
-fn a_window_has_no_verdict_where_more_was_reserved_before() {
+fn a_window_gets_the_comparison_in_place_of_a_verdict() {
     let place = Place::new();
     // 2 GiB are reserved and given back before the window begins, which has some small requests.
     let mut lines = String::from("a 0 1073741824 0\na 1 1073741824 0\nf 0\nf 1\n");
@@ -167,20 +172,29 @@ fn a_window_has_no_verdict_where_more_was_reserved_before() {
     let ran = place.run(&["whatif", "w.pickle", "--capacity", "1GiB,4GiB"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     let text = ran.out.replace('\n', " ");
-    assert!(text.contains("On 1.00 GiB: not known. 2.0"), "{}", ran.out);
-    assert!(!text.contains("On 1.00 GiB: fits"), "{}", ran.out);
-    assert!(text.contains("On 4.00 GiB: fits as it is"), "{}", ran.out);
+    assert!(
+        text.starts_with("Replay 38.00 MiB, Granule held 2.0") && text.contains("Do not choose by this."),
+        "{}",
+        ran.out
+    );
+    for device in ["1.00 GiB", "4.00 GiB"] {
+        assert!(text.contains(&format!("On {device}: not known")), "{}", ran.out);
+    }
+    assert!(!text.contains(": fits"), "{}", ran.out);
     assert!(!text.contains("_peak") && !text.contains("num_"), "no internal names: {}", ran.out);
     let answer = place.run(&["whatif", "w.pickle", "--capacity", "1GiB,4GiB", "--json"]).json();
     assert!(answer["reserved_before"].as_u64().unwrap() >= 2 << 30);
     assert_eq!(
         (&answer["verdicts"][0]["known"], &answer["verdicts"][1]["known"]),
-        (&false.into(), &true.into())
+        (&false.into(), &false.into())
     );
+    assert_eq!(answer["doubt"]["replayed"], 38 << 20);
+    assert!(answer["doubt"]["recorded"].as_u64().unwrap() >= 2 << 30);
     assert!(answer["smallest"].is_null(), "that of a part is not the program's");
     // Asked about no device in particular, it looks at those that could have held it.
     let answer = place.run(&["whatif", "w.pickle", "--json"]).json();
-    assert!(answer["verdicts"].as_array().unwrap().iter().all(|verdict| verdict["known"] == true));
+    let verdicts = answer["verdicts"].as_array().unwrap();
+    assert!(verdicts.iter().all(|verdict| verdict["capacity"].as_u64().unwrap() >= 2 << 30));
 }
 
 #[test]
@@ -218,13 +232,13 @@ fn a_window_is_tried_on_cards_that_have_what_was_reserved_before() {
     assert_eq!(place.run_with(&["replay", "t.gz", "--snapshot", "w.pickle"], &conf).code, 0);
     let answer = place.run(&["whatif", "w.pickle", "--json"]).json();
     assert_eq!(answer["verdicts"][0]["card"]["name"], "24 GiB");
-    assert_eq!(answer["verdicts"][0]["known"], true);
     // Of a recording that goes on from a former one nobody knows what was reserved.
     place.file("r.trace", b"# {\"recording\": {\"window\": true}}\na 0 1048576 0\n");
     let ran = place.run(&["whatif", "r.trace", "--capacity", "1GiB"]);
     let text = ran.out.replace('\n', " ");
     assert!(
-        text.contains("On 1.00 GiB: not known. What was reserved when the trace begins is not recorded"),
+        text.starts_with("Replay 2.00 MiB, what the program held is not recorded: the recording is a window")
+            && text.contains("On 1.00 GiB: not known"),
         "{text}"
     );
 }

@@ -48,13 +48,16 @@ __all__ = [
     "InspectRun",
     "InspectSummary",
     "MinCapacity",
+    "MinCapacityDoubt",
     "MinCapacityLarger",
     "MinCapacityNative",
     "Plan",
+    "PlanDoubt",
     "Replay",
     "ReplayAfterSecondIteration",
     "ReplayAfterSecondIterationAll",
     "ReplayAfterSecondIterationAllMean",
+    "ReplayDoubt",
     "ReplayDriver",
     "ReplayFirstOom",
     "ReplayFirstOomBlocker",
@@ -70,6 +73,7 @@ __all__ = [
     "Whatif",
     "WhatifCandidate",
     "WhatifCandidateRoomy",
+    "WhatifDoubt",
     "WhatifNotExact",
     "WhatifSmallest",
     "WhatifSmallestGranule",
@@ -87,6 +91,7 @@ class Replay(Answer):
     workload: str
     file: str
     version: str
+    doubt: None | ReplayDoubt
     notes: list[str]
     backend: str
     policy: str
@@ -126,6 +131,12 @@ class Replay(Answer):
     first_oom: ReplayFirstOom
     native: ReplayNative
     plan: dict[str, Any]
+
+
+class ReplayDoubt(Answer):
+    text: str
+    replayed: int
+    recorded: int | None
 
 
 class ReplayStreamWaitAgeEvents(Answer):
@@ -236,6 +247,7 @@ class Whatif(Answer):
     workload: str
     file: str
     version: str
+    doubt: None | WhatifDoubt
     current_conf: str
     current_policy: str
     exact: bool
@@ -253,6 +265,12 @@ class Whatif(Answer):
     reserved_before: int | None
 
 
+class WhatifDoubt(Answer):
+    text: str
+    replayed: int
+    recorded: int | None
+
+
 class WhatifNotExact(Answer):
     reason: str
     figures: list[str]
@@ -261,6 +279,8 @@ class WhatifNotExact(Answer):
 
 
 class WhatifVerdict(Answer):
+    text: str
+    advice: str
     capacity: int
     card: None | WhatifVerdictCard
     fitting: int
@@ -372,6 +392,7 @@ class MinCapacity(Answer):
     workload: str
     file: str
     version: str
+    doubt: None | MinCapacityDoubt
     notes: list[str]
     policy: str
     conf: str
@@ -386,6 +407,12 @@ class MinCapacity(Answer):
     replays: int
     larger: MinCapacityLarger
     native: MinCapacityNative
+
+
+class MinCapacityDoubt(Answer):
+    text: str
+    replayed: int
+    recorded: int | None
 
 
 class MinCapacityLarger(Answer):
@@ -404,6 +431,7 @@ class Plan(Answer):
     workload: str
     file: str
     version: str
+    doubt: None | PlanDoubt
     notes: list[str]
     iteration: int | None
     streams: int
@@ -419,6 +447,12 @@ class Plan(Answer):
     method: str
     seconds: float
     pattern: str | None
+
+
+class PlanDoubt(Answer):
+    text: str
+    replayed: int
+    recorded: int | None
 
 
 class Inspect(Answer):

@@ -93,7 +93,8 @@ def _summary(run: Run) -> Iterator[Row]:
     said = run.inspect()
     names = ("peak_live", "peak_reserved", "live_at_end", "reserved_at_end", "refused", "iterations")
     row: Row = {name: said.run[name] for name in names}
-    yield {**row, "growth_per_step": said.growth.per_step, "conf": said.conf, "capacity": said.capacity}
+    row = {**row, "lower_bounds": said.lower_bounds, "growth_per_step": said.growth.per_step}
+    yield {**row, "conf": said.conf, "capacity": said.capacity}
 
 
 def _whatif(run: Run, capacity: int | str | None = None) -> Iterator[Row]:
@@ -115,7 +116,8 @@ def _whatif(run: Run, capacity: int | str | None = None) -> Iterator[Row]:
             }
 
 
-#: A row for each file: how much memory it takes, whether requests were refused, whether it grows.
+#: A row for each file: how much memory it takes, whether requests were refused, whether it grows. Where `lower_bounds` is true,
+#: the recording began late, and peaks may have been higher. `growth_per_step` is null where the file has no steps.
 SUMMARY = Question(
     {
         "peak_live": "long",
@@ -124,6 +126,7 @@ SUMMARY = Question(
         "reserved_at_end": "long",
         "refused": "long",
         "iterations": "long",
+        "lower_bounds": "boolean",
         "growth_per_step": "long",
         "conf": "string",
         "capacity": "long",

@@ -21,7 +21,7 @@ pub use candidate::{Candidate, Kind};
 pub use capacities::{CARDS, CONTEXT, Card, capacities};
 pub use grid::{Answer, Before, Progress, Question};
 pub use outcome::{FirstRefusal, Outcome};
-pub use rank::{Choice, Nearest, Verdict};
+pub use rank::{Choice, Doubt, Held, Nearest, Verdict};
 pub use reliability::{Effect, NotExact, of_lag, of_snapshot, of_trace};
 pub use smallest::{Smallest, SmallestDevice};
 pub use tried::Tried;

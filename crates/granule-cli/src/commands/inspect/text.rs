@@ -57,15 +57,9 @@ fn head(inspected: &Inspected, text: &mut String) {
         let _ = write!(line, ", settings '{conf}'");
     }
     let _ = writeln!(text, "{line}");
-    let peaks = format!(
-        "most live{least}: {} at entry {}; most reserved{least}: {} at entry {}{}",
-        size_text(run.peak_live),
-        run.peak_live_at,
-        size_text(run.peak_reserved),
-        run.peak_reserved_at,
-        inspected.capacity.map(|bytes| format!(", of {}", size_text(bytes))).unwrap_or_default()
-    );
-    let _ = writeln!(text, "{}", console::wrapped(&peaks));
+    if run.entries > 0 {
+        peaks(inspected, least, text);
+    }
     if run.waited > 0 {
         let _ = writeln!(
             text,
@@ -79,6 +73,19 @@ fn head(inspected: &Inspected, text: &mut String) {
     if views.iter().any(|view| view.memory.is_some()) {
         let _ = writeln!(text, "\n{}", overview(views));
     }
+}
+
+fn peaks(inspected: &Inspected, least: &str, text: &mut String) {
+    let run = &inspected.inspection.run;
+    let peaks = format!(
+        "most live{least}: {} at entry {}; most reserved{least}: {} at entry {}{}",
+        size_text(run.peak_live),
+        run.peak_live_at,
+        size_text(run.peak_reserved),
+        run.peak_reserved_at,
+        inspected.capacity.map(|bytes| format!(", of {}", size_text(bytes))).unwrap_or_default()
+    );
+    let _ = writeln!(text, "{}", console::wrapped(&peaks));
 }
 
 fn overview(views: &[View]) -> Table {

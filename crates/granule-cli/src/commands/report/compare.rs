@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args, page: ResultFile, out: &mut dyn Write) -> Result<
         recording.trace = Arc::default();
         let capacity = args.capacity.map(|size| size.0).or(recording.capacity);
         let inspection = Inspection::new(&recording.run, &Rules::new(&recording.settings), &[]);
-        let summary = Summary::new(&inspection, capacity, recording.window);
+        let summary = Summary::new(&inspection, capacity, recording.window, None);
         runs.push((
             workload.input().display().to_string(),
             Read { name: workload.file_name(), recording, capacity, summary },

@@ -1,10 +1,10 @@
 //! The page's tables of other settings.
 
-use crate::commands::whatif::{ask, device, not_known};
+use crate::commands::whatif::ask;
 use crate::console;
 use crate::failure::Failure;
 use crate::recording::Recording;
-use granule::replay::whatif::{Answer, Choice, Outcome, Question, Tried, Verdict};
+use granule::replay::whatif::{Answer, Choice, Outcome, Question, Tried};
 use granule_report::{WhatIf, WhatIfDevice, WhatIfRow};
 
 /// Events up to which the table is worked out unasked: beyond that it takes longer than the page.
@@ -33,6 +33,7 @@ pub(super) fn table(
         capacities: capacity.into_iter().collect(),
         recorded_capacity: recording.capacity,
         before: recording.before,
+        held: recording.held,
         ..Question::default()
     };
     Ok(of_answer(&ask(&question, &recording.trace, &recording.name)?))
@@ -43,14 +44,16 @@ fn of_answer(answer: &Answer) -> WhatIf {
         let best = verdict.least_change.as_ref();
         // That a part of the program fits says nothing.
         let tells = |tried: &&Tried| verdict.known || !tried.outcomes[device].fits();
-        let rows = answer.candidates.iter().filter(tells);
+        let rows = answer.ranked(device).into_iter().filter(tells);
         WhatIfDevice {
-            verdict: text(verdict, answer),
+            capacity: verdict.capacity,
+            verdict: format!("{}.", verdict.text),
             steps: best.map(|choice| choice.steps.clone()).unwrap_or_default(),
             rows: rows.map(|tried| row(tried, &tried.outcomes[device], best)).collect(),
         }
     });
-    WhatIf { summary: String::new(), devices: devices.collect() }
+    let summary = answer.doubt.as_ref().map(|doubt| doubt.text.clone()).unwrap_or_default();
+    WhatIf { summary, devices: devices.collect() }
 }
 
 fn row(tried: &Tried, outcome: &Outcome, best: Option<&Choice>) -> WhatIfRow {
@@ -66,32 +69,25 @@ fn row(tried: &Tried, outcome: &Outcome, best: Option<&Choice>) -> WhatIfRow {
     }
 }
 
-fn text(verdict: &Verdict, answer: &Answer) -> String {
-    let device = device(verdict);
-    match &verdict.least_change {
-        None if !verdict.known => format!("{}.", not_known(verdict, answer)),
-        None => format!("On {device}: nothing of what was tried fits."),
-        Some(Choice { steps, .. }) if steps.is_empty() => format!("On {device}: fits as it is."),
-        Some(choice) => format!("On {device}: fits with {}.", choice.candidate),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Question, of_answer};
     use granule::files::trace::Trace;
-    use granule::replay::whatif::Before;
+    use granule::replay::whatif::{Before, Held};
 
-    /// It said that more had been reserved, which nobody knew.
     #[test]
-    fn why_nothing_is_known_is_said_as_whatif_says_it() {
+    fn a_part_of_a_run_gets_the_comparison_in_place_of_a_verdict() {
         let trace = Trace::from_reader(&b"# {}\na 0 1048576 0\n"[..]).unwrap();
-        let verdict = |before| {
-            let question = Question { capacities: vec![1 << 30], before, ..Question::default() };
-            of_answer(&question.ask(&trace, &|_| {}).unwrap()).devices[0].verdict.clone()
+        let page = |before| {
+            let held = Some(Held { by: "PyTorch", bytes: 2 << 30 });
+            let question = Question { capacities: vec![1 << 30], before, held, ..Question::default() };
+            of_answer(&question.ask(&trace, &|_| {}).unwrap())
         };
-        assert!(verdict(Before::Unknown).contains("not known. What was reserved when the trace begins"));
-        assert!(verdict(Before::Bytes(2 << 30)).contains("not known. 2.00 GiB were reserved"));
-        assert_eq!(verdict(Before::Nothing), "On 1.00 GiB: fits as it is.");
+        for before in [Before::Unknown, Before::Bytes(1 << 20), Before::Bytes(2 << 30), Before::Nothing] {
+            let page = page(before);
+            assert!(page.summary.starts_with("Replay 2.00 MiB, PyTorch held 2.00 GiB: "), "{}", page.summary);
+            assert!(page.devices[0].verdict.contains("not known"), "{}", page.devices[0].verdict);
+            assert!(page.devices[0].rows.is_empty() && page.devices[0].steps.is_empty());
+        }
     }
 }

@@ -16,6 +16,7 @@ pub(super) fn print(
     not_exact: &[NotExact],
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
+    console::doubt(answer.doubt.as_ref(), out)?;
     writeln!(
         out,
         "{name}: {}, up to {} requested at once; {}, {}",
@@ -24,20 +25,15 @@ pub(super) fn print(
         counted(answer.candidates.len(), "candidate"),
         counted(answer.replays, "replay")
     )?;
-    let is_part = |why: &NotExact| matches!(why.effect, Effect::LowerBound | Effect::RightUntil);
-    if not_exact.iter().any(is_part) {
+    if answer.doubt.is_none() && not_exact.iter().any(|why| why.effect == Effect::RightUntil) {
         writeln!(
             out,
             "Only a part of the run was recorded: what fits here fits for that part (see the end)."
         )?;
     }
     for verdict in &answer.verdicts {
-        writeln!(out)?;
-        if verdict.known {
-            print_verdict(verdict, answer, out)?;
-        } else {
-            writeln!(out, "{}", console::wrapped(&not_known(verdict, answer)))?;
-        }
+        writeln!(out, "\n{}", verdict.text)?;
+        print_verdict(verdict, out)?;
     }
     if let Some(smallest) = &answer.smallest {
         writeln!(out, "\nThe smallest device, to 16 MiB:")?;
@@ -53,34 +49,14 @@ pub(super) fn print(
     Ok(())
 }
 
-/// Why a device on which the recorded part fits has no verdict.
-pub(crate) fn not_known(verdict: &Verdict, answer: &Answer) -> String {
-    let device = device(verdict);
-    match answer.reserved_before {
-        Some(bytes) => format!(
-            "On {device}: not known. {} were reserved when the history began; whether the program needed them is not in it",
-            size_text(bytes)
-        ),
-        None => format!("On {device}: not known. What was reserved when the trace begins is not recorded"),
-    }
-}
-
-fn print_verdict(verdict: &Verdict, answer: &Answer, out: &mut dyn Write) -> Result<(), Failure> {
-    let device = device(verdict);
+/// What to do for it, or what comes nearest.
+fn print_verdict(verdict: &Verdict, out: &mut dyn Write) -> Result<(), Failure> {
     if let Some(choice) = &verdict.least_change {
-        writeln!(out, "On {device}: {}", headline(choice))?;
         print_choice(choice, out)?;
-        if let Some(smooth) = &verdict.without_retries {
-            writeln!(out, "  Without retries: {}", smooth.candidate)?;
-            print_choice(smooth, out)?;
-        }
-        return Ok(());
     }
-    if answer.peak_requested > verdict.capacity {
-        let requested = size_text(answer.peak_requested);
-        writeln!(out, "On {device}: nothing can fit: the program requests {requested} at once")?;
-    } else {
-        writeln!(out, "On {device}: nothing of what was tried fits")?;
+    if let Some(smooth) = &verdict.without_retries {
+        writeln!(out, "  Without retries: {}", smooth.candidate)?;
+        print_choice(smooth, out)?;
     }
     if let Some(nearest) = &verdict.nearest {
         writeln!(out, "  {}", nearest_line(nearest))?;
@@ -91,26 +67,6 @@ fn print_verdict(verdict: &Verdict, answer: &Answer, out: &mut dyn Write) -> Res
         writeln!(out, "  Without any caching it fits, with {time} in the driver: {}", uncached.candidate)?;
     }
     Ok(())
-}
-
-/// A card, with what the allocator can have of it, or just that.
-pub(crate) fn device(verdict: &Verdict) -> String {
-    let memory = size_text(verdict.capacity);
-    verdict
-        .card
-        .map_or(memory.clone(), |card| format!("a card of {} ({memory} for the allocator)", card.name))
-}
-
-fn headline(choice: &Choice) -> String {
-    match (choice.policy, choice.changed_options.as_slice(), choice.steps.as_slice()) {
-        (_, _, []) => "fits as it is".into(),
-        ("granule", _, _) => {
-            "fits with Granule's policy, and with no setting of PyTorch's that was tried".into()
-        }
-        (_, [], _) => format!("fits with {}, and with no setting that was tried", choice.candidate),
-        (_, [one], _) => format!("fits with one change, {one}"),
-        (_, several, _) => format!("fits with {} changes, {}", several.len(), several.join(" and ")),
-    }
 }
 
 /// What to paste, and what it gives.

@@ -1,9 +1,9 @@
 //! The replays: every candidate on every device, on all threads.
 
 use super::candidate::{candidates, has_iterations};
-use super::rank::verdict;
+use super::rank::{ranked, verdict};
 use super::smallest::{Smallest, smallest};
-use super::{Candidate, NOT_MODELLED, Outcome, Tried, Verdict, capacities};
+use super::{Candidate, Doubt, Held, Kind, NOT_MODELLED, Outcome, Tried, Verdict, capacities};
 use crate::replay::{CostModel, ReplayError, ReplayOptions, peak_live, replay};
 use alloc_core::config::{PolicyName, Settings};
 use alloc_core::types::GIB;
@@ -26,6 +26,8 @@ pub struct Question {
     pub recorded_capacity: Option<u64>,
     /// What the program had reserved when the workload begins.
     pub before: Before,
+    /// The most that the program held from its device, where that is recorded.
+    pub held: Option<Held>,
     /// How many events a stream's work is behind; 0 completes everything at once.
     pub lag: u64,
     /// What driver calls cost.
@@ -38,24 +40,13 @@ pub enum Before {
     /// Nothing: the workload is the program's from its start.
     #[default]
     Nothing,
-    /// So many bytes, and the program needed some of them. On a device with less, the workload says nothing about the
-    /// program.
+    /// So many bytes, and the program needed some of them.
     Bytes(u64),
-    /// The bytes are not recorded, so no device is known to be large enough.
+    /// The bytes are not recorded.
     Unknown,
 }
 
 impl Before {
-    /// Whether a device of `capacity` bytes, on which the workload fits, could have what was there before.
-    #[must_use]
-    pub const fn fits(self, capacity: u64) -> bool {
-        match self {
-            Self::Nothing => true,
-            Self::Bytes(bytes) => bytes <= capacity,
-            Self::Unknown => false,
-        }
-    }
-
     /// Bytes, as far as they are known.
     #[must_use]
     pub const fn bytes(self) -> Option<u64> {
@@ -76,6 +67,7 @@ impl Default for Question {
             capacities: Vec::new(),
             recorded_capacity: None,
             before: Before::Nothing,
+            held: None,
             lag: 0,
             costs: CostModel::default(),
         }
@@ -101,6 +93,8 @@ pub enum Progress {
 /// The answer. Sizes are bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
+    /// Why it says nothing of the program that something fits; `None` where it does.
+    pub doubt: Option<Doubt>,
     /// Most requested bytes live at once: no device can be smaller.
     pub peak_requested: u64,
     /// Reserved when the workload begins; `None` where that is not recorded.
@@ -119,10 +113,18 @@ pub struct Answer {
     pub verdicts: Vec<Verdict>,
     /// Where some device fits nothing.
     pub smallest: Option<Smallest>,
-    /// What was tried.
+    /// What was tried, by what it did on the smallest device that has an answer, else on the largest: the answer first.
     pub candidates: Vec<Tried>,
     /// Popular advice that was not tried, and why.
     pub not_tried: Vec<String>,
+}
+
+impl Answer {
+    /// The candidates by what they did on the device of the verdict at `index`: the answer first.
+    #[must_use]
+    pub fn ranked(&self, index: usize) -> Vec<&Tried> {
+        ranked(&self.candidates, index, &self.verdicts[index])
+    }
 }
 
 impl Question {
@@ -149,23 +151,33 @@ impl Question {
                 Tried { candidate, roomy, outcomes }
             })
             .collect();
-        let verdicts: Vec<Verdict> = devices
-            .iter()
-            .enumerate()
-            .map(|(index, capacity)| {
-                let found = verdict(&candidates, index, *capacity);
-                if self.before.fits(*capacity) { found } else { found.of_a_part() }
-            })
-            .collect();
+        let current = candidates.iter().find(|tried| tried.candidate.kind == Kind::Current);
+        // Of other settings it is no wonder that they hold less.
+        let (replayed, held) = match current.or(candidates.first()) {
+            Some(tried) => (tried.roomy.held(), self.held.filter(|_| current.is_some())),
+            None => (0, None),
+        };
+        let part = self.before != Before::Nothing || trace.is_cut();
+        let doubt = Doubt::new("Replay", replayed, held, part);
+        let on_device = |(index, capacity): (usize, &u64)| {
+            verdict(&candidates, index, *capacity, peak_requested, doubt.is_none())
+        };
+        let verdicts: Vec<Verdict> = devices.iter().enumerate().map(on_device).collect();
         // Of a part of the program, the smallest device is not the program's.
-        let whole = self.before == Before::Nothing;
-        let smallest = if whole && verdicts.iter().any(|verdict| verdict.least_change.is_none()) {
+        let smallest = if doubt.is_none() && verdicts.iter().any(|verdict| verdict.least_change.is_none()) {
             progress(Progress::Smallest);
             Some(smallest(trace, &candidates, roomy, self.lag)?)
         } else {
             None
         };
+        let decides = verdicts.iter().position(|one| one.least_change.is_some());
+        let decides = decides.or(verdicts.len().checked_sub(1));
+        let candidates = match decides {
+            Some(index) => ranked(&candidates, index, &verdicts[index]).into_iter().cloned().collect(),
+            None => candidates,
+        };
         Ok(Answer {
+            doubt,
             peak_requested,
             reserved_before: self.before.bytes(),
             events: trace.events.len() as u64,

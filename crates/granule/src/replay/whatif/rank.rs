@@ -2,18 +2,25 @@
 
 use super::candidate::Effort;
 use super::{Card, FirstRefusal, Outcome, Tried};
+use alloc_core::round::size_text;
+use granule_snapshot::convert::RECORD;
 use serde::Serialize;
 use std::cmp::Reverse;
 
 /// The answer for one device.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
+    /// In a sentence, for people.
+    pub text: String,
+    /// For a shell: the steps of the least change, line by line; the sentence as a comment where there is nothing to do or
+    /// nothing to say. Never empty.
+    pub advice: String,
     /// What the allocator can have of the device's memory, in bytes.
     pub capacity: u64,
     /// The card of which that is so.
     pub card: Option<&'static Card>,
-    /// Whether the workload tells. It does not tell where the workload fits, but the memory that the program had
-    /// reserved before may not.
+    /// Whether the workload tells. It does not where it fits, but is not all of the program: see
+    /// [`Answer::doubt`](super::Answer::doubt).
     pub known: bool,
     /// How many candidates fit, those without caching left out.
     pub fitting: usize,
@@ -66,6 +73,55 @@ pub struct Nearest {
     pub first_refusal: Option<FirstRefusal>,
 }
 
+/// Why it says nothing of the program that a replay fits.
+#[derive(Clone, Debug, Serialize)]
+pub struct Doubt {
+    /// In words, with what to do about it.
+    pub text: String,
+    /// What was worked out, in bytes: the most that the replay held from the device, or what `what` says.
+    pub replayed: u64,
+    /// The most that the program held, where that is recorded.
+    pub recorded: Option<u64>,
+}
+
+/// The most that a program held from its device while it was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Who held it: `PyTorch` or `Granule`.
+    pub by: &'static str,
+    /// How much, in bytes.
+    pub bytes: u64,
+}
+
+/// A replay that holds less than this of what the program held is not one of that program, in percent.
+const ALIKE: u128 = 95;
+
+impl Doubt {
+    /// What there is to doubt where `what` (a replay under the program's own settings) took `replayed` bytes, and the program `held`.
+    /// `part` says that only a part of the run was recorded.
+    #[must_use]
+    pub fn new(what: &str, replayed: u64, held: Option<Held>, part: bool) -> Option<Self> {
+        let short = held.is_some_and(|held| u128::from(replayed) * 100 < u128::from(held.bytes) * ALIKE);
+        if !part && !short {
+            return None;
+        }
+        let theirs = held.map_or_else(
+            || "what the program held is not recorded".to_owned(),
+            |Held { by, bytes }| format!("{by} held {}", size_text(bytes)),
+        );
+        let why = if part {
+            "the recording is a window of the run, and what came before or after it is missing"
+        } else {
+            "the recording lacks what took the rest, such as private pools and other streams"
+        };
+        let text = format!(
+            "{what} {}, {theirs}: {why}. Do not choose by this. Record the run from its start: {RECORD}.",
+            size_text(replayed)
+        );
+        Some(Self { text, replayed, recorded: held.map(|held| held.bytes) })
+    }
+}
+
 /// What is compared: less is better.
 ///
 /// What a candidate takes where there is room says how much is left for what was not recorded: an out-of-memory error's snapshot
@@ -77,57 +133,79 @@ fn key(tried: &Tried, outcome: &Outcome) -> Key {
     (tried.candidate.effort, outcome.num_alloc_retries, roomy, outcome.modelled_driver_ns)
 }
 
-/// The answer for the device whose outcomes are at `index`.
-pub(super) fn verdict(tried: &[Tried], index: usize, capacity: u64) -> Verdict {
+/// The candidates by what they did on the device whose outcomes are at `index`: the answer first, then those that fit, those with
+/// fewer retries before others, and those that are refused least before others.
+pub(super) fn ranked<'t>(tried: &'t [Tried], index: usize, verdict: &Verdict) -> Vec<&'t Tried> {
+    let best = verdict.least_change.as_ref().map(|choice| choice.candidate.as_str());
+    let mut ranked: Vec<&Tried> = tried.iter().collect();
+    ranked.sort_by_key(|tried| {
+        let outcome = &tried.outcomes[index];
+        let refused = (outcome.refused, Reverse(first_event(outcome)));
+        let cached = (!tried.candidate.caching, outcome.num_alloc_retries);
+        (best != Some(tried.candidate.name.as_str()), refused, cached, key(tried, outcome))
+    });
+    ranked
+}
+
+/// The answer for the device whose outcomes are at `index`. `peak_requested` is what the workload has live at once; `tells` is false where
+/// it says nothing of the program that the workload fits.
+pub(super) fn verdict(
+    tried: &[Tried],
+    index: usize,
+    capacity: u64,
+    peak_requested: u64,
+    tells: bool,
+) -> Verdict {
     let all = || tried.iter().filter_map(|tried| Some((tried, tried.outcomes.get(index)?)));
     let fitting =
         || all().filter(|(tried, outcome)| outcome.fits() && tried.candidate.effort < Effort::NoCaching);
-    let least = fitting().min_by_key(|(tried, outcome)| key(tried, outcome));
+    let known = tells || !all().any(|(_, outcome)| outcome.fits());
+    let least = fitting().filter(|_| known).min_by_key(|(tried, outcome)| key(tried, outcome));
     let smooth = fitting()
         .filter(|(_, outcome)| outcome.num_alloc_retries == 0)
         .min_by_key(|(tried, outcome)| key(tried, outcome));
-    let uncached = all().find(|(tried, outcome)| outcome.fits() && !tried.candidate.caching);
+    let nothing = known && least.is_none();
+    let uncached = all().find(|(tried, outcome)| nothing && outcome.fits() && !tried.candidate.caching);
     let retries = least.is_some_and(|(_, outcome)| outcome.num_alloc_retries > 0);
     let nearest = all()
-        .filter(|(tried, _)| tried.candidate.effort.is_settings())
+        .filter(|(tried, _)| nothing && tried.candidate.effort.is_settings())
         .min_by_key(|(tried, outcome)| (outcome.refused, Reverse(first_event(outcome)), key(tried, outcome)));
+    let least_change = least.map(Choice::new);
+    let card = Card::of_capacity(capacity);
+    let memory = size_text(capacity);
+    let device =
+        card.map_or(memory.clone(), |card| format!("a card of {} ({memory} for the allocator)", card.name));
+    let what = match &least_change {
+        Some(choice) => choice.headline(),
+        None if !known => "not known: the recording does not tell".into(),
+        None if peak_requested > capacity => {
+            format!("nothing can fit: the program requests {} at once", size_text(peak_requested))
+        }
+        None => "nothing of what was tried fits".into(),
+    };
+    let text = format!("On {device}: {what}");
+    let steps = least_change.as_ref().map(|choice| choice.steps.join("\n"));
     Verdict {
+        advice: steps.filter(|steps| !steps.is_empty()).unwrap_or_else(|| format!("# {text}")),
+        text,
         capacity,
-        card: Card::of_capacity(capacity),
-        known: true,
-        fitting: fitting().count(),
-        least_change: least.map(Choice::new),
+        card,
+        known,
+        fitting: if known { fitting().count() } else { 0 },
+        least_change,
         without_retries: smooth.filter(|_| retries).map(Choice::new),
-        nearest: nearest.filter(|_| least.is_none()).map(|(tried, outcome)| Nearest {
+        nearest: nearest.map(|(tried, outcome)| Nearest {
             candidate: tried.candidate.name.clone(),
             conf: tried.candidate.conf.clone(),
             refused: outcome.refused,
             first_refusal: outcome.first_refusal,
         }),
-        without_caching: uncached.filter(|_| least.is_none()).map(Choice::new),
+        without_caching: uncached.map(Choice::new),
     }
 }
 
 fn first_event(outcome: &Outcome) -> usize {
     outcome.first_refusal.map_or(usize::MAX, |refusal| refusal.event)
-}
-
-impl Verdict {
-    /// The same of a workload that is not all that the program needs: that it fits says nothing.
-    pub(super) fn of_a_part(self) -> Self {
-        if self.least_change.is_none() && self.without_caching.is_none() {
-            return self;
-        }
-        Self {
-            known: false,
-            fitting: 0,
-            least_change: None,
-            without_retries: None,
-            without_caching: None,
-            nearest: None,
-            ..self
-        }
-    }
 }
 
 impl Choice {
@@ -143,6 +221,18 @@ impl Choice {
             reserved_bytes_peak: outcome.reserved_bytes_peak,
             num_alloc_retries: outcome.num_alloc_retries,
             modelled_driver_ns: outcome.modelled_driver_ns,
+        }
+    }
+
+    fn headline(&self) -> String {
+        match (self.policy, self.changed_options.as_slice(), self.steps.as_slice()) {
+            (_, _, []) => "fits as it is".into(),
+            ("granule", _, _) => {
+                "fits with Granule's policy, and with no setting of PyTorch's that was tried".into()
+            }
+            (_, [], _) => format!("fits with {}, and with no setting that was tried", self.candidate),
+            (_, [one], _) => format!("fits with one change, {one}"),
+            (_, several, _) => format!("fits with {} changes, {}", several.len(), several.join(" and ")),
         }
     }
 }

@@ -47,15 +47,22 @@ fn summary(growth: &Growth) -> String {
         }
     };
     let change = match growth.per_step {
-        None => "There are too few to tell growth from the beginning.".into(),
-        Some(0) => "What is live stays the same from one iteration to the next.".into(),
+        None => return format!("{marks}There are too few to tell growth from the beginning."),
+        Some(0) => "What is live stays the same from one iteration to the next".into(),
         Some(by) => format!(
-            "What is live {} by {} from one iteration to the next, on average.",
+            "What is live {} by {} from one iteration to the next, on average",
             if by > 0 { "grows" } else { "shrinks" },
             size_text(by.unsigned_abs())
         ),
     };
-    format!("{marks}{change}")
+    let leak = match (growth.suspects.is_empty(), growth.per_step) {
+        (false, _) => "",
+        (true, Some(1..)) => {
+            "; no call site or size grows steadily, so that the average says nothing of a leak"
+        }
+        (true, _) => ", and no call site or size grows steadily: no sign of a leak",
+    };
+    format!("{marks}{change}{leak}.")
 }
 
 fn row(step: &Step) -> [String; 6] {
@@ -71,9 +78,6 @@ fn row(step: &Step) -> [String; 6] {
 
 fn suspects(growth: &Growth, top: usize, text: &mut String) {
     if growth.suspects.is_empty() {
-        if growth.per_step.is_some() && growth.marks != Marks::Slices {
-            text.push_str("No call site or size grows steadily: no sign of a leak.\n");
-        }
         return;
     }
     let _ = writeln!(text, "\nWhat grows (a leak, or something kept on purpose)\n");

@@ -1,4 +1,4 @@
-use super::{Effort, verdict};
+use super::{Doubt, Effort, Held, ranked, verdict};
 use crate::replay::whatif::{Candidate, Kind, Outcome, Question, Tried};
 use granule_snapshot::trace::Trace;
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ fn fewer_changes_come_before_fewer_retries_and_those_before_less_time() {
         tried(6, Effort::OtherAllocator, 0, 0, 1),
         tried(7, Effort::NoCaching, 0, 0, 0),
     ];
-    let answer = verdict(&all, 0, 100);
+    let answer = verdict(&all, 0, 100, 1, true);
     assert_eq!((answer.capacity, answer.fitting), (100, 6), "without caching does not count");
     let least = answer.least_change.unwrap();
     assert_eq!((least.candidate.as_str(), least.num_alloc_retries), ("4", 4));
@@ -46,7 +46,7 @@ fn of_two_without_retries_the_one_that_takes_less_is_the_answer() {
     wasteful.roomy.reserved_bytes_peak = 200;
     let mut sparing = tried(1, Effort::Options(1), 0, 0, 20);
     sparing.roomy.reserved_bytes_peak = 100;
-    assert_eq!(verdict(&[wasteful, sparing], 0, 100).least_change.unwrap().candidate, "1");
+    assert_eq!(verdict(&[wasteful, sparing], 0, 100, 1, true).least_change.unwrap().candidate, "1");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn another_allocator_is_the_answer_only_where_settings_and_program_are_none() {
         tried(2, Effort::OtherAllocator, 0, 0, 9),
         tried(3, Effort::Program, 1, 0, 1),
     ];
-    assert_eq!(verdict(&all, 0, 1).least_change.unwrap().candidate, "2");
+    assert_eq!(verdict(&all, 0, 1, 1, true).least_change.unwrap().candidate, "2");
 }
 
 #[test]
@@ -67,11 +67,59 @@ fn where_nothing_fits_the_nearest_setting_is_named() {
         tried(1, Effort::Options(1), 2, 0, 0),
         tried(2, Effort::NoCaching, 0, 0, 7),
     ];
-    let answer = verdict(&all, 0, 1);
+    let answer = verdict(&all, 0, 1, 1, true);
     assert!(answer.least_change.is_none() && answer.without_retries.is_none());
     assert_eq!(answer.nearest.unwrap().candidate, "1");
     assert_eq!(answer.without_caching.unwrap().modelled_driver_ns, 7, "no answer, but said");
-    assert!(verdict(&[], 0, 1).nearest.is_none());
+    assert!(verdict(&[], 0, 1, 1, true).nearest.is_none());
+}
+
+/// The page's winner stood second last, below settings that its own table showed refused.
+#[test]
+fn the_answer_comes_first_and_the_others_by_outcome() {
+    let all = [
+        tried(0, Effort::Options(1), 9, 0, 0),
+        tried(1, Effort::NoCaching, 0, 0, 1),
+        tried(2, Effort::Options(2), 0, 0, 0),
+        tried(3, Effort::Options(1), 0, 2, 0),
+        tried(4, Effort::Options(1), 3, 0, 0),
+    ];
+    let answer = verdict(&all, 0, 100, 1, true);
+    let order: Vec<&str> =
+        ranked(&all, 0, &answer).iter().map(|tried| tried.candidate.name.as_str()).collect();
+    assert_eq!(order, ["3", "2", "1", "4", "0"]);
+    assert_eq!(answer.text, "On 100 bytes: fits with one change, an_option");
+}
+
+/// `.least_change.conf` was an empty text wherever no setting of PyTorch's was the answer.
+#[test]
+fn advice_is_never_empty() {
+    let advice = |all: &[Tried], tells| verdict(all, 0, 100, 1, tells).advice;
+    let fits = |effort| [tried(0, effort, 0, 0, 0)];
+    assert_eq!(advice(&fits(Effort::Options(1)), true), "export PYTORCH_CUDA_ALLOC_CONF=conf0");
+    assert_eq!(advice(&fits(Effort::Options(0)), true), "# On 100 bytes: fits as it is");
+    assert_eq!(
+        advice(&[tried(0, Effort::Options(0), 1, 0, 0)], true),
+        "# On 100 bytes: nothing of what was tried fits"
+    );
+    let doubtful = verdict(&fits(Effort::Options(1)), 0, 100, 1, false);
+    assert!(doubtful.advice.starts_with("# On 100 bytes: not known"), "{}", doubtful.advice);
+    assert!(!doubtful.known && doubtful.least_change.is_none() && doubtful.fitting == 0);
+}
+
+#[test]
+fn a_replay_that_holds_much_less_than_the_program_is_doubted_and_a_part_always() {
+    let held = |bytes| Some(Held { by: "PyTorch", bytes });
+    assert!(
+        Doubt::new("Replay", 96, held(100), false).is_none()
+            && Doubt::new("Replay", 96, None, false).is_none()
+    );
+    let text = |part, held| Doubt::new("Replay", 10 << 30, held, part).unwrap().text;
+    let short = text(false, held(33 << 30));
+    assert!(short.starts_with("Replay 10.00 GiB, PyTorch held 33.00 GiB: the recording lacks"), "{short}");
+    let window = text(true, held(10 << 30));
+    assert!(window.contains("PyTorch held 10.00 GiB: the recording is a window of the run, and"), "{window}");
+    assert!(text(true, None).contains("what the program held is not recorded"));
 }
 
 fn effort() -> impl Strategy<Value = Effort> {
@@ -97,7 +145,7 @@ proptest! {
             .collect();
         let fits = |tried: &&Tried| tried.candidate.caching && tried.outcomes[0].refused == 0;
         let fitting = || all.iter().filter(fits);
-        let answer = verdict(&all, 0, 1);
+        let answer = verdict(&all, 0, 1, 1, true);
         prop_assert_eq!(answer.fitting, fitting().count());
         prop_assert_eq!(answer.least_change.is_some(), fitting().next().is_some());
         if let Some(least) = answer.least_change {
