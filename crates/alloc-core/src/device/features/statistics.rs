@@ -183,7 +183,7 @@ impl Statistics {
         let site = &self.base.site;
         let processes = self.base.observers.process_memory(&site.calls());
         let views = self.views();
-        let own = self.base.holdings.lock().published().map(|own| own.path().to_owned());
+        let own = self.base.holdings.lock().published();
         let read = || {
             let entries = site.published_by_others(own.as_deref());
             let stats = self.stats();
@@ -263,7 +263,7 @@ impl Statistics {
     /// own. `None` where the driver does not tell.
     fn used_by_the_driver(&self) -> Option<u64> {
         let site = &self.base.site;
-        let own = self.base.holdings.lock().published().map(|own| own.path().to_owned());
+        let own = self.base.holdings.lock().published();
         let others: u64 = site.published_by_others(own.as_deref()).iter().map(|entry| entry.held).sum();
         let nodes = self.node_memory()?;
         // Both at once, and nothing else: other threads may rest for moments only.
