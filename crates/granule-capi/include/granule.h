@@ -1840,7 +1840,7 @@ granule_status granule_pools_reserved(struct granule_allocator *a,
 /** All peaks become the current values. */
 granule_status granule_reset_peak_stats(struct granule_allocator *a, int32_t device);
 
-/** Sums and counts begin anew. */
+/** Sums of what came and went, and all counters, are 0 again. Levels and peaks stay. */
 granule_status granule_reset_accumulated_stats(struct granule_allocator *a, int32_t device);
 
 /** What growable segments hold, by stream and tier: at most capacity entries are written, and count says how many there are. */

@@ -82,7 +82,7 @@ pub(crate) unsafe fn handle<'a, T: Handle>(ptr: *const T, name: &str) -> Result<
         return Err(ended(name));
     }
     // SAFETY: the object is there, and stays for the call by this function's contract.
-    Ok(unsafe { (*place.object.get()).assume_init_ref() })
+    Ok(unsafe { &*place.object.get().cast() })
 }
 
 /// Takes an object back; null is fine.
@@ -99,7 +99,7 @@ pub(crate) unsafe fn taken<T: Handle>(ptr: *mut T, name: &str) -> Result<Option<
         return Err(ended(name));
     }
     // SAFETY: the object was there, and this is who emptied the place.
-    let object = unsafe { (*place.object.get()).assume_init_read() };
+    let object = unsafe { place.object.get().cast::<T>().read() };
     if let Ok(mut empty) = T::empty().try_lock() {
         empty.push_back(std::ptr::from_ref(place).addr());
     }

@@ -162,11 +162,13 @@ impl Statistics {
             (stats.reserved_bytes, stats.reserved_bytes_by_private_pools) = state.accounts().figures();
             stats.oversize_segments = own.oversize_segments;
             let (granules_moved, compactions) = (own.granules_moved, own.compactions);
+            let unrecorded_at_reset = own.unrecorded_at_reset;
             let asleep_bytes = i64::try_from(state.regions().asleep_bytes()).unwrap_or(i64::MAX);
             drop(state);
             stats.granule = GranuleStats {
                 pending_bytes: stats.active_bytes.all.current - stats.allocated_bytes.all.current,
-                unrecorded_frees: i64::try_from(self.base.lifetimes.failures()).unwrap_or(i64::MAX),
+                unrecorded_frees: i64::try_from(self.base.lifetimes.failures() - unrecorded_at_reset)
+                    .unwrap_or(i64::MAX),
                 granules_moved,
                 asleep_bytes,
                 compactions: compactions.count,
@@ -317,8 +319,9 @@ impl Statistics {
         });
     }
 
-    /// Sums of increases and decreases and the event counters begin anew (PyTorch: `resetAccumulatedStats`).
+    /// See [`Statistics::reset_accumulated`](crate::allocator::Statistics::reset_accumulated).
     pub(crate) fn reset_accumulated_stats(&self) {
+        let failures = self.base.lifetimes.failures();
         self.base.arenas.with_all(|_, arenas| {
             for arena in arenas {
                 arena.ledger_mut().counters_mut().reset_accumulated();
@@ -329,6 +332,8 @@ impl Statistics {
             own.segment.each(Stat::reset_accumulated);
             own.oversize_segments.reset_accumulated();
             own.at_reset = own.events();
+            (own.granules_moved, own.compactions) = Default::default();
+            own.unrecorded_at_reset = failures;
         });
     }
 
