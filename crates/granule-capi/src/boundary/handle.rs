@@ -1,0 +1,112 @@
+//! Handles: objects that C has by a pointer until it ends them.
+//!
+//! Where an object was, the heap gets nothing back: the place says that it is empty, and serves another object of its type after some
+//! time. So a handle that was ended can be looked at, and is refused.
+
+use super::pass::usable;
+use crate::error::Failure;
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+use std::mem::MaybeUninit;
+use std::ptr::with_exposed_provenance;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// So many others are ended before the place of a handle is used again.
+const REST: usize = 64;
+
+/// What C has handles of.
+pub(crate) trait Handle: Sized + 'static {
+    /// Addresses of this type's empty places, the one that rested longest first.
+    fn empty() -> &'static Mutex<VecDeque<usize>>;
+}
+
+/// Names a type of handles.
+macro_rules! handles {
+    ($name:ty) => {
+        impl crate::boundary::handle::Handle for $name {
+            fn empty() -> &'static std::sync::Mutex<std::collections::VecDeque<usize>> {
+                static EMPTY: std::sync::Mutex<std::collections::VecDeque<usize>> =
+                    std::sync::Mutex::new(std::collections::VecDeque::new());
+                &EMPTY
+            }
+        }
+    };
+}
+pub(crate) use handles;
+
+/// Never given back to the heap.
+#[repr(C)]
+struct Place<T> {
+    object: UnsafeCell<MaybeUninit<T>>,
+    is_there: AtomicBool,
+}
+
+/// Gives C an object.
+pub(crate) fn new_handle<T: Handle>(object: T) -> *mut T {
+    // Nobody is waited for here: a fork may have left the one behind who has the lock.
+    let rested = T::empty().try_lock().ok().filter(|empty| empty.len() > REST);
+    let place: &'static Place<T> = match rested.and_then(|mut empty| empty.pop_front()) {
+        // SAFETY: the address of a place of this type, which was exposed and is never given back.
+        Some(at) => unsafe { &*with_exposed_provenance(at) },
+        None => Box::leak(Box::new(Place {
+            object: UnsafeCell::new(MaybeUninit::uninit()),
+            is_there: AtomicBool::new(false),
+        })),
+    };
+    // SAFETY: the place is empty and nobody else has it.
+    unsafe { place.object.get().write(MaybeUninit::new(object)) };
+    place.is_there.store(true, Ordering::Release);
+    std::ptr::from_ref(place).expose_provenance();
+    place.object.get().cast()
+}
+
+/// # Safety
+/// As for [`handle`].
+#[inline(always)]
+unsafe fn place<T: Handle>(ptr: *const T, name: &str) -> Result<&'static Place<T>, Failure> {
+    usable(ptr, name)?;
+    // SAFETY: by this function's contract `new_handle` made it; a place stays, and is exposed.
+    Ok(unsafe { &*with_exposed_provenance::<Place<T>>(ptr.addr()) })
+}
+
+/// What a handle stands for.
+///
+/// # Safety
+/// Null, or once given out by [`new_handle`]; nobody ends it during the call.
+#[inline(always)]
+pub(crate) unsafe fn handle<'a, T: Handle>(ptr: *const T, name: &str) -> Result<&'a T, Failure> {
+    // SAFETY: passed on.
+    let place = unsafe { place(ptr, name) }?;
+    if !place.is_there.load(Ordering::Acquire) {
+        return Err(ended(name));
+    }
+    // SAFETY: the object is there, and stays for the call by this function's contract.
+    Ok(unsafe { &*place.object.get().cast() })
+}
+
+/// Takes an object back; null is fine.
+///
+/// # Safety
+/// Null, or once given out by [`new_handle`]; nobody uses it during the call.
+pub(crate) unsafe fn taken<T: Handle>(ptr: *mut T, name: &str) -> Result<Option<T>, Failure> {
+    if ptr.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: passed on.
+    let place = unsafe { place(ptr.cast_const(), name) }?;
+    if !place.is_there.swap(false, Ordering::AcqRel) {
+        return Err(ended(name));
+    }
+    // SAFETY: the object was there, and this is who emptied the place.
+    let object = unsafe { place.object.get().cast::<T>().read() };
+    if let Ok(mut empty) = T::empty().try_lock() {
+        empty.push_back(std::ptr::from_ref(place).addr());
+    }
+    Ok(Some(object))
+}
+
+#[cold]
+fn ended(name: &str) -> Failure {
+    Failure::argument(format!("{name} was ended already: it is no handle any more"))
+}
