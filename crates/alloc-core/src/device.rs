@@ -579,7 +579,8 @@ impl DeviceAllocator {
             let slot = state.tenure().slot();
             let _named = self.base.lifetimes.name(&uses);
             self.base.arenas.leave(state);
-            self.base.lifetimes.wait_for_all(uses, Waiting { arena: location.arena, block }, None, slot);
+            let waiting = Waiting { arena: location.arena, block };
+            self.base.lifetimes.wait_for_all(uses, waiting, None, slot, &Call::PLAIN);
         }
         true
     }

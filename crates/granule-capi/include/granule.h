@@ -647,7 +647,7 @@ typedef struct granule_history {
     bool clear;
     /** When contexts are gathered: one of GRANULE_CONTEXT_... */
     int32_t contexts;
-    /** Entries kept of each device; the newest stay. */
+    /** Entries kept of each device, at least one; the newest stay. Fewer than there are drops none. */
     uint64_t max_entries;
     /** Actions that are not recorded: a bit for each, 1 << GRANULE_ACTION_... */
     uint32_t skip_actions;

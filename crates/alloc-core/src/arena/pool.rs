@@ -157,6 +157,8 @@ pub(crate) struct Pools {
     tagged: BTreeSet<PoolId>,
     /// Pools that have launches.
     launched: BTreeSet<PoolId>,
+    /// The pool that was released last, if it held nothing and was forgotten.
+    pub(crate) gone: Option<PoolId>,
 }
 
 impl Default for Pools {
@@ -169,6 +171,7 @@ impl Default for Pools {
             default_tag: None,
             tagged: BTreeSet::new(),
             launched: BTreeSet::new(),
+            gone: None,
         }
     }
 }

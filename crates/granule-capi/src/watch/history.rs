@@ -57,7 +57,7 @@ pub struct granule_history {
     pub clear: bool,
     /// When contexts are gathered: one of GRANULE_CONTEXT_...
     pub contexts: i32,
-    /// Entries kept of each device; the newest stay.
+    /// Entries kept of each device, at least one; the newest stay. Fewer than there are drops none.
     pub max_entries: u64,
     /// Actions that are not recorded: a bit for each, 1 << GRANULE_ACTION_...
     pub skip_actions: u32,
@@ -155,7 +155,8 @@ pub(crate) fn options(given: &granule_history) -> Result<HistoryOptions, Failure
     };
     let skipped = |(bit, _): &(usize, &Action)| given.skip_actions & 1 << bit != 0;
     let skip = Action::ALL.iter().enumerate().filter(skipped).map(|(_, action)| *action).collect();
-    let entries = if given.enabled { usize::try_from(given.max_entries).unwrap_or(usize::MAX) } else { 0 };
+    let wanted = usize::try_from(given.max_entries.max(1)).unwrap_or(usize::MAX);
+    let entries = if given.enabled { wanted } else { 0 };
     let options =
         HistoryOptions { max_entries: entries, skip, clear: given.clear, ..HistoryOptions::default() };
     Ok(match given.gather {

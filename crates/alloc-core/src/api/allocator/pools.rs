@@ -192,7 +192,10 @@ impl<'a> Pools<'a> {
         self.0.each_device(|device| match device.pools().slot_of(pool) {
             Ok(slot) => device.release().empty_cache(Flush::Pool(slot)),
             // Another device's, or gone with its memory.
-            Err(_) => Ok(()),
+            Err(_) => {
+                device.pools().pass_over_gone(pool);
+                Ok(())
+            }
         })
     }
 
