@@ -298,14 +298,11 @@ fn calls_do_not_ask_the_system_which_process_this_is() {
     ];
     let asks = || {
         let program = libc::sock_fprog { len: 4, filter: filter.as_ptr().cast_mut() };
+        // SAFETY: it concerns this thread alone, which ends soon.
+        let alone = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
         // SAFETY: the system reads the program during the call; it concerns this thread alone, which ends soon.
-        let set = unsafe {
-            [
-                libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
-                libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program),
-            ]
-        };
-        (set, std::process::id(), context(&cuda).enter(DEVICE, "cuEventQuery").err())
+        let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+        ([alone, set], std::process::id(), context(&cuda).enter(DEVICE, "cuEventQuery").err())
     };
     let own = std::process::id();
     let (set, answered, error) = std::thread::scope(|scope| scope.spawn(asks).join()).expect("it asks");
