@@ -586,6 +586,7 @@ impl DeviceAllocator {
     }
 
     /// [`free`](Self::free) for programs that record contexts or capture, and for hardened mode.
+    #[inline]
     pub(crate) fn free_attentively(&self, ptr: DevicePtr, location: Location, calls: &Calls<'_>) -> bool {
         self.base.history.make_room();
         let call = self.base.history.begin_free(RecordContext::All, calls);

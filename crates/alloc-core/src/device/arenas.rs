@@ -39,6 +39,8 @@ pub(crate) struct Arenas {
 /// due.
 pub(super) struct Attended<'a> {
     arenas: &'a Arenas,
+    /// It has the context for as long as the arena's history does.
+    _call: &'a Call<'a>,
     /// There until this is dropped.
     state: Option<Guard<'a, ArenaState>>,
 }
@@ -441,13 +443,17 @@ impl Arenas {
     }
 
     /// Locks an arena for an operation.
-    pub(super) fn attend<'a>(&'a self, arena: &'a Arena, call: &Call<'_>) -> Attended<'a> {
+    pub(super) fn attend<'a>(&'a self, arena: &'a Arena, call: &'a Call<'a>) -> Attended<'a> {
         self.attended(arena.lock(), call)
     }
 
-    pub(super) fn attended<'a>(&'a self, mut state: Guard<'a, ArenaState>, call: &Call<'_>) -> Attended<'a> {
+    pub(super) fn attended<'a>(
+        &'a self,
+        mut state: Guard<'a, ArenaState>,
+        call: &'a Call<'a>,
+    ) -> Attended<'a> {
         state.ledger_mut().history_mut().begin_call(call.context());
-        Attended { arenas: self, state: Some(state) }
+        Attended { arenas: self, _call: call, state: Some(state) }
     }
 
     /// Where the live block at `ptr` was allocated, if that was recorded.

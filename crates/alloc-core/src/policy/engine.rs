@@ -109,7 +109,7 @@ pub(crate) trait Engine<M> {
     fn attend<'a>(
         &'a self,
         arena: &'a Self::Arena,
-        call: &Call<'_>,
+        call: &'a Call<'a>,
     ) -> impl DerefMut<Target = Self::State> + 'a;
 
     /// Bytes handed out or pending.
