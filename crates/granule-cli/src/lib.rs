@@ -11,6 +11,7 @@ mod commands;
 mod compare;
 mod console;
 mod failure;
+mod in_force;
 mod logging;
 mod python_hook;
 mod recording;

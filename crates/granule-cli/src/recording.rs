@@ -3,9 +3,10 @@
 use crate::allocator_args::{AllocatorArgs, parse_recorded};
 use crate::console;
 use crate::failure::Failure;
-use crate::workload::{Input, Workload, WorkloadArgs, recorded_conf};
+use crate::in_force::InForce;
+use crate::workload::{Input, Workload, WorkloadArgs};
 use granule::config::Settings;
-use granule::files::convert::{ConvertError, RECORD};
+use granule::files::convert::{self, ConvertError, RECORD};
 use granule::files::trace::Trace;
 use granule::replay::whatif::{Before, Held};
 use granule::replay::{ReplayOptions, peak_live, replay};
@@ -123,30 +124,14 @@ impl Recording {
     }
 
     fn recorded(snapshot: Arc<Snapshot>, args: &WorkloadArgs) -> Result<Self, Failure> {
-        let conf = recorded_conf(&snapshot).map(ToOwned::to_owned);
-        let settings = conf.as_deref().map_or_else(Settings::default, |text| match parse_recorded(text) {
-            Ok(parsed) => {
-                parsed.warnings.iter().for_each(console::warning);
-                parsed.settings
-            }
-            Err(error) => {
-                console::warning(format_args!(
-                    "the settings '{text}' of the recording are not understood: {error}"
-                ));
-                Settings::default()
-            }
-        });
         let (device, name, trace, mut notes, window, before, held) = match Workload::of_snapshot(
             &snapshot, args,
         ) {
             Ok(workload) => {
-                let (before, held) = (workload.before(), workload.held(Some(&settings)));
+                let (before, held) = (workload.before(), workload.held(None));
                 let Workload { name, trace, notes, recording, .. } = workload;
                 let (device, window) =
                     recording.map_or((0, false), |from| (from.device, from.figures.window));
-                if window && let Some(reason) = notes.first() {
-                    console::note(format_args!("not exact: {reason}"));
-                }
                 (device, name, trace, notes, window, before, held)
             }
             Err(failure) => {
@@ -155,14 +140,27 @@ impl Recording {
                     "the snapshot has no history: it shows the memory of the moment it was taken, and nothing before; for the \
                      rest record the run from its start: {RECORD}"
                 );
-                console::note(format_args!("{}: {note}", args.input().display()));
-                (device, args.file_name(), Arc::default(), vec![note], true, Before::Unknown, None)
+                let notes = std::iter::once(note).chain(convert::unknown_actions(&snapshot)).collect();
+                (device, args.file_name(), Arc::default(), notes, true, Before::Unknown, None)
             }
         };
-        // The first is that earlier history is missing. The others are about replays; a snapshot is shown as it is.
-        let replay_notes = notes.split_off(usize::from(window).min(notes.len()));
+        let InForce { conf, notes: about_conf } = InForce::of(&snapshot, device);
+        about_conf.iter().for_each(console::note);
+        let settings = match conf.as_deref().map(parse_recorded) {
+            Some(Ok(parsed)) => {
+                parsed.warnings.iter().for_each(console::warning);
+                parsed.settings
+            }
+            _ => Settings::default(),
+        };
+        // The first are that history is missing. The others are about replays; a snapshot is shown as it is.
+        let of_history = usize::from(window) + usize::from(!snapshot.unread.actions.is_empty());
+        let replay_notes = notes.split_off(of_history.min(notes.len()));
+        for reason in &notes {
+            console::note(format_args!("not exact: {reason}"));
+        }
         let run = Run::of_snapshot(&snapshot, device);
-        let capacity = proven_capacity(&run);
+        let capacity = convert::recorded(&snapshot, device).capacity;
         let snapshot = Some(snapshot);
         Ok(Self {
             name,
@@ -214,15 +212,4 @@ fn state_only(snapshot: &Snapshot, args: &WorkloadArgs, failure: Failure) -> Res
         None => held.min().ok_or(failure),
         Some(_) => Err(failure),
     }
-}
-
-/// What the process can have had: what the driver had free when it refused a request, and what was held then.
-fn proven_capacity(run: &Run) -> Option<u64> {
-    let reserved = run.reserved();
-    let held = |at| {
-        let after = reserved.partition_point(|(moment, _)| *moment <= at);
-        after.checked_sub(1).map_or(0, |index| reserved[index].1)
-    };
-    let refusals = run.refusals.iter();
-    refusals.filter_map(|refusal| Some(refusal.device_free?.saturating_add(held(refusal.at)))).max()
 }

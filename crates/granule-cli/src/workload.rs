@@ -3,10 +3,10 @@
 use crate::compare::native_like;
 use crate::console::{self, counted};
 use crate::failure::Failure;
+use crate::in_force::InForce;
 use clap::Args;
 use granule::config::PytorchRelease;
 use granule::config::Settings;
-use granule::config::environment::{GRANULE_VARIABLE, PYTORCH_VARIABLES};
 use granule::files::convert::{self, Conversion, Counts, Recorded};
 use granule::files::pickle::Limits;
 use granule::files::trace::{NativeResult, NativeResults, Trace};
@@ -60,7 +60,12 @@ impl Input {
         spinner.finish_and_clear();
         Ok(match loaded? {
             Loaded::Trace(trace) => Self::Trace(Arc::from(trace)),
-            Loaded::Snapshot(snapshot) => Self::Snapshot(Arc::from(snapshot)),
+            Loaded::Snapshot(snapshot) => {
+                for note in convert::left_out(&snapshot) {
+                    console::note(format_args!("{}: {note}", path.display()));
+                }
+                Self::Snapshot(Arc::from(snapshot))
+            }
         })
     }
 }
@@ -118,8 +123,10 @@ pub(crate) struct Workload {
 pub(crate) struct Origin {
     /// The device whose history it is.
     pub(crate) device: usize,
-    /// The settings, if there were any.
+    /// The settings in force, if they were not the defaults.
     pub(crate) conf: Option<String>,
+    /// What is to be said about them.
+    pub(crate) about_conf: Vec<String>,
     /// The release of PyTorch, where the file tells that it is one that decided otherwise than the newest.
     pub(crate) release: Option<PytorchRelease>,
     pub(crate) figures: Recorded,
@@ -197,9 +204,9 @@ impl Workload {
             }
         };
         let Conversion { mut trace, reasons, recorded, device, counts, .. } = conversion;
-        let conf = recorded_conf(snapshot).map(ToOwned::to_owned);
+        let InForce { conf, notes: about_conf } = InForce::of(snapshot, device);
         let release = older_release(snapshot, device).filter(|_| !recorded.by_granule);
-        let recording = Origin { device, conf, release, figures: recorded, counts };
+        let recording = Origin { device, conf, about_conf, release, figures: recorded, counts };
         trace.header.native = native(&recording);
         tracing::info!(events = trace.events.len(), "converted");
         Ok(Self {
@@ -220,6 +227,7 @@ impl Workload {
                 recording.device,
                 counted(self.trace.events.len(), "event")
             ));
+            recording.about_conf.iter().for_each(console::note);
         }
         for reason in &self.notes {
             console::note(format_args!("not exact: {reason}"));
@@ -284,16 +292,4 @@ fn older_release(snapshot: &Snapshot, device: usize) -> Option<PytorchRelease> {
     }
     let entry = snapshot.device_traces.get(device)?.first()?;
     Some(if entry.labels.pool_id.is_some() { PytorchRelease::V2_12 } else { PytorchRelease::V2_11 })
-}
-
-/// What the variable of the settings (`PYTORCH_CUDA_ALLOC_CONF`, `GRANULE_CONF`) was when the snapshot was recorded, if it was
-/// set.
-pub(crate) fn recorded_conf(snapshot: &Snapshot) -> Option<&str> {
-    use granule::snapshot::Value;
-    let names = [PYTORCH_VARIABLES[0], GRANULE_VARIABLE];
-    let conf = snapshot.allocator_settings.iter().find(|(key, _)| names.contains(&&**key));
-    match conf {
-        Some((_, Value::Str(text))) if !text.is_empty() => Some(text),
-        _ => None,
-    }
 }

@@ -6,7 +6,8 @@
 //!   back shows only by a `free_completed` that does not follow its `free_requested` at once; such frees
 //!   are counted, no event is made up.
 //! - **empty_cache** is not in a history either: `segment_free` and `segment_unmap` also come from retries
-//!   and garbage collection. They are counted, no event is made up.
+//!   and garbage collection. Where neither can be the cause, an `empty_cache` is inferred; the others are counted, and no
+//!   event is made up.
 //! - **Pools**: a trace has one pool; what private pools served is asked of it too.
 //! - Blocks that were **live before the history began** are requested first, by ascending address; in what
 //!   order and between which other blocks they were really made is lost.
@@ -21,6 +22,8 @@ use alloc_core::snapshot::{Action, BlockState, Snapshot, TraceEntry, Value};
 use alloc_core::types::PoolId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// A trace made of one device's history.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +52,8 @@ pub struct Recorded {
     /// Most reserved bytes within the history.
     pub reserved_peak: u64,
     /// The memory that the process can have had: what was free when a request was refused, and what was held then.
-    /// `None` if none was refused.
+    /// `None` if none was refused, and where more was held later: the device had room for less at first, as another process
+    /// held some.
     pub capacity: Option<u64>,
     /// Whether earlier history is missing, so that every peak is a lower bound.
     pub window: bool,
@@ -64,14 +68,18 @@ pub struct Counts {
     pub live_before: u64,
     /// Frees that had to wait for other streams.
     pub delayed_frees: u64,
-    /// Segments, or parts of growable ones, that were given back to the device.
+    /// Segments, or parts of growable ones, that were given back to the device for a reason that is not known.
     pub segments_returned: u64,
+    /// Inferred calls of `empty_cache`.
+    pub empty_caches: u64,
     /// Requests that were refused; in the trace they are given back at once.
     pub refused: u64,
     /// Requests that a private pool served.
     pub private_pool_requests: u64,
     /// Blocks whose free is missing: another request got the same address.
     pub missing_frees: u64,
+    /// Entries of actions that are not known, in the whole file.
+    pub unknown_actions: u64,
 }
 
 /// How a run is recorded from its start.
@@ -136,14 +144,30 @@ pub fn to_trace(snapshot: &Snapshot, device: usize) -> Result<Conversion, Conver
     for (address, (size, stream)) in before {
         maker.alloc(address, size, stream)?;
     }
+    let reserved = recorded(snapshot, device);
+    let flushes = flushes(snapshot, history, &reserved);
+    maker.counts.empty_caches = flushes.len() as u64;
+    let (mut flushes, mut steps) =
+        (flushes.into_iter().peekable(), steps(snapshot, device).into_iter().peekable());
+    let mut flushed = 0;
     for (index, entry) in history.iter().enumerate() {
-        maker.entry(entry, history.get(index + 1))?;
+        while let Some((_, n)) = steps.next_if(|(at, _)| *at == index) {
+            maker.events.push(Event::Iteration { n });
+        }
+        if let Some(flush) = flushes.next_if(|flush| flush.start == index) {
+            maker.events.push(Event::EmptyCache);
+            flushed = flush.end;
+        }
+        if index >= flushed {
+            maker.entry(entry, history.get(index + 1))?;
+        }
     }
-    let Maker { events, counts, .. } = maker;
+    let Maker { events, mut counts, .. } = maker;
+    counts.unknown_actions = snapshot.unread.actions.values().sum();
     let recorded = Recorded {
         window: is_window(snapshot, history, &counts),
         by_granule: snapshot.history.is_some(),
-        ..reserved(snapshot, device, history)
+        ..reserved
     };
     let reasons = reasons(snapshot, &counts, recorded.window);
     let mut trace = Trace { header: header(snapshot, device, &reasons), events };
@@ -151,8 +175,11 @@ pub fn to_trace(snapshot: &Snapshot, device: usize) -> Result<Conversion, Conver
     Ok(Conversion { device, trace, exact: reasons.is_empty(), reasons, counts, recorded })
 }
 
-/// Walks back from the segments at the end: what was taken was not there before, what was given back was.
-fn reserved(snapshot: &Snapshot, device: usize, history: &[TraceEntry]) -> Recorded {
+/// What one device's allocator held. Walks back from the segments at the end: what was taken was not there before, what was
+/// given back was.
+#[must_use]
+pub fn recorded(snapshot: &Snapshot, device: usize) -> Recorded {
+    let history = snapshot.device_traces.get(device).map_or(&[][..], Vec::as_slice);
     let segments = snapshot.segments.iter().filter(|segment| usize::try_from(segment.device) == Ok(device));
     let reserved_end = segments.fold(0u64, |sum, segment| sum.saturating_add(segment.total_size));
     let (mut held, mut reserved_peak, mut capacity) = (reserved_end, reserved_end, None);
@@ -163,17 +190,99 @@ fn reserved(snapshot: &Snapshot, device: usize, history: &[TraceEntry]) -> Recor
                 held = held.saturating_add(entry.size);
                 reserved_peak = reserved_peak.max(held);
             }
-            // Its address is what the driver had free.
-            Action::Oom => capacity = capacity.max(Some(held.saturating_add(entry.addr))),
+            Action::Oom => capacity = capacity.max(entry.device_free().map(|free| held.saturating_add(free))),
             _ => {}
         }
     }
+    let capacity = capacity.filter(|capacity| *capacity >= reserved_peak);
     Recorded { reserved_start: held, reserved_end, reserved_peak, capacity, ..Recorded::default() }
+}
+
+/// The entries with which segments were given back by `empty_cache`, as far as nothing else can be why. PyTorch gives
+/// segments back by itself only on the way to a new one: to stay below a threshold, to make room for one that is not split,
+/// and where the device is full.
+fn flushes(snapshot: &Snapshot, history: &[TraceEntry], recorded: &Recorded) -> Vec<Range<usize>> {
+    let returns = |entry: &TraceEntry| matches!(entry.action, Action::SegmentFree | Action::SegmentUnmap);
+    let setting = |name: &str| snapshot.allocator_settings.iter().find(|(key, _)| &**key == name);
+    let by_setting = matches!(setting("garbage_collection_threshold"), Some((_, Value::Float(share))) if *share > 0.0)
+        || matches!(setting("max_split_size"), Some((_, Value::Int(0..))));
+    let (mut flushes, mut held, mut index) = (Vec::new(), recorded.reserved_start, 0);
+    while let Some(entry) = history.get(index) {
+        let start = index;
+        while history.get(index).is_some_and(returns) {
+            index += 1;
+        }
+        if index == start {
+            let takes = matches!(entry.action, Action::SegmentAlloc | Action::SegmentMap);
+            held = held.saturating_add(if takes { entry.size } else { 0 });
+            index += 1;
+            continue;
+        }
+        let had_room = match history.get(index) {
+            Some(next) => match next.action {
+                Action::Oom => false,
+                // More than that was held at another time.
+                Action::SegmentAlloc | Action::SegmentMap => {
+                    !by_setting && held.saturating_add(next.size) <= recorded.reserved_peak
+                }
+                _ => true,
+            },
+            None => true,
+        };
+        // A pool that is deleted gives its own segments back.
+        let of_all = history[start..index]
+            .iter()
+            .any(|entry| entry.labels.pool_id.is_none_or(|pool| pool == PoolId::DEFAULT));
+        if had_room && of_all && snapshot.history.is_none() {
+            flushes.push(start..index);
+        }
+        let returned = history[start..index].iter().fold(0u64, |sum, entry| sum.saturating_add(entry.size));
+        held = held.saturating_sub(returned);
+    }
+    flushes
+}
+
+/// The steps that PyTorch's profiler marked: before which entry of the device's history one begins, and its number. Those at
+/// the end in which nothing was requested or given back are left out.
+#[must_use]
+pub fn steps(snapshot: &Snapshot, device: usize) -> Vec<(usize, u64)> {
+    let history = snapshot.device_traces.get(device).map_or(&[][..], Vec::as_slice);
+    let number = |text: &str| text.strip_prefix("ProfilerStep#")?.parse().ok();
+    let annotated = |annotation: &Value| {
+        let Value::Dict(pairs) = annotation else { return None };
+        let get = |name: &str| pairs.iter().find(|(key, _)| *key == name.into()).map(|(_, value)| value);
+        let here = match get("device") {
+            Some(Value::Int(on)) => *on < 0 || usize::try_from(*on) == Ok(device),
+            _ => true,
+        };
+        match (get("stage"), get("name"), get("time_us")) {
+            (Some(Value::Str(stage)), Some(Value::Str(name)), Some(Value::Int(time)))
+                if here && &**stage == "START" =>
+            {
+                Some((history.partition_point(|entry| entry.time_us < *time), number(name)?))
+            }
+            _ => None,
+        }
+    };
+    let mut steps: Vec<(usize, u64)> = snapshot.external_annotations.iter().filter_map(annotated).collect();
+    if steps.is_empty() {
+        let noted = history.iter().enumerate();
+        steps = noted
+            .filter_map(|(at, entry)| Some((at, number(entry.labels.user_metadata.as_deref()?)?)))
+            .collect();
+    }
+    steps.sort_unstable();
+    steps.dedup_by_key(|(_, number)| *number);
+    let works = |entry: &TraceEntry| matches!(entry.action, Action::Alloc | Action::FreeRequested);
+    let end = history.iter().rposition(works).map_or(0, |last| last + 1);
+    steps.retain(|(at, _)| *at < end);
+    steps
 }
 
 /// Whether earlier history is missing.
 fn is_window(snapshot: &Snapshot, history: &[TraceEntry], counts: &Counts) -> bool {
     match &snapshot.history {
+        _ if !snapshot.unread.incomplete.is_empty() => true,
         Some(status) => !status.complete,
         None => counts.live_before > 0 || begins_late(history),
     }
@@ -283,6 +392,10 @@ fn reasons(snapshot: &Snapshot, counts: &Counts, window: bool) -> Vec<String> {
     let mut reasons = Vec::new();
     if window {
         let why = match &snapshot.history {
+            _ if !snapshot.unread.incomplete.is_empty() => format!(
+                "entries without an address or a size were skipped: {}",
+                counted_by_name(&snapshot.unread.incomplete)
+            ),
             Some(status) => format!(
                 "{} entries were overwritten, {} operations came before it",
                 status.overwritten, status.before_recording
@@ -294,6 +407,7 @@ fn reasons(snapshot: &Snapshot, counts: &Counts, window: bool) -> Vec<String> {
              window, which are lower bounds"
         ));
     }
+    reasons.extend(unknown_actions(snapshot));
     let mut say = |count: u64, one: &str, several: &str, what: &str| match count {
         0 => {}
         1 => reasons.push(format!("1 {one} {what}")),
@@ -318,6 +432,12 @@ fn reasons(snapshot: &Snapshot, counts: &Counts, window: bool) -> Vec<String> {
         "given back; whether by empty_cache is not recorded",
     );
     say(
+        counts.empty_caches,
+        "empty_cache was",
+        "calls of empty_cache were",
+        "inferred: segments were given back for no other reason",
+    );
+    say(
         counts.refused,
         "request was",
         "requests were",
@@ -336,6 +456,49 @@ fn reasons(snapshot: &Snapshot, counts: &Counts, window: bool) -> Vec<String> {
         "missing, taken to come before the next request of the address",
     );
     reasons
+}
+
+/// What was left out of a file when it was read, besides entries of the history, for people; empty if nothing.
+#[must_use]
+pub fn left_out(snapshot: &Snapshot) -> Vec<String> {
+    let unread = &snapshot.unread;
+    let mut notes = Vec::new();
+    if !unread.values.is_empty() {
+        notes.push(format!(
+            "values of an unexpected kind count as missing: {}",
+            counted_by_name(&unread.values)
+        ));
+    }
+    if !unread.states.is_empty() {
+        notes.push(format!("blocks of unknown states count as in use: {}", counted_by_name(&unread.states)));
+    }
+    notes
+}
+
+/// Which entries of the history are not understood, for people; `None` if there are none.
+#[must_use]
+pub fn unknown_actions(snapshot: &Snapshot) -> Option<String> {
+    let actions = &snapshot.unread.actions;
+    let said = match actions.values().sum::<u64>() {
+        0 => return None,
+        1 => "1 entry of an unknown action was skipped".into(),
+        count => format!("{count} entries of unknown actions were skipped"),
+    };
+    Some(format!("{said}, and what it did is in no figure: {}", counted_by_name(actions)))
+}
+
+/// A few of the names, and how often each was met.
+fn counted_by_name(names: &BTreeMap<Arc<str>, u64>) -> String {
+    const SHOWN: usize = 8;
+    let name = |(name, count): (&Arc<str>, &u64)| {
+        let short: String = name.chars().take(64).collect();
+        format!("{} {count}", short.escape_debug())
+    };
+    let mut shown: Vec<String> = names.iter().take(SHOWN).map(name).collect();
+    if names.len() > SHOWN {
+        shown.push(format!("{} other names", names.len() - SHOWN));
+    }
+    shown.join(", ")
 }
 
 /// Whether something is used before the history shows where it came from.

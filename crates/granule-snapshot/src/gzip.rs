@@ -1,13 +1,19 @@
-//! Plain or gzip'd input behind one reader, with a guard against archives that unpack without end.
+//! Plain or packed input behind one reader, with a guard against archives that unpack without end.
 
-use flate2::read::MultiGzDecoder;
+use flate2::read::{DeflateDecoder, MultiGzDecoder};
 use std::io::{self, Chain, Cursor, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Unpacked bytes that are always allowed, whatever the archive's size.
 const ALWAYS_ALLOWED: u64 = 64 << 20;
 /// Unpacked bytes allowed for each packed byte beyond that. Real traces and snapshots reach 20; deflate's
 /// own limit is 1032, and only an archive made to fill memory comes near it.
 const MAX_EXPANSION: u64 = 200;
+/// Archives inside each other that are opened.
+const MAX_LAYERS: usize = 4;
+/// Bytes that tell what a file is.
+const HEAD: usize = 512;
 
 /// Peeked bytes, then the rest.
 type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
@@ -19,18 +25,19 @@ pub struct Input<R: Read>(Kind<R>);
 #[derive(Debug)]
 enum Kind<R: Read> {
     Plain(Whole<R>),
-    Gzip { unpacked: u64, decoder: Box<MultiGzDecoder<Counted<Whole<R>>>> },
+    Gzip(Bounded<MultiGzDecoder<Counted<Whole<R>>>>),
 }
 
 /// Looks at the first two bytes to tell which it is.
 pub(crate) fn open<R: Read>(mut reader: R) -> io::Result<Input<R>> {
     let mut magic = Vec::with_capacity(2);
     reader.by_ref().take(2).read_to_end(&mut magic)?;
-    let packed = magic == [0x1f, 0x8b];
+    let packed = is_gzip(&magic);
     let whole = Cursor::new(magic).chain(reader);
     Ok(Input(if packed {
-        let counted = Counted { reader: whole, bytes: 0 };
-        Kind::Gzip { unpacked: 0, decoder: Box::new(MultiGzDecoder::new(counted)) }
+        let bytes = Arc::default();
+        let counted = Counted { reader: whole, bytes: Arc::clone(&bytes) };
+        Kind::Gzip(Bounded::new(MultiGzDecoder::new(counted), bytes))
     } else {
         Kind::Plain(whole)
     }))
@@ -40,22 +47,135 @@ impl<R: Read> Read for Input<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.0 {
             Kind::Plain(reader) => reader.read(buffer),
-            Kind::Gzip { unpacked, decoder } => {
-                let count = decoder.read(buffer)?;
-                *unpacked += count as u64;
-                let packed = decoder.get_ref().bytes;
-                if *unpacked > ALWAYS_ALLOWED.saturating_add(packed.saturating_mul(MAX_EXPANSION)) {
-                    return Err(io::Error::new(
-                        io::ErrorKind::InvalidData,
-                        format!(
-                            "the gzip archive unpacks to more than {MAX_EXPANSION} times its size; \
-                             if you trust it, unpack it with gunzip first"
-                        ),
-                    ));
-                }
-                Ok(count)
-            }
+            Kind::Gzip(reader) => reader.read(buffer),
         }
+    }
+}
+
+/// What lies inside archives (gzip, zip) that may lie inside each other. What comes out of all of them is measured by the
+/// bytes that went into the outermost.
+///
+/// # Errors
+/// A zip archive whose first file cannot be read. Other damage shows where it is read.
+pub(crate) fn unpack<'r>(reader: impl Read + 'r) -> io::Result<Peeked<'r>> {
+    let bytes = Arc::default();
+    let mut peeked = Peeked::new(Box::new(Counted { reader, bytes: Arc::clone(&bytes) }));
+    for _ in 0..MAX_LAYERS {
+        let bytes = Arc::clone(&bytes);
+        peeked = if is_gzip(&peeked.head) {
+            Peeked::new(Box::new(Bounded::new(MultiGzDecoder::new(peeked), bytes)))
+        } else if peeked.head.starts_with(b"PK\x03\x04") {
+            Peeked::new(first_file(peeked, bytes)?)
+        } else {
+            break;
+        };
+    }
+    Ok(peeked)
+}
+
+fn is_gzip(head: &[u8]) -> bool {
+    head.starts_with(&[0x1f, 0x8b])
+}
+
+/// The first file of a zip archive that is not one of its packer's own.
+fn first_file<'r>(mut zip: Peeked<'r>, bytes: Arc<AtomicU64>) -> io::Result<Box<dyn Read + 'r>> {
+    let wrong = || io::Error::other("unpack the zip archive first, and give the file inside it");
+    loop {
+        let mut header = [0; 30];
+        zip.read_exact(&mut header)?;
+        let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+        let (flags, method) = (half(6), half(8));
+        let size = u32::from_le_bytes([header[18], header[19], header[20], header[21]]);
+        let mut names = vec![0; usize::from(half(26)) + usize::from(half(28))];
+        zip.read_exact(&mut names)?;
+        let name = names.get(..half(26).into()).unwrap_or_default();
+        // Encrypted, or packed in another way.
+        if !header.starts_with(b"PK\x03\x04") || flags & 1 != 0 || ![0, 8].contains(&method) {
+            return Err(wrong());
+        }
+        // A writer that could not go back says the size after the file; both kinds of files say where they end.
+        let known = flags & 8 == 0 && size != u32::MAX;
+        if name.ends_with(b"/") || name.starts_with(b"__MACOSX/") {
+            if !known {
+                return Err(wrong());
+            }
+            io::copy(&mut zip.by_ref().take(size.into()), &mut io::sink())?;
+            continue;
+        }
+        let file = zip.take(if known { size.into() } else { u64::MAX });
+        return Ok(match method {
+            0 => Box::new(file),
+            _ => Box::new(Bounded::new(DeflateDecoder::new(file), bytes)),
+        });
+    }
+}
+
+/// A reader whose first bytes are known.
+pub(crate) struct Peeked<'r> {
+    /// The first bytes.
+    pub(crate) head: Vec<u8>,
+    /// How many of them were read.
+    at: usize,
+    /// What came instead of more of them.
+    pub(crate) failed: Option<io::Error>,
+    rest: Box<dyn Read + 'r>,
+}
+
+impl<'r> Peeked<'r> {
+    fn new(mut rest: Box<dyn Read + 'r>) -> Self {
+        let mut head = Vec::with_capacity(HEAD);
+        let failed = rest.by_ref().take(HEAD as u64).read_to_end(&mut head).err();
+        Self { head, at: 0, failed, rest }
+    }
+
+    /// Leaves out the mark that some editors put before UTF-8.
+    pub(crate) fn skip_byte_order_mark(&mut self) {
+        if self.head.starts_with(b"\xef\xbb\xbf") {
+            self.head.drain(..3);
+        }
+    }
+}
+
+impl Read for Peeked<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.head[self.at..].as_ref().read(buffer)?;
+        self.at += count;
+        if count > 0 || buffer.is_empty() {
+            return Ok(count);
+        }
+        self.failed.take().map_or_else(|| self.rest.read(buffer), Err)
+    }
+}
+
+/// A decoder that ends with an error where far more comes out than goes in.
+#[derive(Debug)]
+struct Bounded<D> {
+    decoder: Box<D>,
+    packed: Arc<AtomicU64>,
+    unpacked: u64,
+}
+
+impl<D> Bounded<D> {
+    fn new(decoder: D, packed: Arc<AtomicU64>) -> Self {
+        Self { decoder: Box::new(decoder), packed, unpacked: 0 }
+    }
+}
+
+impl<D: Read> Read for Bounded<D> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.decoder.read(buffer)?;
+        self.unpacked += count as u64;
+        let packed = self.packed.load(Ordering::Relaxed);
+        if self.unpacked > ALWAYS_ALLOWED.saturating_add(packed.saturating_mul(MAX_EXPANSION)) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!(
+                    "the archive unpacks to more than {MAX_EXPANSION} times its size; \
+                     if you trust it, unpack it first"
+                ),
+            ));
+        }
+        Ok(count)
     }
 }
 
@@ -63,13 +183,13 @@ impl<R: Read> Read for Input<R> {
 #[derive(Debug)]
 struct Counted<R> {
     reader: R,
-    bytes: u64,
+    bytes: Arc<AtomicU64>,
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.reader.read(buffer)?;
-        self.bytes += count as u64;
+        self.bytes.fetch_add(count as u64, Ordering::Relaxed);
         Ok(count)
     }
 }

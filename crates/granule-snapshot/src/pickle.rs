@@ -113,6 +113,13 @@ pub fn read_file(path: impl AsRef<Path>) -> Result<Snapshot, PickleError> {
     read(File::open(path).map_err(|source| PickleError::Io { offset: 0, source })?)
 }
 
+/// Reads what `json.dump` made of a snapshot.
+pub(crate) fn from_json(json: &serde_json::Value, limits: &Limits) -> Result<Snapshot, PickleError> {
+    let mut heap = heap::Heap::new();
+    let root = heap.json(json);
+    convert::Conversion::new(heap, *limits, u64::MAX).into_snapshot(root)
+}
+
 /// Reads a pickle that is already unpacked.
 pub(crate) fn read_plain(reader: impl Read, limits: &Limits) -> Result<Snapshot, PickleError> {
     let (built, root) = machine::run(reader, limits, true)?;

@@ -100,12 +100,15 @@ pub enum PickleError {
     },
     /// A dictionary without the key that every snapshot has.
     #[error(
-        "not a PyTorch memory snapshot: the pickle is a dictionary without 'segments'; \
+        "not a PyTorch memory snapshot: it is a dictionary without 'segments' and 'device_traces'; \
          give a file that torch.cuda.memory._dump_snapshot wrote"
     )]
     NotASnapshot,
     /// A well-formed pickle that is not a snapshot.
-    #[error("{place}: {what}; this is not a memory snapshot of a known PyTorch version")]
+    #[error(
+        "{place}: {what}; without it, nothing can be said about the memory: \
+         if PyTorch wrote the file, record it again, else ask for a fix where the program that wrote it is made"
+    )]
     Schema {
         /// Where in the structure, as Python would write it.
         place: String,

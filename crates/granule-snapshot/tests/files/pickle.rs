@@ -202,7 +202,7 @@ fn damaged_files_are_explained() {
         (b"\x80\x04\x8a\x09\0\0\0\0\0\0\0\0\x01.", "64 bits"),
         (b"\x80\x04I12x\n.", "no number"),
         (b"\x80\x04K\x01.", "expected a dictionary, found a whole number"),
-        (b"\x80\x04}.", "not a PyTorch memory snapshot: the pickle is a dictionary without 'segments'"),
+        (b"\x80\x04}.", "not a PyTorch memory snapshot: it is a dictionary without 'segments'"),
         (b"\x80\x04\xf0", "no operation"),
     ];
     for (bytes, expected) in cases {
@@ -214,19 +214,13 @@ fn damaged_files_are_explained() {
 #[test]
 fn a_wrong_structure_is_named_by_its_place() {
     let mut snapshot = sample();
-    snapshot.segments[0].extra = vec![("is_expandable".into(), Value::Int(3))];
+    snapshot.segments[0].extra = vec![("total_size".into(), Value::Int(-3))];
     let error = pickle::read(&write(&snapshot, Protocol::V4)[..]).unwrap_err().to_string();
     assert!(
-        error.starts_with("snapshot[\"segments\"][0][\"is_expandable\"]: expected True or False"),
+        error.starts_with("snapshot[\"segments\"][0][\"total_size\"]: expected a whole number from 0"),
         "{error}"
     );
-
-    let unknown = b"\x80\x04}\x8c\x0ddevice_traces]]}\x8c\x06action\x8c\x06dancedsaas.";
-    let error = pickle::read(&unknown[..]).unwrap_err().to_string();
-    assert!(
-        error.starts_with("snapshot[\"device_traces\"][0][0][\"action\"]: unknown action \"danced\""),
-        "{error}"
-    );
+    assert!(error.contains("record it again"), "{error}");
 }
 
 #[test]

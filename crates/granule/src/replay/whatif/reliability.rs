@@ -79,7 +79,7 @@ fn of_window(counts: &Counts, recorded: &Recorded) -> [Option<NotExact>; 2] {
 }
 
 /// What the history does not tell of itself.
-fn of_history(counts: &Counts) -> [Option<NotExact>; 5] {
+fn of_history(counts: &Counts) -> [Option<NotExact>; 7] {
     [
         not_exact(
             counts.delayed_frees > 0,
@@ -100,6 +100,16 @@ fn of_history(counts: &Counts) -> [Option<NotExact>; 5] {
             list(&[&HELD]),
             Effect::ProbablyTooHigh,
             "the replay gives memory back only where it has to; device calls and driver time leave such flushes out",
+        ),
+        not_exact(
+            counts.empty_caches > 0,
+            format!(
+                "{} of empty_cache inferred from segments that were given back",
+                plural(counts.empty_caches, "call")
+            ),
+            list(&[&HELD, &CALLS]),
+            Effect::Other,
+            "where the program called it for nothing, that is not known",
         ),
         not_exact(
             counts.refused > 0,
@@ -124,6 +134,13 @@ fn of_history(counts: &Counts) -> [Option<NotExact>; 5] {
             list(&[&PEAKS, &CALLS, &REFUSALS]),
             Effect::ProbablyTooHigh,
             "such blocks are taken to live until another gets their address",
+        ),
+        not_exact(
+            counts.unknown_actions > 0,
+            format!("{} of unknown actions skipped", plural(counts.unknown_actions, "history record")),
+            list(&[&PEAKS, &CALLS, &REFUSALS]),
+            Effect::Other,
+            "what they did to memory is not in any figure",
         ),
     ]
 }
@@ -205,9 +222,11 @@ mod tests {
             live_before: 1,
             delayed_frees: 2,
             segments_returned: 1,
+            empty_caches: 1,
             refused: 1,
             private_pool_requests: 3,
             missing_frees: 1,
+            unknown_actions: 1,
         };
         let recorded = Recorded { window: true, ..Recorded::default() };
         let found = of_snapshot(&counts, &recorded);
@@ -219,9 +238,11 @@ mod tests {
                 Effect::ProbablyTooLow,
                 Effect::ProbablyTooLow,
                 Effect::ProbablyTooHigh,
+                Effect::Other,
                 Effect::RightUntil,
                 Effect::ProbablyTooLow,
                 Effect::ProbablyTooHigh,
+                Effect::Other,
             ]
         );
         assert!(found.iter().all(|one| !one.figures.is_empty() && !one.meaning.is_empty()));
