@@ -5,7 +5,7 @@ use crate::console;
 use crate::failure::Failure;
 use crate::workload::{Input, Workload, WorkloadArgs, recorded_conf};
 use granule::config::Settings;
-use granule::files::convert::ConvertError;
+use granule::files::convert::{ConvertError, devices};
 use granule::files::trace::Trace;
 use granule::replay::whatif::Before;
 use granule::replay::{ReplayOptions, peak_live, replay};
@@ -145,7 +145,8 @@ impl Recording {
                 let note = "the snapshot has no history: it shows the memory of the moment it was taken, and nothing before; \
                             call torch.cuda.memory._record_memory_history() early in the program for the rest";
                 console::note(format_args!("{}: {note}", args.input().display()));
-                (device, args.file_name(), Arc::default(), vec![note.to_owned()], true, Before::Unknown)
+                let name = args.name_of(&devices(&snapshot), device);
+                (device, name, Arc::default(), vec![note.to_owned()], true, Before::Unknown)
             }
         };
         // The first is that earlier history is missing. The others are about replays; a snapshot is shown as it is.
@@ -180,28 +181,26 @@ fn replay_recording(workload: &Workload, options: &ReplayOptions) -> Result<Snap
     Ok(replayed.allocator.snapshot(true))
 }
 
-/// That of the device it was recorded on; else the usual simulated one, or one on which there is room to spare.
+/// That of the device it was recorded on, or what it refused requests at; else the usual simulated one, or one on which there is room to spare.
 fn usual_capacity(trace: &Trace) -> u64 {
     let recorded = trace.header.native.iter().find_map(|(_, native)| native.capacity);
-    recorded.unwrap_or_else(|| {
+    recorded.or_else(|| trace.refusals().1).unwrap_or_else(|| {
         let usual = ReplayOptions::default().simulated_capacity();
         usual.max(peak_live(trace).saturating_mul(2).min(1 << 50))
     })
 }
 
-/// The device of a snapshot that has no history: the one that was asked for, or the first that holds memory.
+/// The device of a snapshot that has no history: the one that was asked for, or the one that holds most.
 fn state_only(snapshot: &Snapshot, args: &WorkloadArgs, failure: Failure) -> Result<usize, Failure> {
     if !matches!(failure, Failure::Convert { error: ConvertError::NoHistory { .. }, .. })
         && snapshot.device_traces.iter().any(|history| !history.is_empty())
     {
         return Err(failure);
     }
-    let mut held = snapshot.segments.iter().filter_map(|segment| usize::try_from(segment.device).ok());
-    match args.device() {
-        Some(device) if held.any(|held| held == device) => Ok(device),
-        None => held.min().ok_or(failure),
-        Some(_) => Err(failure),
-    }
+    let all = devices(snapshot);
+    let mut found =
+        all.iter().map(|one| one.device).filter(|one| args.device().is_none_or(|asked| asked == *one));
+    found.next().ok_or(failure)
 }
 
 /// What the process can have had: what the driver had free when it refused a request, and what was held then.
