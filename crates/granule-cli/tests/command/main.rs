@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
+mod cases;
 mod check;
 mod demo;
 mod devices;

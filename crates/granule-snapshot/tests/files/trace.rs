@@ -45,7 +45,7 @@ fn numbers_of_a_header_are_read_to_the_last_bit() {
 #[test]
 fn wrong_lines_are_named_with_what_to_do() {
     let cases = [
-        ("x 1", "line 2: not an event; expected 'a ID SIZE STREAM'"),
+        ("y 1", "line 2: not an event; expected 'a ID SIZE STREAM'"),
         ("a 0 40", "line 2: the line ends after the size"),
         ("a 0 4k 0", "line 2: the size is not a number"),
         ("a 0 40 0 7", "line 2: the stream is not a number"),

@@ -61,7 +61,7 @@ pub(crate) fn not_known(verdict: &Verdict, answer: &Answer) -> String {
             "On {device}: not known. {} were reserved when the history began; whether the program needed them is not in it",
             size_text(bytes)
         ),
-        None => format!("On {device}: not known. The trace does not tell what else was reserved"),
+        None => format!("On {device}: not known. What was reserved when the trace begins is not recorded"),
     }
 }
 
