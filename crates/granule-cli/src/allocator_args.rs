@@ -5,7 +5,8 @@ use crate::failure::Failure;
 use crate::workload::Origin;
 use clap::Args;
 use granule::config::{
-    ConfigError, Flavour, Parsed, PolicyName, PytorchRelease, Settings, Warning, environment, pytorch,
+    AllocatorBackend, ConfigError, Flavour, Parsed, PolicyName, PytorchRelease, Settings, Warning,
+    environment, pytorch,
 };
 
 /// The allocator.
@@ -73,7 +74,7 @@ impl AllocatorArgs {
         {
             console::note(format_args!("the snapshot was recorded with other settings: '{text}'"));
         }
-        settings.caching = true;
+        settings = native(settings);
         for warning in warnings {
             console::warning(warning);
         }
@@ -94,7 +95,23 @@ pub(crate) fn current(recorded: Option<&str>) -> Result<Settings, Failure> {
         _ => from_environment(&used, "")?,
     };
     warnings.into_iter().for_each(console::warning);
-    Ok(Settings { caching: true, ..settings })
+    Ok(native(settings))
+}
+
+/// The same for the caching allocator. The driver's own pools serve requests by rules that are not public: no replay can stand
+/// for them, which is said.
+pub(crate) fn native(settings: Settings) -> Settings {
+    let caching = Settings { caching: true, ..settings };
+    if caching.backend == AllocatorBackend::Native {
+        return caching;
+    }
+    console::note(
+        "backend:cudaMallocAsync is not modelled: what follows is of backend:native; for the other, run the program and look at \
+         torch.cuda.memory_reserved()",
+    );
+    let others = caching.text.split(',').filter(|part| !part.trim_start().starts_with("backend:"));
+    let text = others.collect::<Vec<_>>().join(",");
+    Settings { backend: AllocatorBackend::Native, text, ..caching }
 }
 
 /// Settings in PyTorch's words alone; says what is dubious about them.
@@ -104,7 +121,7 @@ pub(crate) fn from_option(text: &str) -> Result<Settings, Failure> {
     for warning in parsed.warnings {
         console::warning(format_args!("--conf {text}: {warning}"));
     }
-    Ok(parsed.settings)
+    Ok(native(parsed.settings))
 }
 
 fn from_text(text: &str) -> Result<(Settings, Vec<Warning>), Failure> {

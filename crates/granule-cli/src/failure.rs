@@ -33,9 +33,6 @@ pub(crate) enum Failure {
     /// The settings text was refused.
     #[error("{place}{error}")]
     Conf { place: &'static str, error: ConfigError },
-    /// Settings that a replay cannot stand for.
-    #[error("{0} is not modelled: the driver's own pools serve requests there, by rules that are not public")]
-    NotModelled(&'static str),
     /// The allocator or its device could not be set up.
     #[error("{0}")]
     SetUp(AllocError),
@@ -69,6 +66,11 @@ pub(crate) enum Failure {
         size_text(*limit)
     )]
     OnlyAPart { name: String, reserved: u64, limit: u64 },
+    /// A trace that leaves private pools out.
+    #[error(
+        "{0} does not say what private pools served (CUDA graphs, MemPool): what was reserved is not known; record it anew"
+    )]
+    LacksPools(String),
     /// A folder has the tables of another run.
     #[cfg(feature = "full")]
     #[error("{} has the tables of the run '{there}'", path.display())]
@@ -175,9 +177,6 @@ impl Failure {
                 "granule devices shows what this machine has; --backend openreg is the simulated accelerator"
                     .into(),
             ),
-            Self::NotModelled(_) => {
-                Some("leave it out; run the program with it, and look at torch.cuda.memory_reserved()".into())
-            }
             #[cfg(feature = "full")]
             Self::NoCheck(_) => Some("--list names all checks where no --only is given".into()),
             Self::Replay { error: ReplayError::DeviceTooSmall { .. }, .. } => {

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::in_force::InForce;
 use crate::workload::{Input, Workload, WorkloadArgs};
 use granule::config::Settings;
-use granule::files::convert::{self, ConvertError, RECORD};
+use granule::files::convert::{self, ConvertError, RECORD, devices};
 use granule::files::trace::Trace;
 use granule::replay::whatif::{Before, Held};
 use granule::replay::{ReplayOptions, peak_live, replay};
@@ -141,7 +141,8 @@ impl Recording {
                      rest record the run from its start: {RECORD}"
                 );
                 let notes = std::iter::once(note).chain(convert::unknown_actions(&snapshot)).collect();
-                (device, args.file_name(), Arc::default(), notes, true, Before::Unknown, None)
+                let name = args.name_of(&devices(&snapshot), device);
+                (device, name, Arc::default(), notes, true, Before::Unknown, None)
             }
         };
         let InForce { conf, notes: about_conf } = InForce::of(&snapshot, device);
@@ -190,26 +191,24 @@ fn replay_recording(workload: &Workload, options: &ReplayOptions) -> Result<Snap
     Ok(replayed.allocator.snapshot(true))
 }
 
-/// That of the device it was recorded on; else the usual simulated one, or one on which there is room to spare.
+/// That of the device it was recorded on, or what it refused requests at; else the usual simulated one, or one on which there is room to spare.
 fn usual_capacity(trace: &Trace) -> u64 {
     let recorded = trace.header.native.iter().find_map(|(_, native)| native.capacity);
-    recorded.unwrap_or_else(|| {
+    recorded.or_else(|| trace.refusals().1).unwrap_or_else(|| {
         let usual = ReplayOptions::default().simulated_capacity();
         usual.max(peak_live(trace).saturating_mul(2).min(1 << 50))
     })
 }
 
-/// The device of a snapshot that has no history: the one that was asked for, or the first that holds memory.
+/// The device of a snapshot that has no history: the one that was asked for, or the one that holds most.
 fn state_only(snapshot: &Snapshot, args: &WorkloadArgs, failure: Failure) -> Result<usize, Failure> {
     if !matches!(failure, Failure::Convert { error: ConvertError::NoHistory { .. }, .. })
         && snapshot.device_traces.iter().any(|history| !history.is_empty())
     {
         return Err(failure);
     }
-    let mut held = snapshot.segments.iter().filter_map(|segment| usize::try_from(segment.device).ok());
-    match args.device() {
-        Some(device) if held.any(|held| held == device) => Ok(device),
-        None => held.min().ok_or(failure),
-        Some(_) => Err(failure),
-    }
+    let all = devices(snapshot);
+    let mut found =
+        all.iter().map(|one| one.device).filter(|one| args.device().is_none_or(|asked| asked == *one));
+    found.next().ok_or(failure)
 }

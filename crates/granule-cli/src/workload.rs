@@ -1,17 +1,19 @@
 //! What is replayed: a trace file, a snapshot's history, or the trace that comes with the command.
 
 use crate::compare::native_like;
+use crate::compare::table::Table;
 use crate::console::{self, counted};
 use crate::failure::Failure;
 use crate::in_force::InForce;
 use clap::Args;
 use granule::config::PytorchRelease;
 use granule::config::Settings;
-use granule::files::convert::{self, Conversion, Counts, Recorded};
+use granule::files::convert::{self, Conversion, ConvertError, Counts, DeviceSummary, Recorded};
 use granule::files::pickle::Limits;
 use granule::files::trace::{NativeResult, NativeResults, Trace};
 use granule::files::{Loaded, load_from_with, load_with};
 use granule::replay::whatif::{Before, Doubt, Held};
+use granule::round::size_text;
 use granule::snapshot::Snapshot;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +29,7 @@ pub(crate) struct WorkloadArgs {
     #[arg(value_name = "TRACE|SNAPSHOT")]
     input: PathBuf,
 
-    /// A snapshot's device [default: the first that has a history]
+    /// A snapshot's device [default: one that refused a request, else the one that held most]
     #[arg(long, value_name = "INDEX")]
     device: Option<usize>,
 
@@ -99,6 +101,32 @@ impl WorkloadArgs {
         self.device
     }
 
+    /// The same for another device.
+    pub(crate) fn of_device(&self, device: usize) -> Self {
+        Self { device: Some(device), ..self.clone() }
+    }
+
+    /// What to call a device's history, where the snapshot has several; which they are is said where none was chosen.
+    pub(crate) fn name_of(&self, devices: &[DeviceSummary], device: usize) -> String {
+        if devices.len() < 2 {
+            return self.file_name();
+        }
+        if self.device.is_none() {
+            let mut table = Table::new(["device", "reserved at most", "requests refused"]);
+            for one in devices {
+                table.row([
+                    &*one.device.to_string(),
+                    &size_text(one.reserved_peak),
+                    &one.refused.to_string(),
+                ]);
+            }
+            console::note(format_args!(
+                "the snapshot has several devices, and what follows is about device {device}; --device chooses\n{table}"
+            ));
+        }
+        format!("{}, device {device}", self.file_name())
+    }
+
     /// What to call what comes from the file.
     pub(crate) fn file_name(&self) -> String {
         if self.input == Path::new("-") { "standard input".into() } else { file_name(&self.input) }
@@ -161,6 +189,11 @@ impl Workload {
         }
         let path = args.input.as_path();
         let mut notes: Vec<String> = trace.reasons().map(ToOwned::to_owned).collect();
+        if trace.lacks_pools() {
+            let pools = "the trace does not say what private pools served (CUDA graphs, MemPool), which share no free memory: \
+                         the program held at least what is shown; record it anew";
+            notes.insert(0, pools.into());
+        }
         for reason in &notes {
             console::note(format_args!("not exact: {reason}"));
         }
@@ -188,21 +221,10 @@ impl Workload {
     /// That of a snapshot's history.
     pub(crate) fn of_snapshot(snapshot: &Snapshot, args: &WorkloadArgs) -> Result<Self, Failure> {
         let failed = |error| Failure::Convert { path: args.input.clone(), error };
-        let conversion = match args.device {
-            Some(device) => convert::to_trace(snapshot, device).map_err(failed)?,
-            None => {
-                let mut all = convert::to_traces(snapshot).map_err(failed)?;
-                let others: Vec<_> = all.iter().skip(1).map(|c| c.device.to_string()).collect();
-                if !others.is_empty() {
-                    console::note(format_args!(
-                        "the snapshot also has histories of the devices {}; --device chooses",
-                        others.join(", ")
-                    ));
-                }
-                // There is one at least, or it would have been an error.
-                all.swap_remove(0)
-            }
-        };
+        let devices = convert::devices(snapshot);
+        let device = args.device.or_else(|| Some(devices.iter().find(|one| one.history)?.device));
+        let device = device.ok_or_else(|| failed(ConvertError::NoHistory { device: None }))?;
+        let conversion = convert::to_trace(snapshot, device).map_err(failed)?;
         let Conversion { mut trace, reasons, recorded, device, counts, .. } = conversion;
         let InForce { conf, notes: about_conf } = InForce::of(snapshot, device);
         let release = older_release(snapshot, device).filter(|_| !recorded.by_granule);
@@ -210,7 +232,7 @@ impl Workload {
         trace.header.native = native(&recording);
         tracing::info!(events = trace.events.len(), "converted");
         Ok(Self {
-            name: args.file_name(),
+            name: args.name_of(&devices, device),
             file: Some(args.input.clone()),
             trace: Arc::new(trace),
             notes: reasons,

@@ -8,20 +8,21 @@
 //! - **empty_cache** is not in a history either: `segment_free` and `segment_unmap` also come from retries
 //!   and garbage collection. Where neither can be the cause, an `empty_cache` is inferred; the others are counted, and no
 //!   event is made up.
-//! - **Pools**: a trace has one pool; what private pools served is asked of it too.
+//! - **Pools**: which private pool served a request is in the entries since PyTorch 2.12. Before that the segments at the end
+//!   say it, and what had left by then is taken for common. A pool has ended where its memory leaves.
 //! - Blocks that were **live before the history began** are requested first, by ascending address; in what
 //!   order and between which other blocks they were really made is lost.
-//! - **Refused requests** are requested again and given back at once, as the program never got a block. Their
-//!   size is the rounded one that the history has.
+//! - **Refused requests** have the rounded size that the history has.
 //!
 //! [`Conversion::exact`] says whether any of this happened, [`Conversion::reasons`] what.
 
 use crate::json;
 use crate::trace::{Event, Trace, TraceHeader};
-use alloc_core::snapshot::{Action, BlockState, Snapshot, TraceEntry, Value};
+use alloc_core::snapshot::{Action, BlockState, SegmentInfo, Snapshot, TraceEntry, Value};
 use alloc_core::types::PoolId;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -72,10 +73,10 @@ pub struct Counts {
     pub segments_returned: u64,
     /// Inferred calls of `empty_cache`.
     pub empty_caches: u64,
-    /// Requests that were refused; in the trace they are given back at once.
+    /// Requests that were refused.
     pub refused: u64,
-    /// Requests that a private pool served.
-    pub private_pool_requests: u64,
+    /// Requests that a private pool served as the segments at the end say, for the entries do not.
+    pub inferred_pool_requests: u64,
     /// Blocks whose free is missing: another request got the same address.
     pub missing_frees: u64,
     /// Entries of actions that are not known, in the whole file.
@@ -113,19 +114,49 @@ pub enum ConvertError {
     TooManyStreams,
 }
 
-/// The traces of all devices that have a history.
+/// What a snapshot has of a device. Bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceSummary {
+    /// The device's index.
+    pub device: usize,
+    /// Whether there is a history of it.
+    pub history: bool,
+    /// Requests that were refused in it.
+    pub refused: u64,
+    /// Most reserved bytes.
+    pub reserved_peak: u64,
+}
+
+/// The devices that have a history or hold memory, the one that matters first: one that refused requests, else that which
+/// held most.
+#[must_use]
+pub fn devices(snapshot: &Snapshot) -> Vec<DeviceSummary> {
+    let held = snapshot.segments.iter().filter_map(|segment| usize::try_from(segment.device).ok());
+    let all: BTreeSet<usize> = held.chain(0..snapshot.device_traces.len()).collect();
+    let summary = |device| {
+        let history: &[TraceEntry] = snapshot.device_traces.get(device).map_or(&[], Vec::as_slice);
+        let refused = history.iter().filter(|entry| entry.action == Action::Oom).count() as u64;
+        let reserved_peak = recorded(snapshot, device).reserved_peak;
+        DeviceSummary { device, history: has_requests(history), refused, reserved_peak }
+    };
+    let mut found: Vec<_> = all.into_iter().map(summary).collect();
+    found.retain(|one| one.history || one.reserved_peak > 0);
+    found.sort_by_key(|one| Reverse((one.history, one.refused > 0, one.reserved_peak)));
+    found
+}
+
+/// The traces of all devices that have a history, in the order of [`devices`].
 ///
 /// # Errors
 /// [`ConvertError::NoHistory`] if none has.
 pub fn to_traces(snapshot: &Snapshot) -> Result<Vec<Conversion>, ConvertError> {
-    let devices =
-        (0..snapshot.device_traces.len()).filter(|&device| has_requests(&snapshot.device_traces[device]));
-    let traces = devices.map(|device| to_trace(snapshot, device)).collect::<Result<Vec<_>, _>>()?;
+    let devices = devices(snapshot).into_iter().filter(|one| one.history);
+    let traces = devices.map(|one| to_trace(snapshot, one.device)).collect::<Result<Vec<_>, _>>()?;
     if traces.is_empty() { Err(ConvertError::NoHistory { device: None }) } else { Ok(traces) }
 }
 
 fn has_requests(history: &[TraceEntry]) -> bool {
-    history.iter().any(|entry| matches!(entry.action, Action::Alloc | Action::FreeRequested))
+    history.iter().any(|entry| matches!(entry.action, Action::Alloc | Action::FreeRequested | Action::Oom))
 }
 
 /// The trace of one device.
@@ -138,11 +169,11 @@ pub fn to_trace(snapshot: &Snapshot, device: usize) -> Result<Conversion, Conver
     if !has_requests(history) {
         return Err(ConvertError::NoHistory { device: Some(device) });
     }
-    let mut maker = Maker::default();
+    let mut maker = Maker { private: private_segments(snapshot, device), ..Maker::default() };
     let before = live_before(snapshot, device, history);
     maker.counts.live_before = before.len() as u64;
     for (address, (size, stream)) in before {
-        maker.alloc(address, size, stream)?;
+        maker.alloc(address, size, stream, maker.pool_at(address))?;
     }
     let reserved = recorded(snapshot, device);
     let flushes = flushes(snapshot, history, &reserved);
@@ -158,7 +189,8 @@ pub fn to_trace(snapshot: &Snapshot, device: usize) -> Result<Conversion, Conver
             maker.events.push(Event::EmptyCache);
             flushed = flush.end;
         }
-        if index >= flushed {
+        let is_private = entry.labels.pool_id.is_some_and(|pool| pool != PoolId::DEFAULT);
+        if index >= flushed || is_private {
             maker.entry(entry, history.get(index + 1))?;
         }
     }
@@ -318,9 +350,23 @@ fn live_before(snapshot: &Snapshot, device: usize, history: &[TraceEntry]) -> BT
     before
 }
 
-/// Numbers blocks and streams.
+/// First and last address of a device's segments that belong to private pools, by address.
+fn private_segments(snapshot: &Snapshot, device: usize) -> Vec<(u64, u64, PoolId)> {
+    let here = snapshot.segments.iter().filter(|segment| usize::try_from(segment.device) == Ok(device));
+    let private = here.filter(|segment| segment.pool_id != PoolId::DEFAULT && segment.total_size > 0);
+    let last = |segment: &SegmentInfo| segment.address.saturating_add(segment.total_size - 1);
+    let mut found: Vec<_> = private.map(|one| (one.address, last(one), one.pool_id)).collect();
+    found.sort_unstable_by_key(|(first, ..)| *first);
+    found
+}
+
+/// Numbers blocks, streams and pools.
 #[derive(Default)]
 struct Maker {
+    private: Vec<(u64, u64, PoolId)>,
+    pools: FxHashMap<PoolId, u32>,
+    /// The pool that requests are for.
+    pool: u32,
     events: Vec<Event>,
     next_id: u64,
     live: FxHashMap<u64, u64>,
@@ -332,9 +378,12 @@ impl Maker {
     fn entry(&mut self, entry: &TraceEntry, next: Option<&TraceEntry>) -> Result<(), ConvertError> {
         match entry.action {
             Action::Alloc if entry.size > 0 => {
-                self.counts.private_pool_requests +=
-                    u64::from(entry.labels.pool_id.is_some_and(|pool| pool != PoolId::DEFAULT));
-                self.alloc(entry.addr, entry.size, entry.stream)?;
+                let pool = entry.labels.pool_id.unwrap_or_else(|| {
+                    let pool = self.pool_at(entry.addr);
+                    self.counts.inferred_pool_requests += u64::from(pool != PoolId::DEFAULT);
+                    pool
+                });
+                self.alloc(entry.addr, entry.size, entry.stream, pool)?;
             }
             Action::FreeRequested => {
                 let at_once =
@@ -345,7 +394,10 @@ impl Maker {
                     self.events.push(Event::Free { id });
                 }
             }
-            Action::SegmentFree | Action::SegmentUnmap => self.counts.segments_returned += 1,
+            Action::SegmentFree | Action::SegmentUnmap => match entry.labels.pool_id {
+                Some(pool) if pool != PoolId::DEFAULT => self.pool_ended(pool),
+                _ => self.counts.segments_returned += 1,
+            },
             Action::Oom => {
                 self.counts.refused += 1;
                 self.refused(entry.size, entry.stream)?;
@@ -355,12 +407,12 @@ impl Maker {
         Ok(())
     }
 
-    /// A request without a block: given back at once, so that a device it fits on goes on as recorded.
+    /// A request without a block.
     fn refused(&mut self, size: u64, stream: u64) -> Result<(), ConvertError> {
         if size > 0 {
             let stream = self.stream(stream)?;
             let id = self.number();
-            self.events.extend([Event::Alloc { id, size, stream }, Event::Free { id }]);
+            self.events.extend([Event::Alloc { id, size, stream }, Event::Refused { id, limit: 0 }]);
         }
         Ok(())
     }
@@ -376,7 +428,29 @@ impl Maker {
         Ok(if handle == 0 { 0 } else { *self.streams.entry(handle).or_insert(next_stream) })
     }
 
-    fn alloc(&mut self, address: u64, size: u64, stream: u64) -> Result<(), ConvertError> {
+    /// The pool of the segment that is there at the end.
+    fn pool_at(&self, address: u64) -> PoolId {
+        let after = self.private.partition_point(|(first, ..)| *first <= address);
+        let segment = after.checked_sub(1).map(|at| self.private[at]);
+        segment.filter(|(_, last, _)| address <= *last).map_or(PoolId::DEFAULT, |(.., pool)| pool)
+    }
+
+    /// Memory of a private pool left the device, which happens only where nobody uses the pool any more.
+    fn pool_ended(&mut self, pool: PoolId) {
+        let Some(&pool) = self.pools.get(&pool) else { return };
+        if self.events.last() != Some(&Event::EmptyPool { pool }) {
+            self.events.extend([Event::PoolEnds { pool }, Event::EmptyPool { pool }]);
+            self.pool = if self.pool == pool { 0 } else { self.pool };
+        }
+    }
+
+    fn alloc(&mut self, address: u64, size: u64, stream: u64, pool: PoolId) -> Result<(), ConvertError> {
+        // Histories hold fewer than 2^32 entries.
+        let next_pool = self.pools.len() as u32 + 1;
+        let pool = if pool == PoolId::DEFAULT { 0 } else { *self.pools.entry(pool).or_insert(next_pool) };
+        if std::mem::replace(&mut self.pool, pool) != pool {
+            self.events.push(Event::Pool { pool });
+        }
         let stream = self.stream(stream)?;
         let id = self.number();
         if let Some(lost) = self.live.insert(address, id) {
@@ -444,10 +518,11 @@ fn reasons(snapshot: &Snapshot, counts: &Counts, window: bool) -> Vec<String> {
         "refused when it was recorded; the replay asks again, for the rounded size, and gives back at once",
     );
     say(
-        counts.private_pool_requests,
+        counts.inferred_pool_requests,
         "request was",
         "requests were",
-        "served by private pools; a trace has only one pool",
+        "served by private pools, as the segments at the end say; pools that were gone by then are not known: what is held is \
+         at least this",
     );
     say(
         counts.missing_frees,
@@ -514,6 +589,7 @@ fn header(snapshot: &Snapshot, device: usize, reasons: &[String]) -> TraceHeader
     let settings = snapshot.allocator_settings.iter();
     let settings = settings.map(|(key, value)| (Value::Str(key.clone()), value.clone())).collect();
     header.extra.insert("device".into(), device.into());
+    header.extra.insert("pools".into(), true.into());
     header.extra.insert("exact".into(), reasons.is_empty().into());
     header.extra.insert("reasons".into(), reasons.into());
     header.extra.insert("allocator_settings".into(), json::value(&Value::Dict(settings)));

@@ -323,12 +323,12 @@ impl History {
         self.site.foreign().end(given_up);
     }
 
-    /// Notes that the program empties the cache.
-    pub(super) fn note_empty_cache(&self) {
+    /// Notes a call that is no block's: the program empties a cache, or a pool ends.
+    pub(crate) fn note(&self, call: ProgramCall) {
         if self.site.attention().has(Reason::LOGGED) {
             let log = self.gathering.lock().calls.clone();
             if let Some(log) = log {
-                log.push(ProgramCall::EmptyCache);
+                log.push(call);
             }
         }
     }

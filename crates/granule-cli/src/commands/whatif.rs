@@ -9,7 +9,7 @@ use crate::console;
 use crate::failure::Failure;
 use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs};
-use granule::config::{AllocatorBackend, PolicyName, Settings};
+use granule::config::PolicyName;
 use granule::files::trace::Trace;
 use granule::replay::Costs;
 use granule::replay::whatif::{Answer, NotExact, Progress, Question, of_lag, of_snapshot, of_trace};
@@ -98,16 +98,12 @@ struct Json<'a> {
 /// Replays the grid and prints the answer.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     // What is wrong with the arguments is said before a large file is read.
-    let own = args.conf.iter().map(|text| own_settings(text)).collect::<Result<Vec<_>, _>>()?;
+    let own =
+        args.conf.iter().map(|text| allocator_args::from_option(text)).collect::<Result<Vec<_>, _>>()?;
     let workload = Workload::read(&args.workload)?;
     let recorded = workload.recording.as_ref();
     let conf = recorded.and_then(|recording| recording.conf.as_deref());
     let current = args.release.on(allocator_args::current(conf)?, recorded);
-    if current.backend == AllocatorBackend::DriverPools {
-        console::note(
-            "backend:cudaMallocAsync is not modelled; the candidates are compared with backend:native",
-        );
-    }
     let held = workload.held(Some(&current));
     let question = Question {
         current,
@@ -142,17 +138,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     Ok(Outcome::Done)
 }
 
-fn own_settings(text: &str) -> Result<Settings, Failure> {
-    let settings = allocator_args::from_option(text)?;
-    if settings.backend == AllocatorBackend::DriverPools {
-        return Err(Failure::NotModelled("backend:cudaMallocAsync"));
-    }
-    Ok(settings)
-}
-
 /// The device that the file is of: a header says it, and so do refused requests in a snapshot.
 fn recorded_capacity(workload: &Workload) -> Option<u64> {
     let of_header = workload.trace.header.native.iter().find_map(|(_, native)| native.capacity);
+    let of_header = of_header.or_else(|| workload.trace.refusals().1);
     of_header.or_else(|| workload.recording.as_ref()?.figures.capacity)
 }
 

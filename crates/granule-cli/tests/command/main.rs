@@ -15,6 +15,7 @@ mod json;
 mod min_capacity;
 mod plan;
 mod record;
+mod recorded;
 mod replay;
 mod report;
 mod shell;

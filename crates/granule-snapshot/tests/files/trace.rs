@@ -45,7 +45,7 @@ fn numbers_of_a_header_are_read_to_the_last_bit() {
 #[test]
 fn wrong_lines_are_named_with_what_to_do() {
     let cases = [
-        ("x 1", "line 2: not an event; expected 'a ID SIZE STREAM'"),
+        ("y 1", "line 2: not an event; expected 'a ID SIZE STREAM'"),
         ("a 0 40", "line 2: the line ends after the size"),
         ("a 0 4k 0", "line 2: the size is not a number"),
         ("a 0 40 0 7", "line 2: the stream is not a number"),
@@ -54,7 +54,11 @@ fn wrong_lines_are_named_with_what_to_do() {
         ("a 0 0 0", "a request of 0 bytes never reaches"),
         ("f -1", "the id is not a number"),
         ("f ", "the id is missing"),
-        ("e e", "something follows"),
+        ("e e", "the pool is not a number"),
+        ("p", "not an event"),
+        ("p 4294967296", "the pool number does not fit 32 bits"),
+        ("x 0 1", "block 0 is given back before"),
+        ("a 0 1 0\nx 0", "the line ends after the id"),
         ("a 0 1 0\na 0 1 0", "line 3: request 0 comes after request 0: ids must rise"),
         ("a 5 1 0\na 4 1 0", "line 3: request 4 comes after request 5"),
         ("a 0 1 0\nf 0\nf 0", "line 4: block 0 is given back, but it is not live"),

@@ -10,7 +10,6 @@ use super::trackers::{Outbox, Tracked};
 use super::{Context, Details, HistoryTemplate, Owner, Record, RecordContext, bit, stamps, thread};
 use crate::base::ids::BlockId;
 use crate::sync::Arc;
-use crate::types::PoolId;
 use crate::watch::snapshot::Action;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -93,7 +92,7 @@ impl Journal {
     pub(super) fn note_alloc(&self, addr: u64, bytes: u64) {
         if let Some(calls) = &self.calls {
             let (stream, pool) = self.owner;
-            calls.push(ProgramCall::Alloc { addr, bytes, stream, private: pool != PoolId::DEFAULT });
+            calls.push(ProgramCall::Alloc { addr, bytes, stream, pool });
         }
     }
 
@@ -264,6 +263,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::PoolId;
     use crate::watch::history::Stamps;
 
     #[test]

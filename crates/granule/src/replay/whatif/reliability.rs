@@ -119,13 +119,13 @@ fn of_history(counts: &Counts) -> [Option<NotExact>; 7] {
             "a device it fits on serves what was refused; what the program would have asked for after that is not known",
         ),
         not_exact(
-            counts.private_pool_requests > 0,
+            counts.inferred_pool_requests > 0,
             format!(
-                "{} served by private pools (graphs, MemPool); the replay has one pool",
-                plural(counts.private_pool_requests, "request")
+                "{} served by private pools (graphs, MemPool), and pools that were gone at the end are not known",
+                plural(counts.inferred_pool_requests, "request")
             ),
             list(&[&HELD, &CALLS, &REFUSALS]),
-            Effect::ProbablyTooLow,
+            Effect::LowerBound,
             "pools do not share free memory: the program reserves more",
         ),
         not_exact(
@@ -164,7 +164,7 @@ pub fn of_trace(trace: &Trace) -> Vec<NotExact> {
         .map(|reason| NotExact {
             reason: reason.to_owned(),
             figures: figures(),
-            effect: if trace.is_window() { Effect::LowerBound } else { Effect::Other },
+            effect: if trace.is_window() || trace.lacks_pools() { Effect::LowerBound } else { Effect::Other },
             meaning: if trace.is_window() {
                 "what fits here fits for the recorded part only"
             } else {
@@ -172,6 +172,14 @@ pub fn of_trace(trace: &Trace) -> Vec<NotExact> {
             },
         })
         .collect();
+    if trace.lacks_pools() {
+        found.push(NotExact {
+            reason: "the trace does not say what private pools served (graphs, MemPool)".into(),
+            figures: list(&[&HELD, &CALLS, &REFUSALS]),
+            effect: Effect::LowerBound,
+            meaning: "pools do not share free memory: the program reserves at least this; record it anew",
+        });
+    }
     if trace.is_cut() {
         let all = trace.header.events.unwrap_or_default();
         found.push(NotExact {
@@ -224,7 +232,7 @@ mod tests {
             segments_returned: 1,
             empty_caches: 1,
             refused: 1,
-            private_pool_requests: 3,
+            inferred_pool_requests: 3,
             missing_frees: 1,
             unknown_actions: 1,
         };
