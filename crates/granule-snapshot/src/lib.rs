@@ -94,7 +94,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<Loaded, LoadError> {
     load_with(path, &pickle::Limits::default())
 }
 
-/// As [`load`], with limits for a pickle.
+/// As [`load`], with limits of the caller's choice.
 ///
 /// # Errors
 /// As [`load`].
@@ -112,7 +112,7 @@ pub fn load_from(reader: impl Read, name: impl AsRef<Path>) -> Result<Loaded, Lo
     load_from_with(reader, name, &pickle::Limits::default())
 }
 
-/// As [`load_from`], with limits for a pickle.
+/// As [`load_from`], with limits of the caller's choice.
 ///
 /// # Errors
 /// As [`load`].
@@ -123,7 +123,7 @@ pub fn load_from_with(
 ) -> Result<Loaded, LoadError> {
     let path = name.as_ref();
     let open_error = |source| LoadError::Open { path: path.to_owned(), source };
-    let mut input = BufReader::with_capacity(1 << 16, gzip::open(reader).map_err(open_error)?);
+    let mut input = BufReader::with_capacity(1 << 16, Input::new(reader, limits).map_err(open_error)?);
     let first = match input.fill_buf() {
         Ok(bytes) => bytes.first().copied(),
         // A damaged archive: the trace reader words that best.
