@@ -33,7 +33,7 @@ pub(crate) struct WorkloadArgs {
     #[arg(long, value_name = "INDEX")]
     device: Option<usize>,
 
-    /// Read a snapshot whatever memory that takes: where you trust it
+    /// Read a file whatever memory that takes: where you trust it
     #[arg(long)]
     trust: bool,
 
@@ -49,15 +49,19 @@ pub(crate) enum Input {
     Snapshot(Arc<Snapshot>),
 }
 
+/// What a file may take, which `trust` lifts.
+pub(crate) fn limits(trust: bool) -> Limits {
+    if trust { Limits::trusting() } else { Limits::default() }
+}
+
 impl Input {
-    /// Reads the file; `trust` lifts the limits of size.
-    pub(crate) fn read(path: &Path, trust: bool) -> Result<Self, Failure> {
+    /// Reads the file.
+    pub(crate) fn read(path: &Path, limits: &Limits) -> Result<Self, Failure> {
         let spinner = console::spinner(format!("reading {}", path.display()));
-        let limits = if trust { Limits::trusting() } else { Limits::default() };
         let loaded = if path == Path::new("-") {
-            load_from_with(std::io::stdin().lock(), "standard input", &limits)
+            load_from_with(std::io::stdin().lock(), "standard input", limits)
         } else {
-            load_with(path, &limits)
+            load_with(path, limits)
         };
         spinner.finish_and_clear();
         Ok(match loaded? {
@@ -83,6 +87,11 @@ impl WorkloadArgs {
         &self.input
     }
 
+    /// What a file may take.
+    pub(crate) fn limits(&self) -> Limits {
+        limits(self.trust)
+    }
+
     /// The same for another file.
     pub(crate) fn of_file(&self, input: &Path) -> Self {
         Self { input: input.to_owned(), read: None, ..self.clone() }
@@ -92,7 +101,7 @@ impl WorkloadArgs {
     pub(crate) fn load(&self) -> Result<Input, Failure> {
         match &self.read {
             Some(read) => Ok(read.clone()),
-            None => Input::read(&self.input, self.trust),
+            None => Input::read(&self.input, &self.limits()),
         }
     }
 

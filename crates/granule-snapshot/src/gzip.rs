@@ -1,15 +1,17 @@
 //! Plain or packed input behind one reader, with a guard against archives that unpack without end.
 
+use crate::pickle::Limits;
 use flate2::read::{DeflateDecoder, MultiGzDecoder};
 use std::io::{self, Chain, Cursor, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Unpacked bytes that are always allowed, whatever the archive's size.
-const ALWAYS_ALLOWED: u64 = 64 << 20;
-/// Unpacked bytes allowed for each packed byte beyond that. Real traces and snapshots reach 20; deflate's
-/// own limit is 1032, and only an archive made to fill memory comes near it.
-const MAX_EXPANSION: u64 = 200;
+/// Unpacked bytes that are always allowed, whatever the archive's size: two million events, which take no second.
+const ALWAYS_ALLOWED: u64 = 4 << 20;
+
+/// What to do about a limit.
+pub(crate) const LARGER: &str =
+    "if you trust the file, read it with larger limits (`--trust`, `pickle::Limits::trusting`)";
 /// Archives inside each other that are opened.
 const MAX_LAYERS: usize = 4;
 /// Bytes that tell what a file is.
@@ -28,19 +30,25 @@ enum Kind<R: Read> {
     Gzip(Bounded<MultiGzDecoder<Counted<Whole<R>>>>),
 }
 
-/// Looks at the first two bytes to tell which it is.
-pub(crate) fn open<R: Read>(mut reader: R) -> io::Result<Input<R>> {
-    let mut magic = Vec::with_capacity(2);
-    reader.by_ref().take(2).read_to_end(&mut magic)?;
-    let packed = is_gzip(&magic);
-    let whole = Cursor::new(magic).chain(reader);
-    Ok(Input(if packed {
-        let bytes = Arc::default();
-        let counted = Counted { reader: whole, bytes: Arc::clone(&bytes) };
-        Kind::Gzip(Bounded::new(MultiGzDecoder::new(counted), bytes))
-    } else {
-        Kind::Plain(whole)
-    }))
+impl<R: Read> Input<R> {
+    /// Looks at the first two bytes to tell which it is. Of an archive, no more is unpacked than
+    /// [`Limits::expansion`] allows.
+    ///
+    /// # Errors
+    /// What `reader` reports. Reading beyond the limit is [`io::ErrorKind::FileTooLarge`].
+    pub fn new(mut reader: R, limits: &Limits) -> io::Result<Self> {
+        let mut magic = Vec::with_capacity(2);
+        reader.by_ref().take(2).read_to_end(&mut magic)?;
+        let packed = is_gzip(&magic);
+        let whole = Cursor::new(magic).chain(reader);
+        Ok(Self(if packed {
+            let bytes = Arc::default();
+            let counted = Counted { reader: whole, bytes: Arc::clone(&bytes) };
+            Kind::Gzip(Bounded::new(MultiGzDecoder::new(counted), bytes, limits))
+        } else {
+            Kind::Plain(whole)
+        }))
+    }
 }
 
 impl<R: Read> Read for Input<R> {
@@ -57,15 +65,15 @@ impl<R: Read> Read for Input<R> {
 ///
 /// # Errors
 /// A zip archive whose first file cannot be read. Other damage shows where it is read.
-pub(crate) fn unpack<'r>(reader: impl Read + 'r) -> io::Result<Peeked<'r>> {
+pub(crate) fn unpack<'r>(reader: impl Read + 'r, limits: &Limits) -> io::Result<Peeked<'r>> {
     let bytes = Arc::default();
     let mut peeked = Peeked::new(Box::new(Counted { reader, bytes: Arc::clone(&bytes) }));
     for _ in 0..MAX_LAYERS {
         let bytes = Arc::clone(&bytes);
         peeked = if is_gzip(&peeked.head) {
-            Peeked::new(Box::new(Bounded::new(MultiGzDecoder::new(peeked), bytes)))
+            Peeked::new(Box::new(Bounded::new(MultiGzDecoder::new(peeked), bytes, limits)))
         } else if peeked.head.starts_with(b"PK\x03\x04") {
-            Peeked::new(first_file(peeked, bytes)?)
+            Peeked::new(first_file(peeked, bytes, limits)?)
         } else {
             break;
         };
@@ -78,7 +86,11 @@ fn is_gzip(head: &[u8]) -> bool {
 }
 
 /// The first file of a zip archive that is not one of its packer's own.
-fn first_file<'r>(mut zip: Peeked<'r>, bytes: Arc<AtomicU64>) -> io::Result<Box<dyn Read + 'r>> {
+fn first_file<'r>(
+    mut zip: Peeked<'r>,
+    bytes: Arc<AtomicU64>,
+    limits: &Limits,
+) -> io::Result<Box<dyn Read + 'r>> {
     let wrong = || io::Error::other("unpack the zip archive first, and give the file inside it");
     loop {
         let mut header = [0; 30];
@@ -105,7 +117,7 @@ fn first_file<'r>(mut zip: Peeked<'r>, bytes: Arc<AtomicU64>) -> io::Result<Box<
         let file = zip.take(if known { size.into() } else { u64::MAX });
         return Ok(match method {
             0 => Box::new(file),
-            _ => Box::new(Bounded::new(DeflateDecoder::new(file), bytes)),
+            _ => Box::new(Bounded::new(DeflateDecoder::new(file), bytes, limits)),
         });
     }
 }
@@ -153,11 +165,12 @@ struct Bounded<D> {
     decoder: Box<D>,
     packed: Arc<AtomicU64>,
     unpacked: u64,
+    expansion: u64,
 }
 
 impl<D> Bounded<D> {
-    fn new(decoder: D, packed: Arc<AtomicU64>) -> Self {
-        Self { decoder: Box::new(decoder), packed, unpacked: 0 }
+    fn new(decoder: D, packed: Arc<AtomicU64>, limits: &Limits) -> Self {
+        Self { decoder: Box::new(decoder), packed, unpacked: 0, expansion: limits.expansion }
     }
 }
 
@@ -166,13 +179,11 @@ impl<D: Read> Read for Bounded<D> {
         let count = self.decoder.read(buffer)?;
         self.unpacked += count as u64;
         let packed = self.packed.load(Ordering::Relaxed);
-        if self.unpacked > ALWAYS_ALLOWED.saturating_add(packed.saturating_mul(MAX_EXPANSION)) {
+        let expansion = self.expansion;
+        if self.unpacked > ALWAYS_ALLOWED.saturating_add(packed.saturating_mul(expansion)) {
             return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!(
-                    "the archive unpacks to more than {MAX_EXPANSION} times its size; \
-                     if you trust it, unpack it first"
-                ),
+                io::ErrorKind::FileTooLarge,
+                format!("the archive unpacks to more than {expansion} times its size; {LARGER}"),
             ));
         }
         Ok(count)

@@ -112,7 +112,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<Loaded, LoadError> {
     load_with(path, &pickle::Limits::default())
 }
 
-/// As [`load`], with limits for a pickle.
+/// As [`load`], with limits of the caller's choice.
 ///
 /// # Errors
 /// As [`load`].
@@ -130,7 +130,7 @@ pub fn load_from(reader: impl Read, name: impl AsRef<Path>) -> Result<Loaded, Lo
     load_from_with(reader, name, &pickle::Limits::default())
 }
 
-/// As [`load_from`], with limits for a pickle.
+/// As [`load_from`], with limits of the caller's choice.
 ///
 /// # Errors
 /// As [`load`].
@@ -140,8 +140,8 @@ pub fn load_from_with(
     limits: &pickle::Limits,
 ) -> Result<Loaded, LoadError> {
     let path = name.as_ref();
-    let mut input =
-        gzip::unpack(reader).map_err(|source| LoadError::Archive { path: path.to_owned(), source })?;
+    let mut input = gzip::unpack(reader, limits)
+        .map_err(|source| LoadError::Archive { path: path.to_owned(), source })?;
     input.skip_byte_order_mark();
     let first = match input.head.first() {
         // A damaged archive: the trace reader words that best.

@@ -114,7 +114,8 @@ impl Trace {
     /// # Errors
     /// As [`Trace::load`].
     pub fn from_reader(reader: impl io::Read) -> Result<Self, TraceError> {
-        let input = crate::gzip::open(reader).map_err(|source| TraceError::from_io(1, source))?;
+        let input = crate::Input::new(reader, &crate::pickle::Limits::default())
+            .map_err(|source| TraceError::from_io(1, source))?;
         Self::from_plain(BufReader::with_capacity(1 << 16, input))
     }
 

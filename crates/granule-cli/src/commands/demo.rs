@@ -36,7 +36,7 @@ pub(crate) fn run(program: &str, out: &mut dyn Write) -> Result<Outcome, Failure
         }
     };
     let outcome =
-        replay::run_on(&workload, &AllocatorArgs::default(), &RunArgs::writing(snapshot), false, out)?;
+        replay::run_on(&workload, &AllocatorArgs::default(), &RunArgs::writing(snapshot), None, false, out)?;
     writeln!(out, "\nTry next:")?;
     if let Some(snapshot) = snapshot {
         writeln!(

@@ -21,6 +21,7 @@ use granule::replay::whatif::Doubt;
 use granule::replay::{
     BadCost, Costs, KernelTime, Replay, ReplayOptions, ReplayResult, costs, peak_live, replay, replay_on,
 };
+use granule_planner::Plan;
 use refusal::FirstOom;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -134,8 +135,8 @@ impl RunArgs {
     }
 
     /// The replay of `trace`, with `history` entries of its history kept.
-    fn options(&self, trace: &Trace, settings: Settings, history: usize) -> Result<ReplayOptions, Failure> {
-        Ok(ReplayOptions {
+    fn options(&self, trace: &Trace, settings: Settings, history: usize) -> ReplayOptions {
+        ReplayOptions {
             history,
             settings,
             capacity: self.capacity(trace),
@@ -144,9 +145,8 @@ impl RunArgs {
             costs: self.cost.model.clone(),
             no_virtual_memory: self.no_virtual_memory,
             stop_on_oom: self.stop_on_oom,
-            plan: self.plan.as_deref().map(plan::read).transpose()?.map(Arc::new),
             ..ReplayOptions::default()
-        })
+        }
     }
 }
 
@@ -172,7 +172,9 @@ struct Answer<'a> {
 /// Replays and prints the figures.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let workload = Workload::read(&args.workload)?;
-    run_on(&workload, &args.allocator, &args.run, args.json, out)
+    let plan = |path: &PathBuf| plan::read(path, &args.workload.limits()).map(Arc::new);
+    let plan = args.run.plan.as_ref().map(plan).transpose()?;
+    run_on(&workload, &args.allocator, &args.run, plan, args.json, out)
 }
 
 /// As [`run`], with a workload that is already there.
@@ -180,6 +182,7 @@ pub(crate) fn run_on(
     workload: &Workload,
     allocator: &AllocatorArgs,
     args: &RunArgs,
+    plan: Option<Arc<Plan>>,
     json: bool,
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
@@ -195,7 +198,7 @@ pub(crate) fn run_on(
         None => &workload.trace,
     };
     let history = if file.is_some() { history_entries(workload, &settings) } else { 0 };
-    let options = args.options(trace, settings, history)?;
+    let options = ReplayOptions { plan, ..args.options(trace, settings, history) };
     let replayed = replayed(workload, trace, &options, args)?;
     let conditions = Conditions {
         settings: &options.settings,

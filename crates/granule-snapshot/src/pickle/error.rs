@@ -89,9 +89,7 @@ pub enum PickleError {
         what: String,
     },
     /// The file takes more than [`super::Limits`] allows.
-    #[error(
-        "byte {offset}: {what}; if you trust the file, read it with larger limits (`--trust`, `pickle::Limits::trusting`)"
-    )]
+    #[error("byte {offset}: {what}; {}", crate::gzip::LARGER)]
     Limit {
         /// Byte offset in the unpacked pickle.
         offset: u64,

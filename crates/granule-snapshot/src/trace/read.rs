@@ -2,7 +2,8 @@
 
 use super::recording::is_unended;
 use super::{Event, TraceError, TraceHeader};
-use crate::gzip;
+use crate::Input;
+use crate::pickle::Limits;
 use rustc_hash::FxHashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -30,7 +31,7 @@ pub struct TraceReader<B> {
     done: bool,
 }
 
-impl TraceReader<BufReader<gzip::Input<File>>> {
+impl TraceReader<BufReader<Input<File>>> {
     /// Opens a trace file, gzip'd or plain, and reads its header.
     ///
     /// # Errors
@@ -40,13 +41,14 @@ impl TraceReader<BufReader<gzip::Input<File>>> {
     }
 }
 
-impl<R: Read> TraceReader<BufReader<gzip::Input<R>>> {
+impl<R: Read> TraceReader<BufReader<Input<R>>> {
     /// Starts on any input, gzip'd or plain, and reads the header.
     ///
     /// # Errors
     /// The input cannot be read, or its first line is not a header.
     pub fn new(reader: R) -> Result<Self, TraceError> {
-        let input = gzip::open(reader).map_err(|source| TraceError::from_io(1, source))?;
+        let input =
+            Input::new(reader, &Limits::default()).map_err(|source| TraceError::from_io(1, source))?;
         Self::from_plain(BufReader::with_capacity(1 << 16, input))
     }
 }

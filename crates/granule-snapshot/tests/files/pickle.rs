@@ -132,15 +132,18 @@ fn gzip_is_noticed_and_a_cut_archive_too() {
 
 #[test]
 fn an_archive_that_unpacks_without_end_is_refused() {
-    // Empty lists, a thousand times more than bytes of the archive.
+    // A text, a thousand times longer than the archive.
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    encoder.write_all(b"\x80\x04(").unwrap();
-    let lists = vec![b']'; 1 << 20];
-    for _ in 0..200 {
-        encoder.write_all(&lists).unwrap();
-    }
-    let error = pickle::read(&encoder.finish().unwrap()[..]).unwrap_err();
-    assert!(matches!(error, PickleError::Gzip { .. } | PickleError::Limit { .. }), "{error}");
+    encoder
+        .write_all(&[&b"\x80\x04X"[..], &(10_u32 << 20).to_le_bytes(), &[b'x'; 10 << 20]].concat())
+        .unwrap();
+    let packed = encoder.finish().unwrap();
+    let error = pickle::read(&packed[..]).unwrap_err();
+    let PickleError::Io { offset, source } = error else { panic!("{error}") };
+    assert_eq!(source.kind(), std::io::ErrorKind::FileTooLarge);
+    assert!(source.to_string().contains("--trust") && offset < 5 << 20, "byte {offset}: {source}");
+    let error = pickle::read_with(&packed[..], &Limits::trusting()).unwrap_err();
+    assert!(matches!(error, PickleError::Truncated { .. }), "it was unpacked to its end: {error}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The trace format: round trips, messages, damaged files.
 
 use flate2::{Compression, write::GzEncoder};
+use granule_snapshot::pickle::Limits;
 use granule_snapshot::trace::{Event, Trace, TraceError, TraceHeader, TraceReader};
 use granule_snapshot::{LoadError, Loaded};
 use proptest::prelude::*;
@@ -108,6 +109,24 @@ fn damaged_archives_are_told_apart() {
     damaged[middle] ^= 0x55;
     let damaged = Trace::from_reader(&damaged[..]).unwrap_err();
     assert!(matches!(damaged, TraceError::CorruptGzip { .. }), "{damaged}");
+}
+
+#[test]
+fn an_archive_of_few_bytes_and_many_events_is_refused_unless_it_is_trusted() {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(b"# {}\n").unwrap();
+    let events = 2_600_000;
+    encoder.write_all(&b"e\n".repeat(events)).unwrap();
+    let packed = encoder.finish().unwrap();
+    assert!(packed.len() < 10_000);
+    let read = Trace::from_reader(&packed[..]).map(|trace| trace.events.len());
+    let TraceError::Io { line, source } = read.unwrap_err() else { panic!("another error") };
+    assert_eq!(source.kind(), std::io::ErrorKind::FileTooLarge);
+    assert!(source.to_string().contains("--trust") && line < 2_400_000, "line {line}: {source}");
+    let count = TraceReader::new(&packed[..]).unwrap().filter_map(Result::ok).count();
+    assert!(count < 2_400_000, "event by event, too: {count}");
+    let trusted = granule_snapshot::load_from_with(&packed[..], "x", &Limits::trusting()).unwrap();
+    assert!(matches!(trusted, Loaded::Trace(trace) if trace.events.len() == events));
 }
 
 #[test]
