@@ -10,7 +10,6 @@ use crate::workload::WorkloadArgs;
 use granule::round::size_text;
 use granule_analysis::Inspection;
 use granule_analysis::inspect::{Growth, Marks};
-use granule_analysis::rules::Rules;
 use serde::Serialize;
 use std::io::Write;
 
@@ -88,7 +87,7 @@ struct Limits {
 /// Looks, and says whether all is within its limits.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let recording = Recording::read(&args.workload, &args.allocator, args.capacity.map(|size| size.0))?;
-    let inspection = Inspection::new(&recording.run, &Rules::new(&recording.settings), &[]);
+    let inspection = Inspection::new(&recording.run, &recording.rules(), &[]);
     let growth = growth(&inspection.growth);
     if args.max_growth.is_some() && growth.is_none() {
         return Err(Failure::TooFewIterations(recording.name));

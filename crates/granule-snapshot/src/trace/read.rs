@@ -30,7 +30,7 @@ pub struct TraceReader<B> {
     done: bool,
 }
 
-impl TraceReader<BufReader<gzip::Input<File>>> {
+impl TraceReader<BufReader<gzip::Input<'static>>> {
     /// Opens a trace file, gzip'd or plain, and reads its header.
     ///
     /// # Errors
@@ -40,12 +40,12 @@ impl TraceReader<BufReader<gzip::Input<File>>> {
     }
 }
 
-impl<R: Read> TraceReader<BufReader<gzip::Input<R>>> {
+impl<'r> TraceReader<BufReader<gzip::Input<'r>>> {
     /// Starts on any input, gzip'd or plain, and reads the header.
     ///
     /// # Errors
     /// The input cannot be read, or its first line is not a header.
-    pub fn new(reader: R) -> Result<Self, TraceError> {
+    pub fn new(reader: impl Read + 'r) -> Result<Self, TraceError> {
         let input = gzip::open(reader).map_err(|source| TraceError::from_io(1, source))?;
         Self::from_plain(BufReader::with_capacity(1 << 16, input))
     }

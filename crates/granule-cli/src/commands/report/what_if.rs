@@ -33,6 +33,7 @@ pub(super) fn table(
         capacities: capacity.into_iter().collect(),
         recorded_capacity: recording.capacity,
         before: recording.before,
+        newest_release: recording.newest_release.map(|newest| newest.release),
         ..Question::default()
     };
     Ok(of_answer(&ask(&question, &recording.trace, &recording.name)?))
