@@ -2,11 +2,10 @@
 
 use crate::console;
 use crate::failure::Failure;
-use crate::workload::Origin;
+use crate::workload::{Newest, Origin, parse_recorded};
 use clap::Args;
 use granule::config::{
-    AllocatorBackend, ConfigError, Flavour, Parsed, PolicyName, PytorchRelease, Settings, Warning,
-    environment, pytorch,
+    AllocatorBackend, Flavour, PolicyName, PytorchRelease, Settings, Warning, environment, pytorch,
 };
 
 /// The allocator.
@@ -39,12 +38,13 @@ impl ReleaseArgs {
         let named = self.pytorch.or(settings.pytorch_release);
         let shown = recorded.and_then(|origin| origin.release);
         let shown = shown.filter(|_| named.is_none() && settings.policy_name() == PolicyName::Pytorch);
-        if let Some(release) = shown {
+        if let Some(newest) = shown {
             console::note(format_args!(
-                "the snapshot is of an older PyTorch: the replay decides as {release}; --pytorch names another"
+                "the snapshot is of an older PyTorch ({newest}): the replay decides as {}; --pytorch names another",
+                newest.decides()
             ));
         }
-        Settings { pytorch_release: named.or(shown), ..settings }
+        Settings { pytorch_release: named.or(shown.map(Newest::decides)), ..settings }
     }
 }
 
@@ -175,14 +175,6 @@ fn from_environment(used: &[&str], more: &str) -> Result<(Settings, Vec<Warning>
         ));
     }
     Ok((parsed.settings, parsed.warnings))
-}
-
-/// Settings as a file has them: PyTorch's, or those of a snapshot that Granule wrote, which has options of its own.
-pub(crate) fn parse_recorded(text: &str) -> Result<Parsed, ConfigError> {
-    pytorch::parse(text, &Settings::default(), Flavour::Cuda).or_else(|error| {
-        let own = |name: &str| (name == environment::GRANULE_VARIABLE).then(|| text.to_owned());
-        environment::read(own, Flavour::Cuda).map_err(|_| error)
-    })
 }
 
 /// What a snapshot was recorded with; text that is not understood is no reason not to replay it.

@@ -4,9 +4,9 @@ mod driver;
 mod plan;
 pub(crate) mod table;
 
-use crate::allocator_args::parse_recorded;
 use crate::compare::table::Table;
 use crate::console::{counted, format_time};
+use crate::workload::parse_recorded;
 use crate::workload::{Origin, Workload};
 use granule::config::Settings;
 use granule::files::trace::{NativeResult, TraceHeader};

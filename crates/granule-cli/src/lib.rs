@@ -11,7 +11,6 @@ mod commands;
 mod compare;
 mod console;
 mod failure;
-mod in_force;
 mod logging;
 mod python_hook;
 mod recording;

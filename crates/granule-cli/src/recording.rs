@@ -1,17 +1,17 @@
 //! A file as a run with addresses, for the commands that look at what happened and not only at what was asked.
 
-use crate::allocator_args::{AllocatorArgs, parse_recorded};
+use crate::allocator_args::AllocatorArgs;
 use crate::console;
 use crate::failure::Failure;
-use crate::in_force::InForce;
-use crate::workload::{Input, Workload, WorkloadArgs};
-use granule::config::Settings;
+use crate::workload::{InForce, Input, Newest, Workload, WorkloadArgs, parse_recorded};
+use granule::config::{Settings, options};
 use granule::files::convert::{self, ConvertError, RECORD, devices};
 use granule::files::trace::Trace;
 use granule::replay::whatif::{Before, Held};
 use granule::replay::{ReplayOptions, peak_live, replay};
 use granule::snapshot::Snapshot;
 use granule_analysis::Run;
+use granule_analysis::rules::Rules;
 use std::sync::Arc;
 
 /// A recorded run, and what there is to say about the file.
@@ -41,6 +41,8 @@ pub(crate) struct Recording {
     pub(crate) device: usize,
     /// The text of the settings it was recorded with, or of those it was replayed under; `None` if there were none.
     pub(crate) conf: Option<String>,
+    /// The newest release of PyTorch that can have written the file, where it has not all options.
+    pub(crate) newest_release: Option<Newest>,
     /// What that text means.
     pub(crate) settings: Settings,
     /// The device's memory in bytes, as far as it is known: of a trace the device it was replayed on, of a snapshot the least
@@ -49,6 +51,16 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
+    /// Those of its allocator.
+    pub(crate) fn rules(&self) -> Rules {
+        let rules = Rules::new(&self.settings);
+        let grow = options().iter().find(|option| option.name == "expandable_segments");
+        match (&self.newest_release, grow) {
+            (Some(newest), Some(grow)) if newest.release < grow.since => rules.without_growing(),
+            _ => rules,
+        }
+    }
+
     /// Reads the file. A trace is replayed with its whole history under the settings of `allocator`, on a device of `capacity`
     /// bytes, or else of the size that its header has, or else on one that is large enough; a snapshot is taken as it is.
     pub(crate) fn read(
@@ -120,6 +132,7 @@ impl Recording {
             conf,
             settings,
             capacity,
+            newest_release: None,
         })
     }
 
@@ -161,6 +174,7 @@ impl Recording {
             console::note(format_args!("not exact: {reason}"));
         }
         let run = Run::of_snapshot(&snapshot, device);
+        let newest_release = Newest::of(&snapshot, device);
         let capacity = convert::recorded(&snapshot, device).capacity;
         let snapshot = Some(snapshot);
         Ok(Self {
@@ -177,6 +191,7 @@ impl Recording {
             conf,
             settings,
             capacity,
+            newest_release,
         })
     }
 }

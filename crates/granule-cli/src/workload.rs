@@ -4,9 +4,7 @@ use crate::compare::native_like;
 use crate::compare::table::Table;
 use crate::console::{self, counted};
 use crate::failure::Failure;
-use crate::in_force::InForce;
 use clap::Args;
-use granule::config::PytorchRelease;
 use granule::config::Settings;
 use granule::files::convert::{self, Conversion, ConvertError, Counts, DeviceSummary, Recorded};
 use granule::files::pickle::Limits;
@@ -17,6 +15,9 @@ use granule::round::size_text;
 use granule::snapshot::Snapshot;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+mod in_force;
+pub(crate) use in_force::{InForce, Newest, parse_recorded};
 
 /// A training run of a convolutional network, recorded from PyTorch.
 const BUNDLED: &[u8] = include_bytes!("../data/resnet_train.trace.gz");
@@ -164,8 +165,8 @@ pub(crate) struct Origin {
     pub(crate) conf: Option<String>,
     /// What is to be said about them.
     pub(crate) about_conf: Vec<String>,
-    /// The release of PyTorch, where the file tells that it is one that decided otherwise than the newest.
-    pub(crate) release: Option<PytorchRelease>,
+    /// The newest release of PyTorch that can have written it, where it has not all options.
+    pub(crate) release: Option<Newest>,
     pub(crate) figures: Recorded,
     /// What its history holds that a replay cannot repeat.
     pub(crate) counts: Counts,
@@ -236,7 +237,7 @@ impl Workload {
         let conversion = convert::to_trace(snapshot, device).map_err(failed)?;
         let Conversion { mut trace, reasons, recorded, device, counts, .. } = conversion;
         let InForce { conf, notes: about_conf } = InForce::of(snapshot, device);
-        let release = older_release(snapshot, device).filter(|_| !recorded.by_granule);
+        let release = Newest::of(snapshot, device);
         let recording = Origin { device, conf, about_conf, release, figures: recorded, counts };
         trace.header.native = native(&recording);
         tracing::info!(events = trace.events.len(), "converted");
@@ -311,16 +312,4 @@ fn native(recording: &Origin) -> NativeResults {
 
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
-
-/// The release that wrote a snapshot, where it is one whose choices differ from the newest's: settings have a word since 2.13 that
-/// was not there before, and entries of the history one since 2.12. Of those before, 2.10 and 2.11 choose alike.
-fn older_release(snapshot: &Snapshot, device: usize) -> Option<PytorchRelease> {
-    let has = |word: &str| snapshot.allocator_settings.iter().any(|(key, _)| &**key == word);
-    // Files of other tools have no settings.
-    if !has("max_split_size") || has("max_cached_size") {
-        return None;
-    }
-    let entry = snapshot.device_traces.get(device)?.first()?;
-    Some(if entry.labels.pool_id.is_some() { PytorchRelease::V2_12 } else { PytorchRelease::V2_11 })
 }

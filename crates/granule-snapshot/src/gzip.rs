@@ -2,7 +2,8 @@
 
 use crate::pickle::Limits;
 use flate2::read::{DeflateDecoder, MultiGzDecoder};
-use std::io::{self, Chain, Cursor, Read};
+use std::fmt;
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,94 +13,101 @@ const ALWAYS_ALLOWED: u64 = 4 << 20;
 /// What to do about a limit.
 pub(crate) const LARGER: &str =
     "if you trust the file, read it with larger limits (`--trust`, `pickle::Limits::trusting`)";
+
 /// Archives inside each other that are opened.
 const MAX_LAYERS: usize = 4;
 /// Bytes that tell what a file is.
 const HEAD: usize = 512;
 
-/// Peeked bytes, then the rest.
-type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
-
-/// Plain bytes of a plain or a gzip'd input.
-#[derive(Debug)]
-pub struct Input<R: Read>(Kind<R>);
-
-#[derive(Debug)]
-enum Kind<R: Read> {
-    Plain(Whole<R>),
-    Gzip(Bounded<MultiGzDecoder<Counted<Whole<R>>>>),
+/// Plain bytes of a plain or a packed input, the first of them known.
+pub struct Input<'r> {
+    pub(crate) head: Vec<u8>,
+    /// How many of the first bytes were read.
+    at: usize,
+    /// What came instead of more of them.
+    pub(crate) failed: Option<io::Error>,
+    rest: Box<dyn Read + 'r>,
 }
 
-impl<R: Read> Input<R> {
-    /// Looks at the first two bytes to tell which it is. Of an archive, no more is unpacked than
-    /// [`Limits::expansion`] allows.
-    ///
-    /// # Errors
-    /// What `reader` reports. Reading beyond the limit is [`io::ErrorKind::FileTooLarge`].
-    pub fn new(mut reader: R, limits: &Limits) -> io::Result<Self> {
-        let mut magic = Vec::with_capacity(2);
-        reader.by_ref().take(2).read_to_end(&mut magic)?;
-        let packed = is_gzip(&magic);
-        let whole = Cursor::new(magic).chain(reader);
-        Ok(Self(if packed {
-            let bytes = Arc::default();
-            let counted = Counted { reader: whole, bytes: Arc::clone(&bytes) };
-            Kind::Gzip(Bounded::new(MultiGzDecoder::new(counted), bytes, limits))
-        } else {
-            Kind::Plain(whole)
-        }))
+impl<'r> Input<'r> {
+    fn of(mut rest: Box<dyn Read + 'r>) -> Self {
+        let mut head = Vec::with_capacity(HEAD);
+        let failed = rest.by_ref().take(HEAD as u64).read_to_end(&mut head).err();
+        Self { head, at: 0, failed, rest }
     }
 }
 
-impl<R: Read> Read for Input<R> {
+impl<'r> Input<'r> {
+    /// As it is inside archives, of which no more is unpacked than [`Limits::expansion`] allows.
+    ///
+    /// # Errors
+    /// What `reader` reports, or that an archive cannot be read. Reading beyond the limit is
+    /// [`io::ErrorKind::FileTooLarge`].
+    pub fn new(reader: impl Read + 'r, limits: &Limits) -> io::Result<Self> {
+        open(reader, limits)
+    }
+}
+
+impl fmt::Debug for Input<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Input").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+impl Read for Input<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match &mut self.0 {
-            Kind::Plain(reader) => reader.read(buffer),
-            Kind::Gzip(reader) => reader.read(buffer),
+        let count = (&self.head[self.at..]).read(buffer)?;
+        self.at += count;
+        if count > 0 || buffer.is_empty() {
+            return Ok(count);
         }
+        self.failed.take().map_or_else(|| self.rest.read(buffer), Err)
     }
 }
 
 /// What lies inside archives (gzip, zip) that may lie inside each other. What comes out of all of them is measured by the
-/// bytes that went into the outermost.
+/// bytes that went into the outermost. A byte order mark is left out.
 ///
 /// # Errors
 /// A zip archive whose first file cannot be read. Other damage shows where it is read.
-pub(crate) fn unpack<'r>(reader: impl Read + 'r, limits: &Limits) -> io::Result<Peeked<'r>> {
+fn open<'r>(reader: impl Read + 'r, limits: &Limits) -> io::Result<Input<'r>> {
     let bytes = Arc::default();
-    let mut peeked = Peeked::new(Box::new(Counted { reader, bytes: Arc::clone(&bytes) }));
+    let mut input = Input::of(Box::new(Counted { reader, bytes: Arc::clone(&bytes) }));
     for _ in 0..MAX_LAYERS {
         let bytes = Arc::clone(&bytes);
-        peeked = if is_gzip(&peeked.head) {
-            Peeked::new(Box::new(Bounded::new(MultiGzDecoder::new(peeked), bytes, limits)))
-        } else if peeked.head.starts_with(b"PK\x03\x04") {
-            Peeked::new(first_file(peeked, bytes, limits)?)
+        input = if input.head.starts_with(&[0x1f, 0x8b]) {
+            Input::of(Box::new(Bounded::new(MultiGzDecoder::new(input), bytes, limits)))
+        } else if input.head.starts_with(b"PK\x03\x04") {
+            Input::of(first_file(input, bytes, limits)?)
         } else {
             break;
         };
     }
-    Ok(peeked)
-}
-
-fn is_gzip(head: &[u8]) -> bool {
-    head.starts_with(&[0x1f, 0x8b])
+    if input.head.starts_with(b"\xef\xbb\xbf") {
+        input.head.drain(..3);
+    }
+    Ok(input)
 }
 
 /// The first file of a zip archive that is not one of its packer's own.
 fn first_file<'r>(
-    mut zip: Peeked<'r>,
+    mut zip: Input<'r>,
     bytes: Arc<AtomicU64>,
     limits: &Limits,
 ) -> io::Result<Box<dyn Read + 'r>> {
-    let wrong = || io::Error::other("unpack the zip archive first, and give the file inside it");
+    let wrong = || {
+        io::Error::other(
+            "this zip archive cannot be read: unpack the zip archive first, and give the file inside it",
+        )
+    };
     loop {
         let mut header = [0; 30];
-        zip.read_exact(&mut header)?;
+        zip.read_exact(&mut header).map_err(|_| wrong())?;
         let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
         let (flags, method) = (half(6), half(8));
         let size = u32::from_le_bytes([header[18], header[19], header[20], header[21]]);
         let mut names = vec![0; usize::from(half(26)) + usize::from(half(28))];
-        zip.read_exact(&mut names)?;
+        zip.read_exact(&mut names).map_err(|_| wrong())?;
         let name = names.get(..half(26).into()).unwrap_or_default();
         // Encrypted, or packed in another way.
         if !header.starts_with(b"PK\x03\x04") || flags & 1 != 0 || ![0, 8].contains(&method) {
@@ -122,45 +130,7 @@ fn first_file<'r>(
     }
 }
 
-/// A reader whose first bytes are known.
-pub(crate) struct Peeked<'r> {
-    /// The first bytes.
-    pub(crate) head: Vec<u8>,
-    /// How many of them were read.
-    at: usize,
-    /// What came instead of more of them.
-    pub(crate) failed: Option<io::Error>,
-    rest: Box<dyn Read + 'r>,
-}
-
-impl<'r> Peeked<'r> {
-    fn new(mut rest: Box<dyn Read + 'r>) -> Self {
-        let mut head = Vec::with_capacity(HEAD);
-        let failed = rest.by_ref().take(HEAD as u64).read_to_end(&mut head).err();
-        Self { head, at: 0, failed, rest }
-    }
-
-    /// Leaves out the mark that some editors put before UTF-8.
-    pub(crate) fn skip_byte_order_mark(&mut self) {
-        if self.head.starts_with(b"\xef\xbb\xbf") {
-            self.head.drain(..3);
-        }
-    }
-}
-
-impl Read for Peeked<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.head[self.at..].as_ref().read(buffer)?;
-        self.at += count;
-        if count > 0 || buffer.is_empty() {
-            return Ok(count);
-        }
-        self.failed.take().map_or_else(|| self.rest.read(buffer), Err)
-    }
-}
-
 /// A decoder that ends with an error where far more comes out than goes in.
-#[derive(Debug)]
 struct Bounded<D> {
     decoder: Box<D>,
     packed: Arc<AtomicU64>,
@@ -191,7 +161,6 @@ impl<D: Read> Read for Bounded<D> {
 }
 
 /// Counts the packed bytes taken so far.
-#[derive(Debug)]
 struct Counted<R> {
     reader: R,
     bytes: Arc<AtomicU64>,

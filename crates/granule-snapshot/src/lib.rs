@@ -56,28 +56,8 @@ pub enum LoadError {
     Unrecognised {
         /// The file.
         path: PathBuf,
-        /// What it is instead, and what to do.
-        what: &'static str,
-    },
-    /// An archive with something wrong in it.
-    #[error("{}: {source}", path.display())]
-    Archive {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: std::io::Error,
-    },
-    /// JSON with something wrong in it.
-    #[error(
-        "{}: {source}: this JSON is damaged or cut; fetch it again, \
-         or save the snapshot with torch.cuda.memory._dump_snapshot",
-        path.display()
-    )]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong and where.
-        source: serde_json::Error,
+        /// What it is instead or what is wrong with it, and what to do.
+        what: String,
     },
     /// A trace with something wrong in it.
     #[error("{}: {source}", path.display())]
@@ -140,9 +120,8 @@ pub fn load_from_with(
     limits: &pickle::Limits,
 ) -> Result<Loaded, LoadError> {
     let path = name.as_ref();
-    let mut input = gzip::unpack(reader, limits)
-        .map_err(|source| LoadError::Archive { path: path.to_owned(), source })?;
-    input.skip_byte_order_mark();
+    let unrecognised = |what| LoadError::Unrecognised { path: path.to_owned(), what };
+    let input = Input::new(reader, limits).map_err(|error| unrecognised(error.to_string()))?;
     let first = match input.head.first() {
         // A damaged archive: the trace reader words that best.
         None if input.failed.is_some() => Some(b'#'),
@@ -159,10 +138,13 @@ pub fn load_from_with(
         Some(b'\x80' | b']' | b'}' | b'(') => snapshot(pickle::read_plain(input, limits)),
         Some(b'{' | b'[') => match serde_json::from_reader(BufReader::new(input.take(limits.max_bytes))) {
             Ok(json) => snapshot(pickle::from_json(&json, limits)),
-            Err(source) => Err(LoadError::Json { path: path.to_owned(), source }),
+            Err(error) => Err(unrecognised(format!(
+                "{error}: this JSON is damaged or cut; fetch it again, or save the snapshot with \
+                 torch.cuda.memory._dump_snapshot"
+            ))),
         },
         None => Err(LoadError::Empty { path: path.to_owned() }),
-        Some(_) => Err(LoadError::Unrecognised { path: path.to_owned(), what: what_else(&input.head) }),
+        Some(_) => Err(unrecognised(what_else(&input.head).into())),
     }
 }
 

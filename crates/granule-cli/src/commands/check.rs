@@ -11,7 +11,6 @@ use granule::files::convert::devices;
 use granule::round::size_text;
 use granule_analysis::Inspection;
 use granule_analysis::inspect::{Growth, Marks};
-use granule_analysis::rules::Rules;
 use serde::Serialize;
 use std::io::Write;
 
@@ -157,7 +156,7 @@ impl Answer {
 
 /// What is beyond its limit on one device.
 fn look(args: &Args, recording: Recording) -> (String, Answer) {
-    let inspection = Inspection::new(&recording.run, &Rules::new(&recording.settings), &[]);
+    let inspection = Inspection::new(&recording.run, &recording.rules(), &[]);
     let growth = growth(&inspection.growth);
     let limits = Limits { reserved_peak: args.max_reserved.map(|size| size.0), growth: args.max_growth };
     let reserved_peak = inspection.run.peak_reserved;

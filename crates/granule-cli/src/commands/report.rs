@@ -14,7 +14,6 @@ use crate::workload::{Input, WorkloadArgs};
 use granule::round::size_text;
 use granule_analysis::Inspection;
 use granule_analysis::inspect::Summary;
-use granule_analysis::rules::Rules;
 use granule_report::Report;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -121,7 +120,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     let wanted = (args.whatif || args.no_whatif).then_some(args.whatif);
     let what_if = what_if::table(&recording, args.capacity.map(|size| size.0), wanted)?;
     let run = &recording.run;
-    let rules = Rules::new(&recording.settings);
+    let rules = recording.rules();
     let capacity = args.capacity.map(|size| size.0).or(recording.capacity);
     let summary =
         Summary::new(&Inspection::new(run, &rules, &[]), capacity, recording.window, what_if.of(capacity));

@@ -115,6 +115,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         held,
         lag: args.lag,
         costs: args.cost.model.clone(),
+        newest_release: recorded.and_then(|origin| origin.release).map(|newest| newest.release),
     };
     let not_exact = not_exact(&workload, args.lag);
     let answer = ask(&question, &workload.trace, &workload.name)?;

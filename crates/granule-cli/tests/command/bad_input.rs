@@ -81,7 +81,9 @@ fn cut_between_lines_is_replayed_with_a_warning() {
 fn garbage() {
     let place = Place::new();
     place.file("t.gz", b"PK\x03\x04 an archive of another kind");
-    fails(&place.run(&["replay", "t.gz"]), &["t.gz: neither a trace", "nor a snapshot pickle"]);
+    fails(&place.run(&["replay", "t.gz"]), &["t.gz: this zip archive cannot be read", "unpack"]);
+    place.file("t.gz", b"\x7fELF and what follows");
+    fails(&place.run(&["replay", "t.gz"]), &["t.gz: neither a trace", "nor a snapshot"]);
     place.file("t.gz", b"");
     for command in ["replay", "inspect", "whatif", "min-capacity"] {
         fails(&place.run(&[command, "t.gz"]), &["t.gz: the file is empty"]);

@@ -192,6 +192,36 @@ fn steps_that_pytorch_marked_are_iterations() {
 }
 
 #[test]
+fn only_options_that_the_release_has_are_advised() {
+    const AS: &str = "the replay decides as 2.11";
+    const GROW: &str = "expandable_segments:True";
+    const FRACTION: &str = "per_process_memory_fraction: it came with PyTorch 2.10";
+    check(
+        &["whatif", "--json"],
+        &[
+            (
+                "10/11-torch2.0.pickle",
+                &["about 2.0 at most: it has no settings", AS, "!expandable_segments:True", FRACTION],
+            ),
+            (
+                "10/pools20.pickle",
+                &[
+                    "about 2.0 at most",
+                    AS,
+                    "!expandable_segments:True",
+                    "expandable_segments: it came with PyTorch 2.1,",
+                ],
+            ),
+            (
+                "10/pools25.pickle",
+                &["about 2.6 at most", AS, GROW, FRACTION, "!per_process_memory_fraction:0"],
+            ),
+            ("10/pools.pickle", &[GROW, "per_process_memory_fraction:0.99", "!at most"]),
+        ],
+    );
+}
+
+#[test]
 fn a_flush_that_nothing_else_explains_is_inferred() {
     const MIB: &str = "\"reserved_bytes_peak\":";
     let peak = |mib: u64| format!("{MIB}{},", mib << 20);

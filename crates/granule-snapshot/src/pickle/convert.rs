@@ -81,19 +81,17 @@ impl Conversion {
                     device_traces = self.items(value, place)?;
                 }
                 Some(Word::AllocatorSettings) => {
-                    snapshot.allocator_settings = self.or_default(&text, value, place, Self::settings)?;
+                    snapshot.allocator_settings = self.or_default(value, place, Self::settings)?;
                 }
                 Some(Word::ExternalAnnotations) => {
                     let read = |this: &mut Self, value, place: Place<'_>| {
                         this.each(value, place, |this, value, place| this.value(value, place, 1))
                     };
-                    snapshot.external_annotations = self.or_default(&text, value, place, read)?;
+                    snapshot.external_annotations = self.or_default(value, place, read)?;
                 }
                 Some(Word::HostSegments) => snapshot.host_segments = self.segments(value, place)?,
                 Some(Word::HostTraces) => host_trace = Some(value),
-                Some(Word::Granule) => {
-                    snapshot.history = self.optional(&text, value, place, Self::history)?
-                }
+                Some(Word::Granule) => snapshot.history = self.optional(value, place, Self::history)?,
                 _ => snapshot.extra.push((Arc::clone(&text), self.value(value, place, 1)?)),
             }
         }
@@ -111,7 +109,6 @@ impl Conversion {
     /// An optional value under a key: one of another kind counts as missing.
     fn optional<T>(
         &mut self,
-        key: &Arc<str>,
         value: Val,
         place: Place<'_>,
         read: impl FnOnce(&mut Self, Val, Place<'_>) -> Result<T>,
@@ -120,7 +117,8 @@ impl Conversion {
             Val::None => Ok(None),
             _ => match read(self, value, place) {
                 Err(PickleError::Schema { .. }) => {
-                    *self.unread.values.entry(Arc::clone(key)).or_default() += 1;
+                    let key = if let Place::Key(_, key) = place { key } else { "" };
+                    *self.unread.values.entry(key.into()).or_default() += 1;
                     Ok(None)
                 }
                 read => read.map(Some),
@@ -130,12 +128,11 @@ impl Conversion {
 
     fn or_default<T: Default>(
         &mut self,
-        key: &Arc<str>,
         value: Val,
         place: Place<'_>,
         read: impl FnOnce(&mut Self, Val, Place<'_>) -> Result<T>,
     ) -> Result<T> {
-        Ok(self.optional(key, value, place, read)?.unwrap_or_default())
+        Ok(self.optional(value, place, read)?.unwrap_or_default())
     }
 
     /// Counts values that are copied out of the arena, so that shared parts cannot multiply without end.
@@ -339,29 +336,25 @@ impl Conversion {
             let (key, text, value) = self.pair(dict, index, place)?;
             let place = Place::Key(&place, &text);
             match key {
-                Some(Word::Device) => segment.device = self.or_default(&text, value, place, Self::signed)?,
+                Some(Word::Device) => segment.device = self.or_default(value, place, Self::signed)?,
                 Some(Word::Address) => address = Some(self.unsigned(value, place)?),
                 Some(Word::TotalSize) if value != Val::None => total = Some(self.unsigned(value, place)?),
                 Some(Word::TotalSize) => {}
-                Some(Word::AllocatedSize) => {
-                    allocated = self.optional(&text, value, place, Self::unsigned)?
-                }
-                Some(Word::ActiveSize) => active = self.optional(&text, value, place, Self::unsigned)?,
-                Some(Word::RequestedSize) => {
-                    requested = self.optional(&text, value, place, Self::unsigned)?
-                }
-                Some(Word::Stream) => segment.stream = self.or_default(&text, value, place, Self::handle)?,
+                Some(Word::AllocatedSize) => allocated = self.optional(value, place, Self::unsigned)?,
+                Some(Word::ActiveSize) => active = self.optional(value, place, Self::unsigned)?,
+                Some(Word::RequestedSize) => requested = self.optional(value, place, Self::unsigned)?,
+                Some(Word::Stream) => segment.stream = self.or_default(value, place, Self::handle)?,
                 Some(Word::SegmentType) => {
-                    segment.segment_type = self.or_default(&text, value, place, Self::text_of)?;
+                    segment.segment_type = self.or_default(value, place, Self::text_of)?;
                 }
                 Some(Word::SegmentPoolId) => {
-                    let pool = self.optional(&text, value, place, Self::pool)?;
+                    let pool = self.optional(value, place, Self::pool)?;
                     segment.pool_id = pool.unwrap_or(PoolId::DEFAULT);
                 }
                 Some(Word::IsExpandable) => {
-                    segment.is_expandable = self.or_default(&text, value, place, Self::bool)?;
+                    segment.is_expandable = self.or_default(value, place, Self::bool)?;
                 }
-                Some(Word::Frames) => segment.frames = self.some_stack(&text, value, place)?,
+                Some(Word::Frames) => segment.frames = self.some_stack(value, place)?,
                 Some(Word::Blocks) => blocks = Some(value),
                 _ => segment.extra.push((Arc::clone(&text), self.value(value, place, 3)?)),
             }
@@ -399,11 +392,9 @@ impl Conversion {
                 Some(Word::Address) if value != Val::None => address = self.unsigned(value, place)?,
                 Some(Word::Address) => {}
                 Some(Word::Size) => size = Some(self.unsigned(value, place)?),
-                Some(Word::RequestedSize) => {
-                    requested = self.optional(&text, value, place, Self::unsigned)?
-                }
+                Some(Word::RequestedSize) => requested = self.optional(value, place, Self::unsigned)?,
                 Some(Word::State) => state = Some(self.note(value, place)?),
-                Some(Word::Frames) => frames = self.some_stack(&text, value, place)?,
+                Some(Word::Frames) => frames = self.some_stack(value, place)?,
                 _ => extra.push((Arc::clone(&text), self.value(value, place, 5)?)),
             }
         }
@@ -418,8 +409,8 @@ impl Conversion {
     }
 
     /// The call stack of a block or segment, where an empty list means that none was recorded.
-    fn some_stack(&mut self, key: &Arc<str>, value: Val, place: Place<'_>) -> Result<Option<Stack>> {
-        let stack = self.optional(key, value, place, Self::stack_at)?;
+    fn some_stack(&mut self, value: Val, place: Place<'_>) -> Result<Option<Stack>> {
+        let stack = self.optional(value, place, Self::stack_at)?;
         Ok(stack.filter(|stack| !stack.is_empty()))
     }
 
@@ -441,13 +432,11 @@ impl Conversion {
             let (key, text, value) = self.pair(dict, index, place)?;
             let place = Place::Key(&place, &text);
             match key {
-                Some(Word::Name) => frame.name = self.or_default(&text, value, place, Self::text_of)?,
-                Some(Word::Filename) => {
-                    frame.filename = self.or_default(&text, value, place, Self::text_of)?
-                }
+                Some(Word::Name) => frame.name = self.or_default(value, place, Self::text_of)?,
+                Some(Word::Filename) => frame.filename = self.or_default(value, place, Self::text_of)?,
                 // Below 0 where it is not known.
                 Some(Word::Line) if value.signed().is_some_and(|line| line < 0) => {}
-                Some(Word::Line) => frame.line = self.or_default(&text, value, place, Self::unsigned)?,
+                Some(Word::Line) => frame.line = self.or_default(value, place, Self::unsigned)?,
                 _ => frame.extra.push((Arc::clone(&text), self.value(value, place, 6)?)),
             }
         }
@@ -535,16 +524,16 @@ impl Conversion {
                 Some(Word::Addr) => addr = value,
                 Some(Word::DeviceFree) => device_free = value,
                 Some(Word::Size) => size = value,
-                Some(Word::Stream) => entry.stream = self.or_default(&text, value, place, Self::handle)?,
-                Some(Word::TimeUs) => entry.time_us = self.or_default(&text, value, place, Self::signed)?,
+                Some(Word::Stream) => entry.stream = self.or_default(value, place, Self::handle)?,
+                Some(Word::TimeUs) => entry.time_us = self.or_default(value, place, Self::signed)?,
                 Some(Word::CompileContext) => {
-                    labels.compile_context = self.optional(&text, value, place, Self::note)?;
+                    labels.compile_context = self.optional(value, place, Self::note)?;
                 }
                 Some(Word::UserMetadata) => {
-                    labels.user_metadata = self.optional(&text, value, place, Self::note)?;
+                    labels.user_metadata = self.optional(value, place, Self::note)?;
                 }
-                Some(Word::PoolId) => labels.pool_id = self.optional(&text, value, place, Self::pool)?,
-                Some(Word::Frames) => entry.frames = self.optional(&text, value, place, Self::stack_at)?,
+                Some(Word::PoolId) => labels.pool_id = self.optional(value, place, Self::pool)?,
+                Some(Word::Frames) => entry.frames = self.optional(value, place, Self::stack_at)?,
                 _ => labels.extra.push((Arc::clone(&text), self.value(value, place, 4)?)),
             }
         }

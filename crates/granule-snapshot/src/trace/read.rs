@@ -31,7 +31,7 @@ pub struct TraceReader<B> {
     done: bool,
 }
 
-impl TraceReader<BufReader<Input<File>>> {
+impl TraceReader<BufReader<Input<'static>>> {
     /// Opens a trace file, gzip'd or plain, and reads its header.
     ///
     /// # Errors
@@ -41,12 +41,12 @@ impl TraceReader<BufReader<Input<File>>> {
     }
 }
 
-impl<R: Read> TraceReader<BufReader<Input<R>>> {
+impl<'r> TraceReader<BufReader<Input<'r>>> {
     /// Starts on any input, gzip'd or plain, and reads the header.
     ///
     /// # Errors
     /// The input cannot be read, or its first line is not a header.
-    pub fn new(reader: R) -> Result<Self, TraceError> {
+    pub fn new(reader: impl Read + 'r) -> Result<Self, TraceError> {
         let input =
             Input::new(reader, &Limits::default()).map_err(|source| TraceError::from_io(1, source))?;
         Self::from_plain(BufReader::with_capacity(1 << 16, input))

@@ -34,6 +34,7 @@ pub(super) fn table(
         recorded_capacity: recording.capacity,
         before: recording.before,
         held: recording.held,
+        newest_release: recording.newest_release.map(|newest| newest.release),
         ..Question::default()
     };
     Ok(of_answer(&ask(&question, &recording.trace, &recording.name)?))

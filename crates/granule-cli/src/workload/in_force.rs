@@ -1,13 +1,13 @@
-//! The settings a snapshot was recorded under.
+//! The settings, and the release, that a snapshot was recorded under.
 //!
 //! A snapshot has the text that was set last, the values that were in force, and segments. A program can set options one by
 //! one, and each text it sets is the last; forks name their variables otherwise. So values win over the text, and what
 //! segments show wins over both.
 
-use crate::allocator_args::parse_recorded;
-use granule::config::Settings;
-use granule::config::environment::GRANULE_VARIABLE;
+use granule::config::environment::{self, GRANULE_VARIABLE};
+use granule::config::{ConfigError, Flavour, Parsed, PytorchRelease, Settings, pytorch};
 use granule::snapshot::{Action, Snapshot, Value};
+use std::fmt;
 
 /// What was in force.
 #[derive(Debug)]
@@ -109,4 +109,48 @@ fn grows(snapshot: &Snapshot, device: usize) -> Option<bool> {
     let mut shown = segments.map(|segment| segment.is_expandable).chain(taken);
     let first = shown.next().filter(|_| snapshot.history.is_none())?;
     shown.all(|grow| grow == first).then_some(first)
+}
+
+/// Settings as a file has them: PyTorch's, or those of a snapshot that Granule wrote, which has options of its own.
+pub(crate) fn parse_recorded(text: &str) -> Result<Parsed, ConfigError> {
+    pytorch::parse(text, &Settings::default(), Flavour::Cuda).or_else(|error| {
+        let own = |name: &str| (name == environment::GRANULE_VARIABLE).then(|| text.to_owned());
+        environment::read(own, Flavour::Cuda).map_err(|_| error)
+    })
+}
+
+/// The newest release of PyTorch that can have written a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Newest {
+    pub(crate) release: (u16, u16),
+    /// What shows it.
+    why: &'static str,
+}
+
+impl Newest {
+    /// `None` for one that has all options, and where nothing tells: each release wrote words that were not there before.
+    pub(crate) fn of(snapshot: &Snapshot, device: usize) -> Option<Self> {
+        let has = |word: &str| snapshot.allocator_settings.iter().any(|(key, _)| &**key == word);
+        let labels = &snapshot.device_traces.get(device)?.first()?.labels;
+        let (minor, why) = match () {
+            () if snapshot.history.is_some() || has("max_cached_size") => return None,
+            () if labels.pool_id.is_some() => (12, "its settings have no max_cached_size"),
+            () if labels.user_metadata.is_some() => (11, "its entries have no pool_id"),
+            () if labels.compile_context.is_some() => (9, "its entries have no user_metadata"),
+            () if has("max_split_size") => (6, "its entries have no compile_context"),
+            () => (0, "it has no settings"),
+        };
+        Some(Self { release: (2, minor), why })
+    }
+
+    /// The release that a replay decides as. Of those up to 2.11, which choose alike, only the last two are known.
+    pub(crate) fn decides(self) -> PytorchRelease {
+        if self.release < (2, 12) { PytorchRelease::V2_11 } else { PytorchRelease::V2_12 }
+    }
+}
+
+impl fmt::Display for Newest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "about {}.{} at most: {}", self.release.0, self.release.1, self.why)
+    }
 }
