@@ -248,7 +248,7 @@ mod tests {
                 Effect::ProbablyTooHigh,
                 Effect::Other,
                 Effect::RightUntil,
-                Effect::ProbablyTooLow,
+                Effect::LowerBound,
                 Effect::ProbablyTooHigh,
                 Effect::Other,
             ]
