@@ -576,10 +576,9 @@ impl DeviceAllocator {
             self.base.arenas.leave(state);
         } else {
             let uses = state.free_and_wait(block);
-            let slot = state.tenure().slot();
+            let (slot, waiting) = (state.tenure().slot(), Waiting { arena: location.arena, block });
             let _named = self.base.lifetimes.name(&uses);
             self.base.arenas.leave(state);
-            let waiting = Waiting { arena: location.arena, block };
             self.base.lifetimes.wait_for_all(uses, waiting, None, slot, &Call::PLAIN);
         }
         true

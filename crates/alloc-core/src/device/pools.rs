@@ -265,15 +265,14 @@ impl PrivatePools {
             self.arenas.reclaim_peaks(slot);
             // One that holds nothing leaves nothing behind: its id can be used again.
             self.forget_empty(Some(slot));
-            let mut pools = self.records.lock();
-            pools.gone = pools.get(id).is_err().then_some(id);
+            self.records.lock().note_gone(id);
         }
         Ok(())
     }
 
     /// A pool is emptied that is not there. PyTorch forgets one that held nothing only then, and counts a pass over all streams.
     pub(crate) fn pass_over_gone(&self, id: PoolId) {
-        if self.records.lock().gone.take_if(|gone| *gone == id).is_some() {
+        if self.records.lock().take_gone(id) {
             self.holdings.lock().counters_mut().sync_all_streams += 1;
         }
     }
