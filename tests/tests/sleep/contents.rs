@@ -107,23 +107,6 @@ fn contents_and_addresses_survive_a_hundred_cycles_and_memory_returns_to_the_byt
     });
 }
 
-/// A ring's slot was used again while its bytes were on their way to the file (planted from outside).
-fn a_file_gets_more_pieces_than_the_ring_has_slots<P: Policy>() {
-    let directory = tempfile::tempdir().unwrap();
-    let rig = Rig::openreg(machine());
-    let allocator = rig.with_policy::<P>(small_granules());
-    let pool = tagged(&allocator, "weights");
-    let (bytes, contents) = (75 * MIB, pattern(1, 75 * MIB));
-    let ptr = malloc_in(&pool, &allocator, bytes, rig.stream());
-    Bytes(&*rig.backend).write(ptr, &contents);
-    allocator.put_to_sleep(Tags::All, &Backup::File(directory.path().to_owned())).unwrap();
-    allocator.sleep_mode().wake(Tags::All).unwrap();
-    assert!(Bytes(&*rig.backend).read(ptr, bytes) == contents, "they are as they were");
-    allocator.free(ptr).unwrap();
-    drop(pool);
-    rig.nothing_is_left(&allocator);
-}
-
 fn discarded_contents_cost_no_host_memory_and_addresses_stay<P: Policy>() {
     on_each(&machine(), |rig| {
         let allocator = rig.with_policy::<P>(Settings::default());
@@ -600,7 +583,6 @@ fn a_buffer_keeps_its_memory_over_sleep_and_wake<P: Policy>() {
 granule_tests::for_each_policy!(
     a_buffer_keeps_its_memory_over_sleep_and_wake,
     contents_and_addresses_survive_a_hundred_cycles_and_memory_returns_to_the_byte,
-    a_file_gets_more_pieces_than_the_ring_has_slots,
     discarded_contents_cost_no_host_memory_and_addresses_stay,
     tags_sleep_apart_and_wake_in_the_order_of_their_priority,
     vllm_21336_nothing_is_lost_over_cycles_with_work_in_between,

@@ -237,12 +237,14 @@ fn a_folder_that_others_can_write_is_not_believed() {
     assert_eq!(ledger(&us).other_processes.len(), 1);
     let mode =
         |mode| std::fs::set_permissions(registry::folder(root.path()), PermissionsExt::from_mode(mode));
-    mode(0o777).unwrap();
-    let told = ledger(&us);
-    assert_eq!((told.other_processes.len(), told.unaccounted), (0, GIB));
-    let refused = allocator(&machine, settings(root.path(), true));
-    assert_eq!(std::fs::read_dir(registry::folder(root.path())).unwrap().count(), 1, "nor written to");
-    drop(refused);
+    for writable_by in [0o720, 0o702] {
+        mode(writable_by).unwrap();
+        let told = ledger(&us);
+        assert_eq!((told.other_processes.len(), told.unaccounted), (0, GIB));
+        let refused = allocator(&machine, settings(root.path(), true));
+        assert_eq!(std::fs::read_dir(registry::folder(root.path())).unwrap().count(), 1, "nor written to");
+        drop(refused);
+    }
 }
 
 #[test]
