@@ -60,17 +60,11 @@ pub(crate) enum Failure {
     TooFewIterations(String),
     /// A limit holds for a part of a run only.
     #[error(
-        "{name}: not known: {} were reserved at most in what was recorded, within {}; the recording is a window of the run, and \
-         what came before is missing",
+        "{name}: not known: {} were reserved at most in what was recorded, within {}; a part of the run was not recorded",
         size_text(*reserved),
         size_text(*limit)
     )]
     OnlyAPart { name: String, reserved: u64, limit: u64 },
-    /// A trace that leaves private pools out.
-    #[error(
-        "{0} does not say what private pools served (CUDA graphs, MemPool): what was reserved is not known; record it anew"
-    )]
-    LacksPools(String),
     /// A folder has the tables of another run.
     #[cfg(feature = "full")]
     #[error("{} has the tables of the run '{there}'", path.display())]

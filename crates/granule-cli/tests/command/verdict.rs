@@ -16,7 +16,7 @@ const WINDOW: &str = "window/gpt2_train_stacks.pickle.gz";
 const STATE: &str = "state/no-history.pickle.gz";
 const SLABS: &str = "11/slabs.trace";
 
-const HELD: &str = "PyTorch held 27.22 GiB: the recording is a window of the run, and what came before";
+const HELD: &str = "PyTorch held 27.22 GiB: a part of the run was not recorded. Do not choose by this.";
 const RECORD: &str = "granule record -- python train.py, or torch.cuda.memory._record_memory_history()";
 const SPLIT: &str = "warning: max_split_size_mb is no more than large_segment_size_mb";
 const DIVISIONS: &str = "warning: roundup_power2_divisions has no effect: 1 division is off";

@@ -109,13 +109,8 @@ impl Doubt {
             || "what the program held is not recorded".to_owned(),
             |Held { by, bytes }| format!("{by} held {}", size_text(bytes)),
         );
-        let why = if part {
-            "the recording is a window of the run, and what came before or after it is missing"
-        } else {
-            "the recording lacks what took the rest, such as private pools and other streams"
-        };
         let text = format!(
-            "{what} {}, {theirs}: {why}. Do not choose by this. Record the run from its start: {RECORD}.",
+            "{what} {}, {theirs}: a part of the run was not recorded. Do not choose by this. Record the run from its start: {RECORD}.",
             size_text(replayed)
         );
         Some(Self { text, replayed, recorded: held.map(|held| held.bytes) })
