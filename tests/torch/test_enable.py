@@ -304,7 +304,6 @@ def test_ninja_is_found_beside_the_interpreter():
     """As after `venv/bin/pip install`, where nobody activated the environment."""
     program = """
 import os
-import pkgutil
 import re
 from torch.utils import cpp_extension
 from granule_torch import _build

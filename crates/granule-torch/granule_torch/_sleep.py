@@ -84,9 +84,10 @@ _lock = threading.Lock()
 def region(tag: str = "default", priority: int = 0, *, keep: bool = True) -> Iterator[MemPool]:
     """What this thread allocates inside, on any device, sleeps and wakes with its tag.
 
-    A device that the process uses for the first time inside is left out, and named in a warning. The memory comes from growable segments, whatever the settings say. Entering a region of the same tag again goes
-    on in the same pool; while that sleeps, in new memory. Like PyTorch's pools, regions hold for the thread that entered
-    them only.
+    The memory comes from growable segments, whatever the settings say. Entering a region of the same tag again goes on in the
+    same pool; while that sleeps, in new memory. Like PyTorch's pools, regions hold for the thread that entered them only.
+
+    A device that comes into use while the region is open is left out. A warning names it.
 
     Args:
         tag: what :func:`sleep` and :func:`wake` name it by.
@@ -110,11 +111,11 @@ def region(tag: str = "default", priority: int = 0, *, keep: bool = True) -> Ite
 
         current = torch.cuda.current_device()
         yield pools[current]
-        late = [device for device in _devices_in_use() if device not in pools and torch.cuda.memory_reserved(device)]
+        late = [device for device in devices_in_use() if device not in pools and torch.cuda.memory_reserved(device)]
     for device in late:
         warnings.warn(
-            f"cuda:{device} was first used inside the region {tag!r}, which was entered on cuda:{current}: what was allocated on "
-            f"cuda:{device} does not sleep. Use the device before the region is entered.",
+            f"cuda:{device} came into use while the region {tag!r} was open, which was entered on cuda:{current}: what the region "
+            f"allocated on cuda:{device} does not sleep. Use the device before the region is entered.",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -128,14 +129,14 @@ def entered(take: Callable[[], MemPool]) -> Iterator[dict[int, MemPool]]:
 
     pools = {}
     with contextlib.ExitStack() as scopes:
-        for device in sorted({torch.cuda.current_device(), *_devices_in_use()}):
+        for device in sorted({torch.cuda.current_device(), *devices_in_use()}):
             with torch.cuda.device(device):
                 pools[device] = take()
             scopes.enter_context(torch.cuda.use_mem_pool(pools[device], device))
         yield pools
 
 
-def _devices_in_use() -> list[int]:
+def devices_in_use() -> list[int]:
     """Those whose driver holds something for this process. Asking makes none of them one."""
     import torch
 

@@ -296,8 +296,10 @@ options! {
             unless(rounding >= s.large_segment_size, &rounding, "at least large_segment_size")
         },
         idle: |s| {
-            (!limits(s.max_split_size) || s.policy_name() == PolicyName::Granule).then_some(
-                "it concerns blocks of max_split_size_mb and more; set that too")
+            foreign(s, true).or_else(|| {
+                (!limits(s.max_split_size))
+                    .then_some("it concerns blocks of max_split_size_mb and more; set that too")
+            })
         },
     }
 

@@ -255,7 +255,7 @@ impl PrivatePools {
     }
 
     /// See [`Pools::release`](crate::allocator::Pools::release).
-    pub(crate) fn release(&self, id: PoolId, holder: Holder) -> Result<()> {
+    pub(crate) fn release(&self, id: PoolId, holder: Holder) -> Result<bool> {
         let (last, slot) = {
             let mut pools = self.records.lock();
             (pools.release(id, holder)?, pools.get(id)?.slot)
@@ -267,7 +267,7 @@ impl PrivatePools {
             self.forget_empty(Some(slot));
             self.records.lock().note_gone(id);
         }
-        Ok(())
+        Ok(last)
     }
 
     /// A pool is emptied that is not there. PyTorch forgets one that held nothing only then, and counts a pass over all streams.

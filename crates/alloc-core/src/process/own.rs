@@ -60,14 +60,26 @@ pub(crate) struct Locked {
     identity: (u64, u64),
 }
 
+/// So many new files readers may take for those of a process that has ended.
+const TRIES: usize = 16;
+
 impl Locked {
     /// A new file in a folder of [`make_folder`], whose name begins with `name`. May block on the file system.
     pub(crate) fn new(folder: &Path, name: &str) -> io::Result<Self> {
-        let made = tempfile::Builder::new().prefix(name).rand_bytes(8).tempfile_in(folder)?;
-        made.as_file().try_lock()?;
-        let there = made.as_file().metadata()?;
-        let (file, path) = made.keep().map_err(|error| error.error)?;
-        Ok(Self { path, file, identity: (there.dev(), there.ino()) })
+        for _ in 0..TRIES {
+            let made = tempfile::Builder::new().prefix(name).rand_bytes(8).tempfile_in(folder)?;
+            // A reader that finds it before it is locked removes it.
+            if made.as_file().try_lock().is_err() {
+                continue;
+            }
+            let there = made.as_file().metadata()?;
+            let (file, path) = made.keep().map_err(|error| error.error)?;
+            let this = Self { path, file, identity: (there.dev(), there.ino()) };
+            if this.is_there() {
+                return Ok(this);
+            }
+        }
+        Err(io::Error::new(ErrorKind::WouldBlock, "readers removed the new file again and again"))
     }
 
     /// Whether its name still leads to it.
@@ -113,19 +125,23 @@ impl Kept {
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
+    /// Takes the file out for good.
+    fn take(&self) -> Option<&'static Locked> {
+        // SAFETY: null, or from a box that is never ended: it was taken out.
+        unsafe { self.0.swap(ptr::null_mut(), Ordering::AcqRel).as_ref() }
+    }
+
     /// In a forked child: the lock is the parent's alone again. Allocates nothing and gives nothing back to the heap.
     pub(super) fn let_go(&self) {
-        // SAFETY: null, or from a box that is never ended: it was taken out.
-        if let Some(file) = unsafe { self.0.swap(ptr::null_mut(), Ordering::AcqRel).as_ref() } {
+        if let Some(file) = self.take() {
             // SAFETY: the child's copy of the descriptor, which nobody uses or closes after this.
             unsafe { libc::close(file.file.as_raw_fd()) };
         }
     }
 
     /// At the end of the process, where other threads may still write to it.
-    pub(super) fn remove(&self) {
-        // SAFETY: null, or from a box that is never ended: it was taken out.
-        if let Some(file) = unsafe { self.0.swap(ptr::null_mut(), Ordering::AcqRel).as_ref() } {
+    pub(crate) fn remove(&self) {
+        if let Some(file) = self.take() {
             file.remove();
         }
     }

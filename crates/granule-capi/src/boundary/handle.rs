@@ -9,8 +9,8 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::ptr::with_exposed_provenance;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 /// So many others are ended before the place of a handle is used again.
 const REST: usize = 64;
@@ -42,10 +42,22 @@ struct Place<T> {
     is_there: AtomicBool,
 }
 
+/// So often the lock of a list is tried: other threads have it for some instructions.
+const TRIES: usize = 1000;
+
+/// The list, unless a thread has it for good: one that was left behind by a fork.
+fn empty_places<T: Handle>() -> Option<MutexGuard<'static, VecDeque<usize>>> {
+    (0..TRIES).find_map(|_| {
+        T::empty().try_lock().ok().or_else(|| {
+            std::hint::spin_loop();
+            None
+        })
+    })
+}
+
 /// Gives C an object.
 pub(crate) fn new_handle<T: Handle>(object: T) -> *mut T {
-    // Nobody is waited for here: a fork may have left the one behind who has the lock.
-    let rested = T::empty().try_lock().ok().filter(|empty| empty.len() > REST);
+    let rested = empty_places::<T>().filter(|empty| empty.len() > REST);
     let place: &'static Place<T> = match rested.and_then(|mut empty| empty.pop_front()) {
         // SAFETY: the address of a place of this type, which was exposed and is never given back.
         Some(at) => unsafe { &*with_exposed_provenance(at) },
@@ -100,7 +112,7 @@ pub(crate) unsafe fn taken<T: Handle>(ptr: *mut T, name: &str) -> Result<Option<
     }
     // SAFETY: the object was there, and this is who emptied the place.
     let object = unsafe { place.object.get().cast::<T>().read() };
-    if let Ok(mut empty) = T::empty().try_lock() {
+    if let Some(mut empty) = empty_places::<T>() {
         empty.push_back(std::ptr::from_ref(place).addr());
     }
     Ok(Some(object))
@@ -109,4 +121,28 @@ pub(crate) unsafe fn taken<T: Handle>(ptr: *mut T, name: &str) -> Result<Option<
 #[cold]
 fn ended(name: &str) -> Failure {
     Failure::argument(format!("{name} was ended already: it is no handle any more"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{REST, handle, new_handle, taken};
+
+    struct Object(usize);
+    handles!(Object);
+
+    #[test]
+    fn a_place_rests_until_others_of_its_type_were_ended() {
+        let first = new_handle(Object(0));
+        let end = |ptr| unsafe { taken::<Object>(ptr, "o") }.ok().flatten().map(|object| object.0);
+        assert_eq!((end(first), end(first)), (Some(0), None), "ended once");
+        for number in 1..=REST {
+            let other = new_handle(Object(number));
+            assert!(other != first && unsafe { handle(first.cast_const(), "o") }.is_err());
+            assert_eq!(end(other), Some(number));
+        }
+        let again = new_handle(Object(1000));
+        assert!(
+            again == first && unsafe { handle(again.cast_const(), "o") }.is_ok_and(|object| object.0 == 1000)
+        );
+    }
 }

@@ -89,9 +89,10 @@ class TorchMemorySaver:
 
     @memory_margin_bytes.setter
     def memory_margin_bytes(self, value: int) -> None:
-        """Limits what PyTorch may hold, so that at least so many bytes of each device stay free; 0 ends that.
+        """Limits what PyTorch may hold, so that at least so many bytes of each device in use stay free; 0 ends that.
 
-        What others hold is looked at here, at each region and at each :meth:`resume`. What they take afterwards comes from the margin.
+        The limit stands in place of ``memory_limit`` and ``memory_soft_limit``. What others hold is looked at here, at each region
+        and at each :meth:`resume`. What they take afterwards comes from the margin.
         """
         self._margin = value
         self._keep_margin()
@@ -99,7 +100,7 @@ class TorchMemorySaver:
     def _keep_margin(self) -> None:
         import torch
 
-        for device in range(torch.cuda.device_count()):
+        for device in {torch.cuda.current_device(), *_sleep.devices_in_use()}:
             room = torch.cuda.memory_reserved(device) + torch.cuda.mem_get_info(device)[0] - self._margin
             hard = max(1, room) if self._margin else _library.NO_LIMIT
             _library.check(

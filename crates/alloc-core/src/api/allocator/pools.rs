@@ -142,8 +142,7 @@ impl<'a> Pools<'a> {
 
     pub(crate) fn unreference_pool(self, device: DeviceIndex, pool: PoolId, holder: Holder) -> Result<()> {
         self.0.give_back(device, |device| {
-            device.pools().release(pool, holder)?;
-            if device.pools().use_count(pool).unwrap_or(0) == 0 {
+            if device.pools().release(pool, holder)? {
                 device.history().note(ProgramCall::PoolEnds { pool });
             }
             Ok(())

@@ -107,6 +107,10 @@ impl Published {
         file.file.write_all_at(&words.collect::<Vec<_>>(), 0)?;
         // SAFETY: what looks at the file has a reference to this.
         unsafe { self.file.put(Some(file)) };
+        // The process may have begun to end meanwhile.
+        if self.attention.edge().is_some() {
+            self.file.remove();
+        }
         Ok(())
     }
 
@@ -145,6 +149,11 @@ fn read(path: &Path, uuid: Uuid, here: u64) -> Option<Entry> {
         .map(|word| word.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
         .collect();
     let there: Vec<u8> = words[1..HELD].iter().copied().flat_map(u64::to_be_bytes).collect();
-    let name_space = if name_space == here { 0 } else { name_space };
+    let name_space = match name_space {
+        same if same == here => 0,
+        // The system did not tell its process.
+        0 => u64::MAX,
+        other => other,
+    };
     (words[0] == MAGIC && there == uuid).then_some(Entry { name_space, pid, held: words[HELD] })
 }
