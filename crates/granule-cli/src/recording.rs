@@ -1,6 +1,6 @@
 //! A file as a run with addresses, for the commands that look at what happened and not only at what was asked.
 
-use crate::allocator_args::AllocatorArgs;
+use crate::allocator_args::{AllocatorArgs, native};
 use crate::console;
 use crate::failure::Failure;
 use crate::workload::{InForce, Input, Newest, Workload, WorkloadArgs, parse_recorded};
@@ -23,7 +23,6 @@ pub(crate) struct Recording {
     /// The file, where it is a snapshot.
     #[allow(dead_code)]
     pub(crate) snapshot: Option<Arc<Snapshot>>,
-    #[allow(dead_code)]
     /// What the program asked, for replays. Empty for a snapshot without a history.
     pub(crate) trace: Arc<Trace>,
     /// What is not exact about it.
@@ -36,8 +35,8 @@ pub(crate) struct Recording {
     pub(crate) held: Option<Held>,
     /// Whether earlier history is missing, so that every peak is a lower bound.
     pub(crate) window: bool,
-    #[allow(dead_code)]
     /// The device's index in the snapshot; 0 for a trace.
+    #[allow(dead_code)]
     pub(crate) device: usize,
     /// The text of the settings it was recorded with, or of those it was replayed under; `None` if there were none.
     pub(crate) conf: Option<String>,
@@ -114,7 +113,7 @@ impl Recording {
         let mut run = Run::of_replay(&trace, &snapshot);
         // A replay counts its records, it has no clock.
         run.clock = Vec::new();
-        let window = trace.is_window();
+        let window = trace.is_part();
         let ReplayOptions { capacity, settings, .. } = options;
         let conf = Some(settings.text.clone()).filter(|text| !text.is_empty());
         let replay_notes = Vec::new();
@@ -149,8 +148,10 @@ impl Recording {
             }
             Err(failure) => {
                 let device = state_only(&snapshot, args, failure)?;
+                let whole = snapshot.device_traces.iter().all(Vec::is_empty);
+                let what = if whole { "the snapshot".into() } else { format!("device {device}") };
                 let note = format!(
-                    "the snapshot has no history: it shows the memory of the moment it was taken, and nothing before; for the \
+                    "{what} has no history: what is there is the memory of the moment of the snapshot, and nothing before; for the \
                      rest record the run from its start: {RECORD}"
                 );
                 let notes = std::iter::once(note).chain(convert::unknown_actions(&snapshot)).collect();
@@ -163,7 +164,7 @@ impl Recording {
         let settings = match conf.as_deref().map(parse_recorded) {
             Some(Ok(parsed)) => {
                 parsed.warnings.iter().for_each(console::warning);
-                parsed.settings
+                native(parsed.settings)
             }
             _ => Settings::default(),
         };

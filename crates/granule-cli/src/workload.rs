@@ -10,7 +10,7 @@ use granule::files::convert::{self, Conversion, ConvertError, Counts, DeviceSumm
 use granule::files::pickle::Limits;
 use granule::files::trace::{NativeResult, NativeResults, Trace};
 use granule::files::{Loaded, load_from_with, load_with};
-use granule::replay::whatif::{Before, Doubt, Held};
+use granule::replay::whatif::{Before, Doubt, Held, Missing};
 use granule::round::size_text;
 use granule::snapshot::Snapshot;
 use std::path::{Path, PathBuf};
@@ -279,19 +279,17 @@ impl Workload {
     pub(crate) fn held(&self, settings: Option<&Settings>) -> Option<Held> {
         let header = &self.trace.header;
         let (_, native) = match settings {
-            Some(settings) => {
-                native_like(header, &Settings { pytorch_release: None, ..settings.clone() }, None)?
-            }
+            Some(settings) => native_like(self, settings, None)?,
             None => header.native.iter().next()?,
         };
         let by = self.recording.as_ref().map_or("PyTorch", Origin::by);
         Some(Held { by, bytes: native.reserved_bytes_peak? })
     }
 
-    /// Why `what`, of so many bytes, says nothing of the program where only a part of it was recorded.
+    /// Why `what`, of so many bytes, says nothing of the program where the recording lacks a part of it.
     pub(crate) fn doubt(&self, what: &str, bytes: u64, settings: Option<&Settings>) -> Option<Doubt> {
-        let part = self.before() != Before::Nothing || self.trace.is_cut();
-        Doubt::new(what, bytes, self.held(settings), part).filter(|_| part)
+        let missing = Missing::of(&self.trace, self.before())?;
+        Doubt::new(what, bytes, self.held(settings), Some(missing))
     }
 
     /// History entries that a replay hardly exceeds: a request may make two records besides those of segments.

@@ -22,7 +22,7 @@ use alloc_core::snapshot::{Action, BlockState, SegmentInfo, Snapshot, TraceEntry
 use alloc_core::types::PoolId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -131,12 +131,17 @@ pub struct DeviceSummary {
 /// held most.
 #[must_use]
 pub fn devices(snapshot: &Snapshot) -> Vec<DeviceSummary> {
-    let held = snapshot.segments.iter().filter_map(|segment| usize::try_from(segment.device).ok());
-    let all: BTreeSet<usize> = held.chain(0..snapshot.device_traces.len()).collect();
-    let summary = |device| {
+    let mut all: BTreeMap<usize, u64> = (0..snapshot.device_traces.len()).map(|device| (device, 0)).collect();
+    for segment in &snapshot.segments {
+        if let Ok(device) = usize::try_from(segment.device) {
+            let held = all.entry(device).or_default();
+            *held = held.saturating_add(segment.total_size);
+        }
+    }
+    let summary = |(device, reserved_end)| {
         let history: &[TraceEntry] = snapshot.device_traces.get(device).map_or(&[], Vec::as_slice);
         let refused = history.iter().filter(|entry| entry.action == Action::Oom).count() as u64;
-        let reserved_peak = recorded(snapshot, device).reserved_peak;
+        let reserved_peak = held_by(history, reserved_end).reserved_peak;
         DeviceSummary { device, history: has_requests(history), refused, reserved_peak }
     };
     let mut found: Vec<_> = all.into_iter().map(summary).collect();
@@ -213,7 +218,10 @@ pub fn to_trace(snapshot: &Snapshot, device: usize) -> Result<Conversion, Conver
 pub fn recorded(snapshot: &Snapshot, device: usize) -> Recorded {
     let history = snapshot.device_traces.get(device).map_or(&[][..], Vec::as_slice);
     let segments = snapshot.segments.iter().filter(|segment| usize::try_from(segment.device) == Ok(device));
-    let reserved_end = segments.fold(0u64, |sum, segment| sum.saturating_add(segment.total_size));
+    held_by(history, segments.fold(0u64, |sum, segment| sum.saturating_add(segment.total_size)))
+}
+
+fn held_by(history: &[TraceEntry], reserved_end: u64) -> Recorded {
     let (mut held, mut reserved_peak, mut capacity) = (reserved_end, reserved_end, None);
     for entry in history.iter().rev() {
         match entry.action {
@@ -465,19 +473,25 @@ impl Maker {
 fn reasons(snapshot: &Snapshot, counts: &Counts, window: bool) -> Vec<String> {
     let mut reasons = Vec::new();
     if window {
-        let why = match &snapshot.history {
-            _ if !snapshot.unread.incomplete.is_empty() => format!(
-                "entries without an address or a size were skipped: {}",
-                counted_by_name(&snapshot.unread.incomplete)
+        let (what, why) = match &snapshot.history {
+            _ if !snapshot.unread.incomplete.is_empty() => (
+                "a part of the history",
+                format!(
+                    "entries without an address or a size were skipped: {}",
+                    counted_by_name(&snapshot.unread.incomplete)
+                ),
             ),
-            Some(status) => format!(
-                "{} entries were overwritten, {} operations came before it",
-                status.overwritten, status.before_recording
+            Some(status) => (
+                "earlier history",
+                format!(
+                    "{} entries were overwritten, {} operations came before it",
+                    status.overwritten, status.before_recording
+                ),
             ),
-            None => "it uses memory that it does not show being taken".into(),
+            None => ("earlier history", "it uses memory that it does not show being taken".into()),
         };
         reasons.push(format!(
-            "earlier history is missing ({why}): peaks and the smallest device are those of the recorded \
+            "{what} is missing ({why}): peaks and the smallest device are those of the recorded \
              window, which are lower bounds"
         ));
     }

@@ -35,16 +35,30 @@ impl<'r> Input<'r> {
         let failed = rest.by_ref().take(HEAD as u64).read_to_end(&mut head).err();
         Self { head, at: 0, failed, rest }
     }
-}
 
-impl<'r> Input<'r> {
-    /// As it is inside archives, of which no more is unpacked than [`Limits::expansion`] allows.
+    /// What lies inside archives (gzip, zip) that may lie inside each other, without a byte order mark. What comes out of all of
+    /// them is measured by the bytes that went into the outermost: [`Limits::expansion`].
     ///
     /// # Errors
-    /// What `reader` reports, or that an archive cannot be read. Reading beyond the limit is
+    /// A zip archive whose first file cannot be read. Other damage shows where it is read; so does the limit, as
     /// [`io::ErrorKind::FileTooLarge`].
     pub fn new(reader: impl Read + 'r, limits: &Limits) -> io::Result<Self> {
-        open(reader, limits)
+        let bytes = Arc::default();
+        let mut input = Self::of(Box::new(Counted { reader, bytes: Arc::clone(&bytes) }));
+        for _ in 0..MAX_LAYERS {
+            let bytes = Arc::clone(&bytes);
+            input = if input.head.starts_with(&[0x1f, 0x8b]) {
+                Self::of(Box::new(Bounded::new(MultiGzDecoder::new(input), bytes, limits)))
+            } else if input.head.starts_with(b"PK\x03\x04") {
+                Self::of(first_file(input, bytes, limits)?)
+            } else {
+                break;
+            };
+        }
+        if input.head.starts_with(b"\xef\xbb\xbf") {
+            input.head.drain(..3);
+        }
+        Ok(input)
     }
 }
 
@@ -63,30 +77,6 @@ impl Read for Input<'_> {
         }
         self.failed.take().map_or_else(|| self.rest.read(buffer), Err)
     }
-}
-
-/// What lies inside archives (gzip, zip) that may lie inside each other. What comes out of all of them is measured by the
-/// bytes that went into the outermost. A byte order mark is left out.
-///
-/// # Errors
-/// A zip archive whose first file cannot be read. Other damage shows where it is read.
-fn open<'r>(reader: impl Read + 'r, limits: &Limits) -> io::Result<Input<'r>> {
-    let bytes = Arc::default();
-    let mut input = Input::of(Box::new(Counted { reader, bytes: Arc::clone(&bytes) }));
-    for _ in 0..MAX_LAYERS {
-        let bytes = Arc::clone(&bytes);
-        input = if input.head.starts_with(&[0x1f, 0x8b]) {
-            Input::of(Box::new(Bounded::new(MultiGzDecoder::new(input), bytes, limits)))
-        } else if input.head.starts_with(b"PK\x03\x04") {
-            Input::of(first_file(input, bytes, limits)?)
-        } else {
-            break;
-        };
-    }
-    if input.head.starts_with(b"\xef\xbb\xbf") {
-        input.head.drain(..3);
-    }
-    Ok(input)
 }
 
 /// The first file of a zip archive that is not one of its packer's own.

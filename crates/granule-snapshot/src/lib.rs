@@ -84,7 +84,7 @@ impl fmt::Debug for LoadError {
     }
 }
 
-/// Reads a trace or a snapshot, whichever the file is: plain, gzip'd, zipped, from `torch.save`, or a snapshot as JSON.
+/// Reads a trace or a snapshot, whichever the file is: plain, gzip'd, zipped or from `torch.save`.
 ///
 /// # Errors
 /// [`LoadError`] says which file, what is wrong where in it, and what to do.
@@ -136,13 +136,6 @@ pub fn load_from_with(
             .map(|trace| Loaded::Trace(Box::new(trace)))
             .map_err(|source| LoadError::Trace { path: path.to_owned(), source }),
         Some(b'\x80' | b']' | b'}' | b'(') => snapshot(pickle::read_plain(input, limits)),
-        Some(b'{' | b'[') => match serde_json::from_reader(BufReader::new(input.take(limits.max_bytes))) {
-            Ok(json) => snapshot(pickle::from_json(&json, limits)),
-            Err(error) => Err(unrecognised(format!(
-                "{error}: this JSON is damaged or cut; fetch it again, or save the snapshot with \
-                 torch.cuda.memory._dump_snapshot"
-            ))),
-        },
         None => Err(LoadError::Empty { path: path.to_owned() }),
         Some(_) => Err(unrecognised(what_else(&input.head).into())),
     }
@@ -150,7 +143,9 @@ pub fn load_from_with(
 
 /// What a file is that begins so, and what to do with it.
 fn what_else(head: &[u8]) -> &'static str {
-    const KNOWN: [(&[u8], &str); 9] = [
+    const JSON: &str =
+        "this is JSON and not the snapshot itself: save that with torch.cuda.memory._dump_snapshot";
+    const KNOWN: [(&[u8], &str); 11] = [
         (b"BZh", "this is packed with bzip2: unpack it with `bunzip2`, and give what comes out"),
         (b"\xfd7zXZ\0", "this is packed with xz: unpack it with `unxz`, and give what comes out"),
         (b"\x28\xb5\x2f\xfd", "this is packed with zstd: unpack it with `unzstd`, and give what comes out"),
@@ -161,6 +156,8 @@ fn what_else(head: &[u8]) -> &'static str {
             "this is a pointer of Git LFS and not the file itself: run `git lfs pull`",
         ),
         (b"\xff\xfe", "this is text in UTF-16: save it as UTF-8"),
+        (b"{", JSON),
+        (b"[", JSON),
         (b"<", "this is a web page and not the file itself: download the raw file"),
         (b"\x1f\x8b", "these are archives in archives in archives: unpack some, and give what comes out"),
     ];

@@ -29,7 +29,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// How much a file may take; all but [`expansion`](Self::expansion) is about pickles. The defaults hold for any file PyTorch can write and a machine can load.
+/// How much a file may take; all but [`expansion`](Self::expansion) is about pickles. The defaults hold for any file that
+/// PyTorch can write and a machine can load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most bytes of the unpacked pickle.
@@ -116,13 +117,6 @@ pub fn read_with(reader: impl Read, limits: &Limits) -> Result<Snapshot, PickleE
 /// As [`read`]; the error does not name the file ([`crate::load`] adds it).
 pub fn read_file(path: impl AsRef<Path>) -> Result<Snapshot, PickleError> {
     read(File::open(path).map_err(|source| PickleError::Io { offset: 0, source })?)
-}
-
-/// Reads what `json.dump` made of a snapshot.
-pub(crate) fn from_json(json: &serde_json::Value, limits: &Limits) -> Result<Snapshot, PickleError> {
-    let mut heap = heap::Heap::new();
-    let root = heap.json(json);
-    convert::Conversion::new(heap, *limits, u64::MAX).into_snapshot(root)
 }
 
 /// Reads a pickle that is already unpacked.

@@ -98,6 +98,9 @@ pub struct Trace {
     pub events: Vec<Event>,
 }
 
+/// What files of earlier versions say of pools.
+const MERGED_POOLS: &str = "private pools";
+
 impl Trace {
     /// Reads a trace file, gzip'd or plain. Blocks on file input.
     ///
@@ -184,24 +187,34 @@ impl Trace {
         self.header.events.is_some_and(|events| events > self.events.len() as u64)
     }
 
-    /// Why a replay does not ask exactly what the program asked, as whoever made the trace says; for people.
+    /// Why a replay does not ask exactly what the program asked, as whoever made the trace says; for people. That it
+    /// [lacks pools](Self::lacks_pools) is none of these.
     pub fn reasons(&self) -> impl Iterator<Item = &str> {
+        self.all_reasons().filter(|reason| !reason.contains(MERGED_POOLS))
+    }
+
+    fn all_reasons(&self) -> impl Iterator<Item = &str> {
         let reasons = self.header.extra.get("reasons").and_then(|reasons| reasons.as_array());
         reasons.into_iter().flatten().filter_map(|reason| reason.as_str())
     }
 
-    /// Whether the program held more than it tells: every peak is a lower bound. Its recording began after the program did, or
-    /// it [lacks pools](Self::lacks_pools).
+    /// Whether its recording began after the program did.
     #[must_use]
     pub fn is_window(&self) -> bool {
-        self.lacks_pools() || self.header.extra.get("recording").is_some_and(|about| about["window"] == true)
+        self.header.extra.get("recording").is_some_and(|about| about["window"] == true)
+    }
+
+    /// Whether the program may have held more than it tells: every peak is a lower bound.
+    #[must_use]
+    pub fn is_part(&self) -> bool {
+        self.is_window() || self.is_cut() || self.lacks_pools()
     }
 
     /// Whether private pools served requests without a word in the trace, or may have: files of earlier versions.
     #[must_use]
     pub fn lacks_pools(&self) -> bool {
         let says = self.header.extra.contains_key("pools");
-        let merges = self.reasons().any(|reason| reason.contains("private pools"));
+        let merges = self.all_reasons().any(|reason| reason.contains(MERGED_POOLS));
         let is_estimate = self.header.source.as_deref() == Some("granule estimate");
         !says && (merges || is_estimate && self.header.streams.is_some_and(|streams| streams > 1))
     }

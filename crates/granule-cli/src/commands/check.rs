@@ -106,6 +106,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     if args.max_growth.is_some() && all.iter().all(|(_, answer)| answer.growth.is_none()) {
         return Err(Failure::TooFewIterations(args.workload.file_name()));
     }
+    if !args.json {
+        for (name, answer) in &all {
+            writeln!(out, "{}", line(name, answer))?;
+        }
+    }
     if let Some(limit) = args.max_reserved
         && all.iter().all(|(_, answer)| answer.ok)
         && let Some((name, answer)) = all.iter().find(|(_, answer)| answer.lower_bounds)
@@ -115,11 +120,6 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     }
     if all.iter().any(|(_, answer)| answer.lower_bounds) {
         console::note("only a part of the run was recorded: what was reserved besides is not checked");
-    }
-    if !args.json {
-        for (name, answer) in &all {
-            writeln!(out, "{}", line(name, answer))?;
-        }
     }
     let worst = all.into_iter().map(|(_, answer)| answer).reduce(Answer::worse);
     let Some(worst) = worst else { return Ok(Outcome::Done) };
@@ -195,12 +195,19 @@ fn line(name: &str, answer: &Answer) -> String {
             Some(most) => format!("{grown}, {} {:.2} %", verdict("growth"), most * 100.0),
             None => grown,
         });
+    } else if answer.limits.growth.is_some() {
+        parts.push("growth not known: too few iterations".into());
     }
     if answer.refused > 0 {
         let requests = if answer.refused == 1 { "request was" } else { "requests were" };
         parts.push(format!("{} {requests} refused: memory ran out", answer.refused));
     }
-    format!("{}: {name}: {}", if answer.ok { "ok" } else { "exceeded" }, parts.join("; "))
+    let whole = match () {
+        () if !answer.ok => "exceeded",
+        () if answer.lower_bounds && answer.limits.reserved_peak.is_some() => "not known",
+        () => "ok",
+    };
+    format!("{whole}: {name}: {}", parts.join("; "))
 }
 
 fn parse_percent(text: &str) -> Result<f64, String> {

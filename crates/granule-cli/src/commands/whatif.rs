@@ -8,11 +8,13 @@ use crate::allocator_args::{self, ReleaseArgs, parse_policy};
 use crate::console;
 use crate::failure::Failure;
 use crate::size::Size;
-use crate::workload::{Workload, WorkloadArgs};
+use crate::workload::{Workload, WorkloadArgs, parse_recorded};
 use granule::config::PolicyName;
 use granule::files::trace::Trace;
 use granule::replay::Costs;
-use granule::replay::whatif::{Answer, NotExact, Progress, Question, of_lag, of_snapshot, of_trace};
+use granule::replay::whatif::{
+    Answer, NotExact, Progress, Question, of_backend, of_lag, of_snapshot, of_trace,
+};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -153,6 +155,9 @@ fn not_exact(workload: &Workload, lag: u64) -> Vec<NotExact> {
         None => of_trace(&workload.trace),
     };
     found.extend(of_lag(lag));
+    let conf = workload.recording.as_ref().and_then(|recording| recording.conf.as_deref());
+    let parsed = conf.and_then(|conf| parse_recorded(conf).ok());
+    found.extend(parsed.and_then(|parsed| of_backend(parsed.settings.backend)));
     found
 }
 

@@ -138,7 +138,11 @@ impl Newest {
             () if labels.user_metadata.is_some() => (11, "its entries have no pool_id"),
             () if labels.compile_context.is_some() => (9, "its entries have no user_metadata"),
             () if has("max_split_size") => (6, "its entries have no compile_context"),
-            () => (0, "it has no settings"),
+            () if snapshot.allocator_settings.is_empty() && snapshot.unread.actions.is_empty() => {
+                (0, "it has no settings")
+            }
+            // Another's.
+            () => return None,
         };
         Some(Self { release: (2, minor), why })
     }

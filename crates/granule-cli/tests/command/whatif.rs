@@ -237,7 +237,7 @@ fn a_window_is_tried_on_cards_that_have_what_was_reserved_before() {
     let ran = place.run(&["whatif", "r.trace", "--capacity", "1GiB"]);
     let text = ran.out.replace('\n', " ");
     assert!(
-        text.starts_with("Replay 2.00 MiB, what the program held is not recorded: a part of the run was not recorded")
+        text.starts_with("Replay 2.00 MiB, what the program held is not recorded: the recording is a window")
             && text.contains("On 1.00 GiB: not known"),
         "{text}"
     );

@@ -138,30 +138,6 @@ impl Heap {
         Val::Node(index)
     }
 
-    /// What JSON says, as a pickle would.
-    pub(super) fn json(&mut self, json: &serde_json::Value) -> Val {
-        use serde_json::Value as Json;
-        match json {
-            Json::Null => Val::None,
-            Json::Bool(value) => Val::Bool(*value),
-            Json::Number(number) => number
-                .as_i64()
-                .map(Val::Int)
-                .or_else(|| number.as_u64().map(Val::Unsigned))
-                .unwrap_or_else(|| Val::Float(number.as_f64().unwrap_or_default())),
-            Json::String(text) => Val::Text(self.text(text)),
-            Json::Array(items) => {
-                let items = items.iter().map(|item| self.json(item)).collect();
-                self.add(Node::List(items))
-            }
-            Json::Object(pairs) => {
-                let pairs =
-                    pairs.iter().map(|(key, value)| (Val::Text(self.text(key)), self.json(value))).collect();
-                self.add(Node::Dict(pairs))
-            }
-        }
-    }
-
     pub(super) fn tuple(&mut self, items: &[Val]) -> Val {
         if let [Val::Int(first), Val::Int(second)] = *items
             && let (Ok(first), Ok(second)) = (u32::try_from(first), u32::try_from(second))

@@ -291,8 +291,8 @@ fn parse_event(line: &[u8]) -> Result<Event, String> {
         [b'e', rest @ ..] => (Event::EmptyCache, rest),
         _ => {
             return Err(
-                "not an event; expected 'a ID SIZE STREAM', 'f ID', 'r ID STREAM', 'e', 'i N', 'x ID LIMIT', 'p POOL' or \
-                 'q POOL'"
+                "not an event; expected 'a ID SIZE STREAM', 'f ID', 'r ID STREAM', 'e', 'i N', 'x ID LIMIT', 'p POOL', 'q POOL' \
+                 or 'e POOL'"
                     .into()
             );
         }

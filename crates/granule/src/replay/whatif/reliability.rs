@@ -1,5 +1,6 @@
 //! Which conclusions are not exact, and how.
 
+use alloc_core::config::AllocatorBackend;
 use granule_snapshot::convert::{Counts, Recorded};
 use granule_snapshot::trace::Trace;
 use serde::Serialize;
@@ -67,10 +68,7 @@ fn of_window(counts: &Counts, recorded: &Recorded) -> [Option<NotExact>; 2] {
         ),
         not_exact(
             recorded.window && counts.live_before > 0,
-            format!(
-                "{} were there before it, and are requested first, side by side",
-                blocks(counts.live_before)
-            ),
+            format!("before it {} lived, requested first, side by side", blocks(counts.live_before)),
             list(&[&HELD, &CALLS, &REFUSALS]),
             Effect::ProbablyTooLow,
             "the real program's memory was in more pieces by then: it reserves more, and retries more often",
@@ -164,7 +162,7 @@ pub fn of_trace(trace: &Trace) -> Vec<NotExact> {
         .map(|reason| NotExact {
             reason: reason.to_owned(),
             figures: figures(),
-            effect: if trace.is_window() || trace.lacks_pools() { Effect::LowerBound } else { Effect::Other },
+            effect: if trace.is_window() { Effect::LowerBound } else { Effect::Other },
             meaning: if trace.is_window() {
                 "what fits here fits for the recorded part only"
             } else {
@@ -203,6 +201,18 @@ pub fn of_lag(lag: u64) -> Option<NotExact> {
     })
 }
 
+/// What a program leaves open that ran with pools of the driver's; `None` for PyTorch's own.
+#[must_use]
+pub fn of_backend(backend: AllocatorBackend) -> Option<NotExact> {
+    not_exact(
+        backend != AllocatorBackend::Native,
+        "the program ran with backend:cudaMallocAsync, whose rules are not public".into(),
+        list(&[&PEAKS, &CALLS, &REFUSALS]),
+        Effect::Other,
+        "figures are those of backend:native on these requests",
+    )
+}
+
 fn blocks(count: u64) -> String {
     plural(count, "block")
 }
@@ -214,6 +224,7 @@ fn plural(count: u64, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Effect, of_lag, of_snapshot, of_trace};
+    use alloc_core::config::AllocatorBackend;
     use granule_snapshot::convert::{Counts, Recorded};
     use granule_snapshot::trace::Trace;
 
