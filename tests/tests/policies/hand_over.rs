@@ -150,7 +150,9 @@ fn what_a_restore_frees_serves_other_streams() {
         let empty = allocator.pools().checkpoint(rig::DEVICE, PoolId::DEFAULT).unwrap();
         allocator.malloc(48 * MIB, stream).unwrap();
         // Misses: the first takes what the other stream has left, later ones find nothing there.
-        [40; 4].map(|mib| allocator.malloc(mib * MIB, other).unwrap());
+        for _ in 0..4 {
+            allocator.malloc(40 * MIB, other).unwrap();
+        }
         allocator.pools().restore(&empty, None).unwrap();
         let used = rig.used();
         let elsewhere = allocator.malloc(200 * MIB, other).unwrap();

@@ -130,19 +130,26 @@ mod tests {
     struct Object(usize);
     handles!(Object);
 
+    fn end(object: *mut Object) -> Option<usize> {
+        // SAFETY: `new_handle` gave it out, and this thread alone uses it.
+        unsafe { taken(object, "o") }.ok().flatten().map(|object| object.0)
+    }
+
+    fn number(object: *mut Object) -> Option<usize> {
+        // SAFETY: the same.
+        unsafe { handle(object.cast_const(), "o") }.ok().map(|object| object.0)
+    }
+
     #[test]
     fn a_place_rests_until_others_of_its_type_were_ended() {
         let first = new_handle(Object(0));
-        let end = |ptr| unsafe { taken::<Object>(ptr, "o") }.ok().flatten().map(|object| object.0);
         assert_eq!((end(first), end(first)), (Some(0), None), "ended once");
-        for number in 1..=REST {
-            let other = new_handle(Object(number));
-            assert!(other != first && unsafe { handle(first.cast_const(), "o") }.is_err());
-            assert_eq!(end(other), Some(number));
+        for other in 1..=REST {
+            let object = new_handle(Object(other));
+            assert!(object != first && number(first).is_none());
+            assert_eq!(end(object), Some(other));
         }
         let again = new_handle(Object(1000));
-        assert!(
-            again == first && unsafe { handle(again.cast_const(), "o") }.is_ok_and(|object| object.0 == 1000)
-        );
+        assert_eq!((again, number(again)), (first, Some(1000)));
     }
 }
