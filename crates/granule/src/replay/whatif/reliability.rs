@@ -224,7 +224,6 @@ fn plural(count: u64, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Effect, of_lag, of_snapshot, of_trace};
-    use alloc_core::config::AllocatorBackend;
     use granule_snapshot::convert::{Counts, Recorded};
     use granule_snapshot::trace::Trace;
 
