@@ -1,5 +1,6 @@
 """Statistics, limits and the texts made of them."""
 import tempfile
+import threading
 import warnings
 from pathlib import Path
 
@@ -83,6 +84,40 @@ def test_passes_over_all_streams_are_counted():
     del graph, kept
     torch.cuda.empty_cache()
     return [*seen, passes()]
+
+
+@scene
+def test_what_is_cached_goes_back_while_a_scope_is_open_as_in_this_release():
+    def asked():
+        try:
+            raw(3500 * MIB)
+        except torch.OutOfMemoryError:
+            return "refused", stats()
+        return "served", stats()
+
+    def fill():
+        raw(3000 * MIB)
+
+    seen = []
+    pool, graph, stream = torch.cuda.MemPool(), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    fill()
+    with torch.cuda.use_mem_pool(pool):
+        other = threading.Thread(target=lambda: seen.append(asked()))
+        other.start()
+        other.join()
+    torch.cuda.empty_cache()
+    fill()
+    with torch.cuda.stream(stream):
+        graph.capture_begin(capture_error_mode="relaxed")
+        with torch.cuda.stream(torch.cuda.default_stream()):
+            seen.append(asked())
+        graph.capture_end()
+    seen.append(asked())
+    torch.cuda.empty_cache()
+    fill()
+    with torch.cuda.use_mem_pool(pool):
+        seen.append(asked())
+    return seen
 
 
 @scene

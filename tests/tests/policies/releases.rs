@@ -3,7 +3,8 @@
 use alloc_core::backend::Backend;
 use alloc_core::config::{PytorchRelease, Settings};
 use alloc_core::policy::PytorchPolicy;
-use alloc_core::types::{DevicePtr, MIB, Stream};
+use alloc_core::pool::Filter;
+use alloc_core::types::{DevicePtr, MIB, PoolId, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::Call;
 use granule_tests::rig::DEVICE;
@@ -79,6 +80,25 @@ fn until_2_11_the_lowest_address_decides_whatever_segment_is_older() {
         let expected = if release <= PytorchRelease::V2_11 { third } else { second };
         assert_eq!(take(40 * MIB), expected, "{release}");
     });
+}
+
+#[test]
+fn until_2_12_nothing_cached_goes_back_while_a_scope_is_open() {
+    for release in PytorchRelease::ALL {
+        let settings = as_release(*release, Settings::default());
+        let (device, allocator, stream) = with_policy::<PytorchPolicy>(of(100), settings);
+        let side = device.create_stream(DEVICE, 0).unwrap();
+        let cached = allocator.malloc(60 * MIB, stream).unwrap();
+        allocator.free(cached).unwrap();
+        let pool = PoolId::fresh();
+        // For another stream than the one that asks: PyTorch looks at whether any is open.
+        allocator.pools().begin(DEVICE, pool, Filter::Stream(side)).unwrap();
+        let served = allocator.malloc(80 * MIB, stream).map(|ptr| allocator.free(ptr).unwrap()).is_ok();
+        assert_eq!(served, *release >= PytorchRelease::V2_13, "{release}");
+        allocator.pools().end(DEVICE, pool).unwrap();
+        allocator.malloc(90 * MIB, stream).unwrap();
+        allocator.check_invariants();
+    }
 }
 
 #[test]

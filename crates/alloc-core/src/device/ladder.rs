@@ -11,6 +11,7 @@ use super::provider::Provider;
 use super::release::Release;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::ErrorKind;
+use crate::config::PytorchRelease;
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, BlockPhase, SegmentId, Tier};
@@ -130,7 +131,13 @@ impl Ladder {
         request: &Request,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        for rung in rungs.filter(|rung| !call.capturing || rung.is_capture_safe()) {
+        // Until 2.12 PyTorch gives nothing back for any request while a pool's scope is open, be it another thread's.
+        let keeps_all = self.base.site.pytorch_release() <= PytorchRelease::V2_12
+            && self.base.site.attention().has(Reason::SCOPES);
+        for rung in rungs {
+            if call.capturing && !rung.is_capture_safe() || keeps_all && *rung == Rung::ReleaseAll {
+                continue;
+            }
             let outcome = match self.step(*rung, last_resort, arena, request, call) {
                 // What is captured cannot be waited for. That is no remedy then, and no reason to refuse.
                 Err(AllocError::Backend(error))
