@@ -3,7 +3,6 @@
 mod check;
 #[cfg(feature = "full")]
 mod conformance;
-mod demo;
 #[cfg(feature = "full")]
 mod estimate;
 #[cfg(feature = "full")]
@@ -16,28 +15,30 @@ mod plan;
 mod record;
 mod replay;
 mod report;
+mod screen;
 #[cfg(feature = "full")]
 mod shell;
 mod whatif;
 
 use crate::console;
 use crate::failure::Failure;
-use crate::workload::WorkloadArgs;
+use crate::workload::{self, WorkloadArgs};
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use machine::{devices, doctor};
 use serde::Serialize;
 #[cfg(feature = "full")]
 use shell::{completions, man};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use tracing_subscriber::filter::LevelFilter;
 
 /// One device-memory allocator for every accelerator.
 ///
-/// Without a command, replays a recorded training run that comes with it and says what to try next.
+/// With a file, says on one screen what took its memory and what would help; without one, of a recording that comes with it.
 #[derive(Debug, Parser)]
-#[command(name = "granule", version, after_help = MORE)]
+#[command(name = "granule", version, after_help = MORE, override_usage = "granule [FILE | COMMAND]")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -57,7 +58,11 @@ impl Cli {
     /// # Errors
     /// It is not one, or asks for help.
     pub(crate) fn read(words: &[OsString]) -> Result<Self, clap::Error> {
-        let matches = command().try_get_matches_from(words);
+        let mut words = words.to_vec();
+        if words.get(1).is_some_and(|word| is_file(word)) {
+            words.insert(1, "show".into());
+        }
+        let matches = command().try_get_matches_from(&words);
         let matches = matches.map_err(|error| left_out::explain(error, left_out::NAMES))?;
         let mut cli = Self::from_arg_matches(&matches)?;
         cli.program =
@@ -74,6 +79,7 @@ impl Cli {
     /// The recording that the command reads, where it reads one.
     pub(crate) fn workload(&mut self) -> Option<&mut WorkloadArgs> {
         match self.command.as_mut()? {
+            Command::Show(args) => Some(&mut args.workload),
             Command::Replay(args) => Some(&mut args.workload),
             Command::MinCapacity(args) => Some(&mut args.workload),
             Command::Plan(args) => Some(&mut args.workload),
@@ -98,10 +104,23 @@ impl Cli {
     }
 }
 
+/// Whether a first word means a file: it is there, or is written like one. A command's name always means the command.
+fn is_file(word: &OsStr) -> bool {
+    let text = word.to_string_lossy();
+    let is_command = text == "help"
+        || left_out::NAMES.contains(&&*text)
+        || Cli::command().get_subcommands().any(|command| command.get_name() == text);
+    !is_command && !text.starts_with('-') && (text.contains(['/', '.']) || Path::new(word).exists())
+}
+
 /// The command line as clap knows it. Help fits a terminal; a negative number is a value, so that the option says what is wrong
 /// with it.
 pub(crate) fn command() -> clap::Command {
     let command = Cli::command().term_width(console::WIDTH.into());
+    // What is replayed without a file comes with the command.
+    let command = command.mut_subcommand("replay", |replay| {
+        replay.mut_arg("input", |input| input.default_value(workload::BUNDLED).hide_default_value(true))
+    });
     fitted(match left_out::help(left_out::NAMES) {
         Some(said) => command.after_help(format!("{said}\n\n{MORE}")),
         None => command,
@@ -122,7 +141,8 @@ fn fitted(command: clap::Command) -> clap::Command {
 }
 
 const MORE: &str = "\
-Example:
+Examples:
+  granule snapshot.pickle
   granule replay train.trace.gz --capacity 24GiB
 
 Environment:
@@ -148,6 +168,9 @@ With --json, a command prints JSON, also where it fails (docs/json.md).
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Says what there is to say of a recording, on one screen
+    #[command(hide = true)]
+    Show(screen::Args),
     /// Replays a recorded run, beside PyTorch's own allocator
     Replay(replay::Args),
     /// Finds the smallest device that never refuses memory
@@ -224,7 +247,8 @@ impl Outcome {
 /// Runs what the command line asks for; results go to `out`, everything else to standard error.
 pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
     match &cli.command {
-        None => demo::run(&cli.program, out),
+        None => screen::run_bundled(&cli.program, out),
+        Some(Command::Show(args)) => screen::run(args, &cli.program, out),
         Some(Command::Replay(args)) => replay::run(args, out),
         Some(Command::MinCapacity(args)) => min_capacity::run(args, out),
         Some(Command::Plan(args)) => plan::run(args, out),

@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use textwrap::core::display_width;
 
 thread_local! {
     /// Who is told instead of standard error.
@@ -17,6 +18,8 @@ thread_local! {
 #[derive(Debug, Default)]
 pub struct Listener {
     said: Mutex<Vec<Message>>,
+    /// The bar is drawn, too.
+    draws: bool,
     bar: Mutex<Option<ProgressBar>>,
 }
 
@@ -41,6 +44,11 @@ pub struct Progress {
 }
 
 impl Listener {
+    /// One that hears messages, and leaves progress to the terminal.
+    pub(crate) fn beside_a_terminal() -> Self {
+        Self { draws: true, ..Self::default() }
+    }
+
     /// What was said since the last call.
     pub fn messages(&self) -> Vec<Message> {
         std::mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner))
@@ -70,7 +78,9 @@ impl Listener {
 
     /// The bar is drawn by whoever listens, if at all.
     fn follow(&self, bar: &ProgressBar) {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
+        if !self.draws {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
         *self.bar.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
     }
 }
@@ -92,6 +102,22 @@ pub(crate) fn width() -> usize {
 /// Lines that fit a terminal.
 pub(crate) fn wrapped(text: &str) -> String {
     textwrap::fill(text, width())
+}
+
+/// What fits on a line.
+pub(crate) fn cut(line: &str) -> String {
+    let width = width();
+    if display_width(line) <= width {
+        return line.to_owned();
+    }
+    let mut kept = String::new();
+    for character in line.chars() {
+        if display_width(&kept) + display_width(character.encode_utf8(&mut [0; 4])) >= width {
+            break;
+        }
+        kept.push(character);
+    }
+    kept + "…"
 }
 
 /// What comes before an answer that says nothing of the program, if it is one.
@@ -188,6 +214,9 @@ pub(crate) fn progress_bar(length: usize, what: &'static str, unit: &'static str
 
 /// Leaves the bar as it is, on a line of its own.
 pub(crate) fn leave(bar: &ProgressBar) {
+    if listener().is_some() {
+        return bar.finish_and_clear();
+    }
     let drawn = !bar.is_hidden();
     bar.abandon();
     if drawn {

@@ -1,6 +1,6 @@
 //! `granule whatif`: what other settings would have done, and the least change that fits.
 
-mod text;
+pub(super) mod text;
 
 use super::replay::parse_cost;
 use super::{Outcome, write_json};

@@ -4,7 +4,6 @@
 
 mod bad_input;
 mod check;
-mod demo;
 mod devices;
 mod estimate;
 mod export;
@@ -16,6 +15,7 @@ mod plan;
 mod record;
 mod replay;
 mod report;
+mod screen;
 mod shell;
 mod verdict;
 mod whatif;

@@ -74,19 +74,20 @@ fn print_choice(choice: &Choice, out: &mut dyn Write) -> Result<(), Failure> {
     for step in &choice.steps {
         writeln!(out, "    {step}")?;
     }
-    #[allow(clippy::cast_precision_loss)]
+    writeln!(out, "  {}", gives(choice))?;
+    Ok(())
+}
+
+/// What a choice gives.
+#[allow(clippy::cast_precision_loss)]
+pub(in crate::commands) fn gives(choice: &Choice) -> String {
     let time = format_time(choice.modelled_driver_ns as f64);
     let retries = match choice.num_alloc_retries {
         0 => "no retries".into(),
-        1 => "1 retry, which gives the whole cache back and waits for the device".into(),
-        many => format!("{many} retries, each of which gives the whole cache back and waits for the device"),
+        many => console::counted(many.unsigned_abs(), "retry"),
     };
-    writeln!(
-        out,
-        "  {} reserved at most, {retries}; {time} in the driver",
-        size_text(choice.reserved_bytes_peak.unsigned_abs())
-    )?;
-    Ok(())
+    let held = size_text(choice.reserved_bytes_peak.unsigned_abs());
+    format!("{held} reserved at most, {retries}; {time} in the driver")
 }
 
 fn nearest_line(nearest: &Nearest) -> String {
