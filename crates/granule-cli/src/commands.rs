@@ -119,7 +119,9 @@ pub(crate) fn command() -> clap::Command {
     let command = Cli::command().term_width(console::WIDTH.into());
     // What is replayed without a file comes with the command.
     let command = command.mut_subcommand("replay", |replay| {
-        replay.mut_arg("input", |input| input.default_value(workload::BUNDLED).hide_default_value(true))
+        replay.mut_arg("input", |input| {
+            input.required(false).default_value(workload::BUNDLED).hide_default_value(true)
+        })
     });
     fitted(match left_out::help(left_out::NAMES) {
         Some(said) => command.after_help(format!("{said}\n\n{MORE}")),

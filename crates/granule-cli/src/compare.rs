@@ -1,6 +1,5 @@
 //! Figures of a replay beside those of PyTorch's native allocator from the trace header.
 
-mod driver;
 mod plan;
 pub(crate) mod table;
 
@@ -50,15 +49,19 @@ impl Mark {
         }
     }
 
-    /// For people; `bytes` says that the figures are bytes.
-    pub(crate) fn text(self, bytes: bool) -> String {
+    /// For people; `bytes` says that the figures are bytes, and `theirs` is the part of which a difference is told.
+    pub(crate) fn text(self, bytes: bool, theirs: u64) -> String {
         match self {
             Self::Same => "same".into(),
             Self::Differs(by) => {
-                let sign = if by < 0 { '-' } else { '+' };
+                let sign = if by < 0 { '−' } else { '+' };
                 let size = u64::try_from(by.unsigned_abs()).unwrap_or(u64::MAX);
                 let size = if bytes { size_text(size) } else { size.to_string() };
-                format!("differs: {sign}{size}")
+                let share = (theirs > 0).then(|| (by.unsigned_abs() * 200 / u128::from(theirs)).div_ceil(2));
+                format!(
+                    "{sign}{size}{}",
+                    share.map(|percent| format!(" ({sign}{percent} %)")).unwrap_or_default()
+                )
             }
         }
     }
@@ -105,9 +108,6 @@ pub(crate) fn report(workload: &Workload, result: &ReplayResult, conditions: &Co
     );
     let native = native.map(|(_, native)| Native::new(native, workload, result, conditions));
     let _ = write!(text, "{}", table(result, conditions, native.as_ref()));
-    if let Some(simulated) = &result.simulated {
-        let _ = write!(text, "\n{}", driver::table(simulated));
-    }
     if let Some(figures) = &result.plan {
         let _ = write!(text, "\n{}", plan::report(figures));
     }
@@ -337,7 +337,7 @@ struct Row {
 impl Row {
     fn new(figure: &Figure) -> Self {
         let show = |value: u64| if figure.is_bytes { size_text(value) } else { value.to_string() };
-        let mark = figure.theirs.map(|theirs| Mark::new(figure.ours, theirs).text(figure.is_bytes));
+        let mark = figure.theirs.map(|theirs| Mark::new(figure.ours, theirs).text(figure.is_bytes, theirs));
         Self {
             name: figure.name,
             ours: show(figure.ours),
@@ -362,9 +362,13 @@ fn table(result: &ReplayResult, conditions: &Conditions<'_>, native: Option<&Nat
             let ours = result.efficiency.map_or_else(|| "nothing reserved".into(), ratio);
             rows.push(Row::plain("E (peak requested / reserved)", ours, theirs));
         }
-        rows.push(Row::new(figure));
+        if figure.ours > 0 || figure.theirs.is_some_and(|theirs| theirs > 0) {
+            rows.push(Row::new(figure));
+        }
     }
-    rows.push(Row::plain("refused requests", result.refused.to_string(), None));
+    if result.refused > 0 {
+        rows.push(Row::plain("refused requests", result.refused.to_string(), None));
+    }
     rows.extend(native.and_then(|native| iteration_marks(result, native.result)));
     rows.push(Row::plain("host time per operation", format_time(result.ns_per_op), None));
     if let Some(simulated) = &result.simulated {
@@ -415,9 +419,11 @@ mod tests {
 
     #[test]
     fn marks_say_how_much_is_missing() {
-        assert_eq!(Mark::new(5, 5).text(true), "same");
-        assert_eq!(Mark::new(3 << 20, 1 << 20).text(true), "differs: +2.00 MiB");
-        assert_eq!(Mark::new(0, u64::MAX).text(false), "differs: -18446744073709551615");
+        let text = |ours, theirs, bytes| Mark::new(ours, theirs).text(bytes, theirs);
+        assert_eq!(text(5, 5, true), "same");
+        assert_eq!(text(3 << 20, 1 << 20, true), "+2.00 MiB (+200 %)");
+        assert_eq!(text(0, u64::MAX, false), "−18446744073709551615 (−100 %)");
+        assert_eq!(text(2, 0, false), "+2", "there is no part of nothing");
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(super) fn explain(error: Error, names: &[&str]) -> Error {
 /// What to do about a first word that is nothing.
 fn neither(name: &str, error: &Error) -> String {
     let similar = match error.get(ContextKind::SuggestedSubcommand) {
-        Some(ContextValue::Strings(names)) => names.first().map(|name| format!("; is '{name}' meant?")),
+        Some(ContextValue::Strings(names)) => Some(format!("; is '{}' meant?", names.join("' or '"))),
         _ => None,
     };
     format!(

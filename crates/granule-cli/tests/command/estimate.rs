@@ -162,7 +162,7 @@ fn json_has_the_figures_and_nothing_that_the_program_printed() {
     let confs: Vec<_> = needs.iter().map(|need| need["conf"].as_str().unwrap()).collect();
     assert_eq!(confs, ["", "expandable_segments:True", "max_split_size_mb:128", "policy:granule"]);
     for need in needs {
-        assert_eq!(need["card"]["name"], "16 GiB");
+        assert_eq!(need["card"]["name"], "6 GiB");
         assert!(need["min_capacity"].as_u64() >= Some(3 << 29), "{need}");
     }
 }

@@ -43,7 +43,7 @@ fn place() -> Place {
 #[test]
 fn what_is_wrong_with_the_command_line_is_said_without_a_word_about_help() {
     let place = Place::new();
-    for args in [&["replay", "t.gz", "--capacity", "much", "--json"][..], &["replay", "--json"]] {
+    for args in [&["replay", "t.gz", "--capacity", "much", "--json"][..], &["inspect", "--json"]] {
         let ran = place.run(args);
         let answer: Value = serde_json::from_str(&ran.out).unwrap();
         let message = answer["error"]["message"].as_str().unwrap();

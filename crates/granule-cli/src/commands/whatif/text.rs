@@ -1,7 +1,7 @@
 //! The answer for people.
 
 use crate::compare::table::Table;
-use crate::console::{self, counted, format_time};
+use crate::console::{self, counted, format_time, wrapped};
 use crate::failure::Failure;
 use granule::replay::whatif::{
     Answer, Choice, Effect, Kind, Nearest, NotExact, Outcome, SmallestDevice, Tried, Verdict,
@@ -14,17 +14,18 @@ pub(super) fn print(
     name: &str,
     answer: &Answer,
     not_exact: &[NotExact],
+    all: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     console::doubt(answer.doubt.as_ref(), out)?;
-    writeln!(
-        out,
+    let said = format!(
         "{name}: {}, up to {} requested at once; {}, {}",
         counted(answer.events, "event"),
         size_text(answer.peak_requested),
         counted(answer.candidates.len(), "candidate"),
         counted(answer.replays, "replay")
-    )?;
+    );
+    writeln!(out, "{}", wrapped(&said))?;
     if answer.doubt.is_none() && not_exact.iter().any(|why| why.effect == Effect::RightUntil) {
         writeln!(
             out,
@@ -32,7 +33,7 @@ pub(super) fn print(
         )?;
     }
     for verdict in &answer.verdicts {
-        writeln!(out, "\n{}", verdict.text)?;
+        writeln!(out, "\n{}", wrapped(&verdict.text))?;
         print_verdict(verdict, out)?;
     }
     if let Some(smallest) = &answer.smallest {
@@ -44,7 +45,11 @@ pub(super) fn print(
             }
         }
     }
-    writeln!(out, "\n{}", table(answer))?;
+    let shown = shown(answer, all);
+    writeln!(out, "\n{}", table(answer, &shown))?;
+    if shown.len() < answer.candidates.len() {
+        writeln!(out, "{} more with --all.", answer.candidates.len() - shown.len())?;
+    }
     print_notes(answer, not_exact, out)?;
     Ok(())
 }
@@ -59,12 +64,14 @@ fn print_verdict(verdict: &Verdict, out: &mut dyn Write) -> Result<(), Failure> 
         print_choice(smooth, out)?;
     }
     if let Some(nearest) = &verdict.nearest {
-        writeln!(out, "  {}", nearest_line(nearest))?;
+        writeln!(out, "{}", wrapped(&format!("  {}", nearest_line(nearest))))?;
     }
     if let Some(uncached) = &verdict.without_caching {
         #[allow(clippy::cast_precision_loss)]
         let time = format_time(uncached.modelled_driver_ns as f64);
-        writeln!(out, "  Without any caching it fits, with {time} in the driver: {}", uncached.candidate)?;
+        let text =
+            format!("  Without any caching it fits, with {time} in the driver: {}", uncached.candidate);
+        writeln!(out, "{}", wrapped(&text))?;
     }
     Ok(())
 }
@@ -110,20 +117,36 @@ fn smallest_line(who: &str, device: &SmallestDevice) -> String {
         1 => "with 1 retry".into(),
         many => format!("with {many} retries"),
     };
+    // What is to be pasted has lines of its own.
     let steps = match device.steps.as_slice() {
-        [] => "as it is".into(),
-        steps => steps.join("; "),
+        [] => " as it is".into(),
+        steps => steps.iter().map(|step| format!("\n    {step}")).collect::<String>(),
     };
-    format!("{who}: {} {retries}: {steps}", size_text(device.found.min_capacity))
+    format!("{who}: {} {retries}:{steps}", size_text(device.found.min_capacity))
+}
+
+/// Candidates of the table, unless all are asked for.
+const ROWS: usize = 8;
+
+/// The candidates of the table, by outcome: what runs now and what was asked for always, and the best.
+fn shown(answer: &Answer, all: bool) -> Vec<&Tried> {
+    let own = |tried: &Tried| matches!(tried.candidate.kind, Kind::Current | Kind::Yours);
+    let mut ranked: Vec<_> = answer.candidates.iter().enumerate().collect();
+    if !all {
+        ranked.sort_by_key(|(place, tried)| (*place > 0 && !own(tried), *place));
+        ranked.truncate(ROWS);
+        ranked.sort_by_key(|(place, _)| *place);
+    }
+    ranked.into_iter().map(|(_, tried)| tried).collect()
 }
 
 /// A line per candidate.
-fn table(answer: &Answer) -> Table {
+fn table(answer: &Answer, shown: &[&Tried]) -> Table {
     let mut header: Vec<String> = ["candidate", "reserved", "driver time"].map(ToOwned::to_owned).to_vec();
     header.extend(answer.verdicts.iter().map(|verdict| size_text(verdict.capacity)));
     let columns = header.len();
     let mut table = Table::new(header);
-    for tried in &answer.candidates {
+    for tried in shown {
         table.row(row(tried, answer));
     }
     table.align_right(1..columns);
@@ -169,31 +192,26 @@ fn outcome(outcome: &Outcome, known: bool) -> String {
 }
 
 fn print_notes(answer: &Answer, not_exact: &[NotExact], out: &mut dyn Write) -> Result<(), Failure> {
-    writeln!(
-        out,
+    let mut notes = vec![format!(
         "The first figures are those of a device of {} (+: it was full, more would have been taken). Driver time is that of the cost model.",
         size_text(answer.roomy_capacity)
-    )?;
+    )];
     if answer.verdicts.iter().any(|verdict| verdict.fitting < answer.candidates.len()) {
-        writeln!(
-            out,
-            "Where requests are refused, the program would end at the first; how many are refused is counted as if it went on without."
-        )?;
+        notes.push("Where requests are refused, the program would end at the first; how many are refused is counted as if it went on without.".into());
     }
     if not_exact.is_empty() {
-        writeln!(
-            out,
+        notes.push(
             "Exact: with the pytorch policy, PyTorch's own allocator gives these figures on these requests."
-        )?;
+                .into(),
+        );
     }
     for why in not_exact {
         let figures: Vec<_> = why.figures.iter().map(|figure| figure_name(figure)).collect();
         let (reason, effect, figures) = (&why.reason, effect(why.effect), figures.join(", "));
-        writeln!(out, "Not exact: {reason}. {effect}: {figures}; {}.", why.meaning)?;
+        notes.push(format!("Not exact: {reason}. {effect}: {figures}; {}.", why.meaning));
     }
-    for reason in &answer.not_tried {
-        writeln!(out, "Not tried: {reason}.")?;
-    }
+    notes.extend(answer.not_tried.iter().map(|reason| format!("Not tried: {reason}.")));
+    notes.iter().try_for_each(|note| writeln!(out, "{}", wrapped(note)))?;
     Ok(())
 }
 
