@@ -60,13 +60,13 @@ def compiled(tmp_path_factory):
     libraries = [site / "librmm/lib64/librmm.so", site / "rapids_logger/lib64/librapids_logger.so"]
     capi = Path(os.environ["GRANULE_CAPI_LIBRARY"])
 
-    def compile(name, standard, *, with_rmm=False, headers=None):
+    def compile(name, standard, *, with_rmm=False, headers=None, source=None):
         program = tmp_path_factory.mktemp(name) / name
         theirs = headers or (rmm if with_rmm else [cuda / "cccl", cuda])
         command = [os.environ.get("CXX", "c++"), f"-std={standard}", "-Wall", "-Wextra", "-Werror", "-g"]
         command += ["-I", ROOT / "crates/granule-capi/include"]
         command += [part for folder in theirs for part in ("-isystem", folder)]
-        command += [HERE / "cpp" / f"{name}.cpp", "-o", program, capi, *(libraries if with_rmm else [])]
+        command += [source or HERE / "cpp" / f"{name}.cpp", "-o", program, capi, *(libraries if with_rmm else [])]
         command += [f"-Wl,-rpath,{folder}" for folder in {capi.parent, *(l.parent for l in libraries)}]
         subprocess.run(command, check=True)
         return lambda: subprocess.run([program], check=True, timeout=120, stdout=subprocess.PIPE, text=True).stdout

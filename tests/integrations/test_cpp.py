@@ -1,7 +1,9 @@
 """`granule/cuda_resource.hpp` with the real headers of CCCL and RMM."""
+import re
 import subprocess
 
 import pytest
+from conftest import ROOT
 
 
 @pytest.mark.parametrize("standard", ["c++17", "c++20"])
@@ -11,6 +13,14 @@ def test_a_resource_of_cccl(compiled, standard):
 
 def test_rmm_takes_the_resource(compiled):
     assert compiled("rmm", "c++20", with_rmm=True)() == "fine\n"
+
+
+def test_the_lines_of_the_book_compile(compiled, tmp_path):
+    (printed,) = re.findall(r"^```cpp\n(.*?)^```", (ROOT / "docs/integrations.md").read_text(), re.MULTILINE | re.DOTALL)
+    headers, lines = printed.split("\n\n", 1)
+    source = tmp_path / "printed.cpp"
+    source.write_text(f"{headers}\nvoid printed(cuda::stream_ref stream) {{\n{lines}}}\nint main() {{}}\n")
+    compiled("printed", "c++20", with_rmm=True, source=source)
 
 
 def test_a_cccl_that_is_too_old_is_named(compiled, tmp_path, capfd):

@@ -172,7 +172,7 @@ pub fn run<P: Policy>(
                 let malloc = || allocator.malloc(size, streams[stream as usize]);
                 live[id as usize] = again(malloc(), &malloc).expect("the call after a failed one works");
             }
-            Event::Free { id } => {
+            Event::Free { id } | Event::Refused { id, .. } => {
                 let ptr = std::mem::replace(&mut live[id as usize], DevicePtr::NULL);
                 allocator.free(ptr).expect("free never fails");
             }
@@ -186,7 +186,7 @@ pub fn run<P: Policy>(
                 let empty = || allocator.empty_cache().map(|()| DevicePtr::NULL);
                 again(empty(), &empty).expect("emptying after a failed one works");
             }
-            Event::Iteration { .. } => {}
+            _ => {}
         }
     }
     for ptr in live.into_iter().filter(|ptr| !ptr.is_null()) {

@@ -118,6 +118,8 @@ def snapshot(taken=None):
 def segment_entry(segment, place, stream):
     shown = {key: value for key, value in segment.items() if key not in ("frames", "blocks")}
     shown["keys"] = sorted(segment)
+    # Native loses the context of a segment that was ever split; the rig knows the name.
+    shown["frames_unless_lost"] = own_frames(segment["frames"])
     shown["address"], shown["stream"] = place(segment["address"]), stream(segment["stream"])
     at = segment["address"]
     shown["blocks"] = []

@@ -240,7 +240,9 @@ class Outcome:
 
 
 def differences(native, granule, where=""):
-    """The places where two values differ, a line each."""
+    """The places where two values differ, a line each. What native has lost of its frames may be there."""
+    if where.endswith(".frames_unless_lost") and native == []:
+        return
     if isinstance(native, dict) and isinstance(granule, dict):
         for key in list(native) + [key for key in granule if key not in native]:
             yield from differences(native.get(key, "(none)"), granule.get(key, "(none)"), f"{where}.{key}")

@@ -1,5 +1,6 @@
 """Putting Granule in place: how it is asked for, and what refuses with native left as it was."""
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -29,6 +30,22 @@ def test_enabled_before_cuda_is_initialised():
     report = granule_torch.report()
     assert "backend cuda" in report and "allocated 3.0 MiB" in report
     assert granule_torch.is_enabled()
+
+
+@scene(**ALONE)
+def test_adaptors_are_imported_when_they_are_named():
+    import granule_torch
+
+    adapters = granule_torch.adapters
+    names = [m.name for m in pkgutil.iter_modules(adapters.__path__) if not m.name.startswith("_")]
+    assert {"rmm", "torch_memory_saver"} <= set(names) and not any(f"{adapters.__name__}.{n}" in sys.modules for n in names)
+    for name in names:
+        try:
+            assert getattr(adapters, name) is sys.modules[f"{adapters.__name__}.{name}"]
+        except (granule_torch.GranuleError, ModuleNotFoundError) as error:
+            # Its library is not here, and that is what is said.
+            assert name.split("_")[0] in str(error)
+    assert adapters.torch_memory_saver.install and not hasattr(adapters, "nothing")
 
 
 @scene(**ALONE)

@@ -89,13 +89,28 @@ def test_the_replay_gives_what_the_program_itself_saw(cache, tmp_path):
     assert found["iterations"] == 6, "one for each step of the optimizer"
 
 
+def test_pools_and_refusals_are_in_the_trace(cache, tmp_path):
+    ran = estimate(cache, tmp_path, ["--capacity", "4GiB"], "estimate_pools.py")
+    found = one_recording(ran)
+    reserved, allocations = map(int, ran.stderr.splitlines()[-2].split())
+    assert found["refused"] == 2 and "2 requests were refused" in ran.stderr
+    with gzip.open(tmp_path / found["trace"], "rt") as lines:
+        limits = [int(line.split()[2]) for line in lines if line[0] == "x"]
+    assert limits == [(4 << 30) - (512 << 20), int((4 << 30) * 0.001)]
+    # Up to the first refusal, which a replay on this device repeats.
+    replay = [COMMAND, "replay", found["trace"], "--capacity", str(limits[0]), "--json"]
+    told = json.loads(subprocess.run(replay, cwd=tmp_path, capture_output=True, text=True, check=True).stdout)
+    assert (told["reserved_bytes_peak"], told["refused"]) == (reserved, 2), (told, allocations)
+    assert told["num_device_alloc"] == allocations, told
+
+
 def test_what_programs_do_besides_training_works(cache, tmp_path):
     ran = estimate(cache, tmp_path, ["--capacity", "4GiB"], "estimate_habits.py")
     assert "all done" in ran.stderr, ran.stderr[-4000:]
     found = one_recording(ran)
     assert found["iterations"] == 4
     kinds = {line[0] for line in events(tmp_path / found["trace"])}
-    assert kinds == {"a", "f", "r", "e"}
+    assert kinds == {"a", "f", "r", "e", "p", "q", "x"}
 
 
 def test_processes_that_train_together_over_gloo(cache, tmp_path):

@@ -152,6 +152,24 @@ def test_h07_the_newest_entries_stay():
 
 
 @scene(real=True)
+def test_h07_a_limit_of_nothing_keeps_one_entry_and_drops_none():
+    seen = []
+    with recording(context=None):
+        raw(600)
+        record(context=None, max_entries=0)
+        seen.append(snapshot())
+    with recording(context=None, max_entries=0):
+        raw(700)
+        seen += [torch._C._cuda_isHistoryEnabled(), snapshot(), snapshot()]
+    assert actions_of(seen[0])[-3:] == ["alloc", "free_requested", "free_completed"] and len(actions_of(seen[2])) == 1
+    return seen
+
+
+def actions_of(shown):
+    return [entry["action"] for entry in shown["traces"][0]]
+
+
+@scene(real=True)
 def test_h08_exactly_the_named_actions_are_left_out():
     seen = []
     names = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "snapshot")

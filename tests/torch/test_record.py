@@ -5,6 +5,7 @@ What is recorded is read by the granule command, whose figures must be those tha
 import glob
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -180,6 +181,35 @@ def test_native_is_recorded_by_the_command():
             answer = replayed(f"{folder}/recording/{name}")
             assert find(answer, "requested_bytes_peak") == figures["requested_bytes.all.peak"]
             assert find(answer, "num_ooms") == 1
+
+
+def test_a_program_that_uses_pytorchs_recorder_itself_is_recorded_whole():
+    if not command():
+        pytest.skip("the granule command is not built here")
+    program = """
+import torch
+record = torch.cuda.memory._record_memory_history
+kept = [torch.empty(1 << 20, device="cuda") for _ in range(40)]
+record(max_entries=10)
+kept += [torch.empty(1 << 20, device="cuda") for _ in range(20)]
+record(enabled=None)
+try:
+    torch.empty(1 << 40, device="cuda")
+except torch.OutOfMemoryError:
+    pass
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/own.py", "w", encoding="utf-8") as file:
+            file.write(program)
+        words = [command(), "record", "-o", "recording", "--", *Rig().command(), "own.py"]
+        env = dict(os.environ, FAKE_GPU_MEM_GB="4", XDG_CACHE_HOME=folder)
+        done = subprocess.run(words, env=env, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+        assert "uses PyTorch's recorder itself" in done.stderr and "own.py:5)" in done.stderr, done.stderr
+        before, refused, _ = sorted(glob.glob(f"{folder}/recording/granule-*"))
+        with open(before, "rb") as file:
+            actions = [entry["action"] for entry in pickle.load(file)["device_traces"][0]]
+        assert before.endswith("0001-before-own.pickle") and actions.count("alloc") == 60, actions
+        assert refused.endswith("0002-d0-oom.pickle") and find(replayed(refused), "num_ooms") == 1
 
 
 def test_a_recording_is_not_written_through_a_link(tmp_path):

@@ -3,6 +3,7 @@ import os
 import sys
 import tempfile
 import types
+import warnings
 from pathlib import Path
 
 import torch
@@ -14,6 +15,7 @@ RUNS = (
     Run("growable", settings="expandable_segments:True", contents=True, gib=1),
 )
 ONLY = dict(allocators=(GRANULE,))
+TWO = (Run("two devices", contents=True, gib=1, devices=2),)
 
 
 def pattern(size, start):
@@ -330,6 +332,66 @@ def test_what_the_library_refuses_is_refused():
     assert "OutOfMemoryError" in error(torch.empty, 700 * MIB, dtype=torch.uint8, device="cuda")
     saver.memory_margin_bytes = 0
     assert torch.empty(700 * MIB, dtype=torch.uint8, device="cuda").numel() == 700 * MIB
+
+
+@scene(alone=True, **ONLY)
+def test_the_margin_counts_what_others_hold():
+    from granule_torch.adapters.torch_memory_saver import TorchMemorySaver
+
+    def another(size):
+        torch.cuda.caching_allocator_enable(False)
+        try:
+            return raw(size)
+        finally:
+            torch.cuda.caching_allocator_enable(True)
+
+    saver = TorchMemorySaver()
+    others = [another(300 * MIB)]
+    saver.memory_margin_bytes = 512 * MIB
+    assert "OutOfMemoryError" in error(raw, 300 * MIB)
+    kept = raw(60 * MIB)
+    assert free_bytes() >= 512 * MIB
+    others.append(another(100 * MIB))
+    with saver.region(tag="late"):
+        assert "OutOfMemoryError" in error(raw, 100 * MIB)
+    saver.memory_margin_bytes = 0
+    assert kept.numel() + raw(300 * MIB).numel() == 360 * MIB
+
+
+@scene(alone=True, runs=TWO, **ONLY)
+def test_regions_concern_every_device_in_use():
+    import granule_torch
+    from granule_torch.adapters.torch_memory_saver import torch_memory_saver as saver
+
+    torch.ones(1, device="cuda:1")
+    with saver.region(tag="both", enable_cpu_backup=True):
+        here, there = filled(20 * MIB, 1), pattern(20 * MIB, 2).to("cuda:1")
+        with saver.disable():
+            outside = pattern(20 * MIB, 3).to("cuda:1")
+    before = [torch.cuda.mem_get_info(device)[0] for device in range(2)]
+    saver.pause("both")
+    assert all(torch.cuda.mem_get_info(device)[0] - before[device] >= 20 * MIB for device in range(2))
+    assert torch.cuda.current_device() == 0 and same(outside, 3)
+    saver.resume("both")
+    assert same(here, 1) and same(there, 2)
+    assert granule_torch.region_bytes("torch_memory_saver/backup/both") == 40 * MIB
+
+
+@scene(alone=True, runs=TWO, **ONLY)
+def test_a_device_that_is_new_in_a_region_is_named():
+    import granule_torch
+
+    def warned():
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            with granule_torch.region("late"):
+                kept = pattern(3 * MIB, 1).to("cuda:1")
+        assert same(kept, 1)
+        return [str(warning.message) for warning in said]
+
+    first = warned()
+    assert len(first) == 1 and all(word in first[0] for word in ("cuda:0", "cuda:1", "'late'")), first
+    assert warned() == []
 
 
 @scene(alone=True, **ONLY)

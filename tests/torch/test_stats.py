@@ -3,6 +3,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
+import allocators
 import torch
 from observe import MIB, brief, error, raw, stats
 from scene import DEFAULT, EXPANDABLE, GRANULE, NATIVE, Run, release, scene
@@ -49,6 +50,54 @@ def test_s03_statistics_are_empty_before_the_device_is_initialised():
     named = list(torch.cuda.memory_stats())
     assert len(named) == (123 if release() >= (2, 12) else 122) or any("private_pools" in name for name in named)
     return [named, list(torch.accelerator.memory_stats()), torch.cuda.memory_stats_as_nested_dict()]
+
+
+@scene
+def test_passes_over_all_streams_are_counted():
+    def passes():
+        return torch.cuda.memory_stats()["num_sync_all_streams"]
+
+    def refused():
+        return error(raw, 1 << 40).split(":")[0]
+
+    seen = [passes()]
+    torch.cuda.empty_cache()
+    seen.append(passes())
+    # A pool that held memory, one that was refused some, one that nothing was asked of, and one that is still in use.
+    held, in_vain, idle, shared = (torch.cuda.MemPool() for _ in range(4))
+    with torch.cuda.use_mem_pool(held):
+        raw(3 * MIB)
+    with torch.cuda.use_mem_pool(in_vain):
+        seen.append(refused())
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=shared.id):
+        kept = raw(600)
+    seen.append(passes())
+    for pools in ([held], [in_vain], [idle], [shared]):
+        del held, in_vain, idle, shared
+        held = in_vain = idle = shared = None
+    del pools
+    seen.append(passes())
+    torch.cuda.empty_cache()
+    seen += [passes(), refused(), passes()]
+    del graph, kept
+    torch.cuda.empty_cache()
+    return [*seen, passes()]
+
+
+@scene
+def test_a_device_that_is_not_there_is_named_with_the_hint():
+    calls = (
+        torch._C._cuda_memoryStats, torch._C._cuda_resetPeakMemoryStats, torch._C._cuda_resetAccumulatedMemoryStats,
+        lambda device: torch._C._cuda_setMemoryFraction(0.5, device),
+        lambda device: torch._C._cuda_releasePool(device, (0, 1)),
+    )
+    for device in (1, 5):
+        for call in calls:
+            said = error(call, device)
+            assert said.startswith("builtins.RuntimeError: ") and "did you call init?" in said, said
+            # Native writes the number as a character.
+            assert f"Invalid device argument {device}: " in said or allocators.current() == "native", said
 
 
 @scene(real=True)

@@ -26,6 +26,7 @@ use crate::memory::region::RegionId;
 use crate::policy::{Chosen, Ground};
 use crate::sync::{Arc, Guard, Mutex, Rank};
 use crate::types::{DevicePtr, Stream};
+use crate::watch::counters::Peaks;
 use ledger::signed;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -120,6 +121,18 @@ impl ArenaState {
 
     pub(crate) fn ledger_mut(&mut self) -> &mut Ledger {
         &mut self.ledger
+    }
+
+    /// Others look at it from here on: its counters may be settled, and it may have free memory for them.
+    pub(crate) fn note_used(&mut self, peaks: &mut Peaks) {
+        self.heap.note_spare();
+        peaks.note(self.ledger.counters_mut());
+    }
+
+    /// It has no free memory for others: nobody looks again before its next operation, which says so.
+    pub(crate) fn note_no_spare(&mut self) {
+        self.ledger.counters_mut().tell_next();
+        self.heap.note_no_spare();
     }
 
     /// Who else uses its blocks.

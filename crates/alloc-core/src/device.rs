@@ -576,15 +576,16 @@ impl DeviceAllocator {
             self.base.arenas.leave(state);
         } else {
             let uses = state.free_and_wait(block);
-            let slot = state.tenure().slot();
+            let (slot, waiting) = (state.tenure().slot(), Waiting { arena: location.arena, block });
             let _named = self.base.lifetimes.name(&uses);
             self.base.arenas.leave(state);
-            self.base.lifetimes.wait_for_all(uses, Waiting { arena: location.arena, block }, None, slot);
+            self.base.lifetimes.wait_for_all(uses, waiting, None, slot, &Call::PLAIN);
         }
         true
     }
 
     /// [`free`](Self::free) for programs that record contexts or capture, and for hardened mode.
+    #[inline]
     pub(crate) fn free_attentively(&self, ptr: DevicePtr, location: Location, calls: &Calls<'_>) -> bool {
         self.base.history.make_room();
         let call = self.base.history.begin_free(RecordContext::All, calls);

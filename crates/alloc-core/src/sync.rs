@@ -15,6 +15,7 @@ mod primitives;
 mod threads;
 mod turns;
 
+use crate::base::steps::step;
 pub(crate) use claims::{Claim, Claims};
 use primitives::Condvar;
 pub(crate) use primitives::{
@@ -112,6 +113,8 @@ struct Tickets<T> {
     under_way: BTreeMap<u64, T>,
     /// All tickets from this one on concern the same.
     latest: Option<(u64, T)>,
+    /// Threads that wait for an end: mostly none, and then nobody is woken, which would be a call of the system.
+    waiting: usize,
 }
 
 /// A transit is under way while this lives.
@@ -130,7 +133,7 @@ pub(crate) struct Mark {
 
 impl<T> Default for Transit<T> {
     fn default() -> Self {
-        let tickets = Tickets { next: 0, under_way: BTreeMap::new(), latest: None };
+        let tickets = Tickets { next: 0, under_way: BTreeMap::new(), latest: None, waiting: 0 };
         Self { state: primitives::Mutex::new(tickets), ended: Condvar::new() }
     }
 }
@@ -164,7 +167,9 @@ impl<T: Copy + PartialEq> Transit<T> {
                 return None;
             }
             while count(&state) == before {
+                state.waiting += 1;
                 state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.waiting -= 1;
             }
             drop(state);
             if let Some(found) = each() {
@@ -200,8 +205,12 @@ impl<T> Transit<T> {
 
 impl<T> Drop for InTransit<'_, T> {
     fn drop(&mut self) {
-        self.transit.lock().under_way.remove(&self.ticket);
-        self.transit.ended.notify_all();
+        let mut state = self.transit.lock();
+        state.under_way.remove(&self.ticket);
+        if state.waiting > 0 {
+            step();
+            self.transit.ended.notify_all();
+        }
     }
 }
 
@@ -331,6 +340,27 @@ mod tests {
         );
         drop(transit.begin(1));
         assert!(!transit.only_since(between, 1) && !transit.only_since(between, 2));
+    }
+
+    /// To wake is a call of the system, whoever sleeps.
+    #[test]
+    fn an_end_that_nobody_waits_for_wakes_nobody() {
+        let transit = Transit::default();
+        let wakes = |end: &dyn Fn()| {
+            let before = crate::base::steps::taken();
+            end();
+            crate::base::steps::taken() - before
+        };
+        assert_eq!(wakes(&|| drop(transit.begin(1))), 0);
+        let awaited = std::cell::Cell::new(Some(transit.begin(1)));
+        std::thread::scope(|scope| {
+            scope.spawn(|| transit.wait_for(|what| what == 1, || None::<()>));
+            while transit.lock().waiting == 0 {
+                std::thread::yield_now();
+            }
+            assert_eq!(wakes(&|| drop(awaited.take())), 1);
+        });
+        assert_eq!(wakes(&|| drop(transit.begin(1))), 0, "it has gone");
     }
 
     #[test]

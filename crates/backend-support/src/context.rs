@@ -11,9 +11,8 @@ use std::sync::OnceLock;
 /// The driver with its devices, in the process that started it.
 #[derive(Debug)]
 pub struct Context<D: Driver> {
+    /// A fork of the process that made it cannot use the driver.
     id: BackendId,
-    /// The process that started the driver; a fork of it cannot use it.
-    process: u32,
     driver: D,
     /// The first fatal error of each device.
     lost: Vec<OnceLock<c_int>>,
@@ -52,7 +51,7 @@ impl<D: Driver> Context<D> {
     /// Of a driver that was started.
     pub(crate) fn new(driver: D) -> Self {
         let lost = (0..driver.device_count()).map(|_| OnceLock::new()).collect();
-        Self { id: BackendId::fresh(), process: std::process::id(), driver, lost }
+        Self { id: BackendId::fresh(), driver, lost }
     }
 
     /// The id of the backend.
@@ -118,7 +117,8 @@ impl<D: Driver> Context<D> {
     }
 
     fn no_fork(&self, device: DeviceIndex, call: &'static str) -> Result<()> {
-        if std::process::id() == self.process {
+        // Before each call: to ask the system for the process would cost more than most of them.
+        if !self.id.is_inherited() {
             return Ok(());
         }
         let detail = format!(
@@ -185,7 +185,7 @@ impl<D: Driver> Context<D> {
 impl<D: Driver> Drop for Context<D> {
     fn drop(&mut self) {
         // A fork owns nothing of its parent's.
-        if std::process::id() == self.process {
+        if !self.id.is_inherited() {
             self.driver.shut_down();
         }
     }

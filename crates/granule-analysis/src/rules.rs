@@ -14,6 +14,8 @@ pub struct Rules {
     growing: Kind,
     /// Whether new segments are growable ones.
     grows: bool,
+    /// Whether there are growable ones at all.
+    has_growing: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -30,17 +32,28 @@ impl Rules {
         if settings.policy_name() == PolicyName::Granule {
             let fixed = GranulePolicy::new(&fixed, false);
             let growing = Kind::Granule(fixed.growing());
-            return Self { growing, fixed: Kind::Granule(fixed), grows: settings.expandable_segments };
+            return Self {
+                growing,
+                fixed: Kind::Granule(fixed),
+                grows: settings.expandable_segments,
+                has_growing: true,
+            };
         }
         let fixed = PytorchPolicy::new(&fixed, false);
         let growing = Kind::Pytorch(fixed.growing());
-        Self { growing, fixed: Kind::Pytorch(fixed), grows: settings.expandable_segments }
+        Self { growing, fixed: Kind::Pytorch(fixed), grows: settings.expandable_segments, has_growing: true }
+    }
+
+    /// Those of a release that has no growable segments.
+    #[must_use]
+    pub fn without_growing(self) -> Self {
+        Self { has_growing: false, ..self }
     }
 
     /// Whether PyTorch's own policy makes fixed segments: expandable ones are news to it.
     #[must_use]
     pub const fn could_grow(&self) -> bool {
-        self.is_pytorch() && !self.grows
+        self.is_pytorch() && !self.grows && self.has_growing
     }
 
     /// Whether they are PyTorch's.

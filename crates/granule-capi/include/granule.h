@@ -16,8 +16,9 @@
  *  - Callbacks may call the library, unless it says otherwise: while a thread is in a callback of one kind, what it asks of the same
  *    allocator is done without callbacks of that kind.
  *  - Texts are NUL-terminated UTF-8. Texts and bytes that the library makes are granule_bytes, freed with granule_bytes_free.
- *  - Any thread may call any function at any time, but for those that end a handle. After such a call the handle is gone: to give it
- *    again, or while another thread still uses it, is undefined.
+ *  - Any thread may call any function at any time, but for those that end a handle: to end it while another thread still uses it is
+ *    undefined. After such a call the handle is gone. To give it again is GRANULE_INVALID_ARGUMENT (functions without a status give
+ *    null or 0), until 64 others of its type were ended: then it may be another one's.
  *  - No function is async-signal-safe: one that is called from a signal handler may wait for ever for a lock that its own thread
  *    holds.
  *  - What the library has to say goes to the standard error stream; the variable GRANULE_LOG (off, error, warn, info, debug) says
@@ -646,7 +647,7 @@ typedef struct granule_history {
     bool clear;
     /** When contexts are gathered: one of GRANULE_CONTEXT_... */
     int32_t contexts;
-    /** Entries kept of each device; the newest stay. */
+    /** Entries kept of each device, at least one; the newest stay. Fewer than there are drops none. */
     uint64_t max_entries;
     /** Actions that are not recorded: a bit for each, 1 << GRANULE_ACTION_... */
     uint32_t skip_actions;
@@ -1839,7 +1840,7 @@ granule_status granule_pools_reserved(struct granule_allocator *a,
 /** All peaks become the current values. */
 granule_status granule_reset_peak_stats(struct granule_allocator *a, int32_t device);
 
-/** Sums and counts begin anew. */
+/** Sums of what came and went, and all counters, are 0 again. Levels and peaks stay. */
 granule_status granule_reset_accumulated_stats(struct granule_allocator *a, int32_t device);
 
 /** What growable segments hold, by stream and tier: at most capacity entries are written, and count says how many there are. */

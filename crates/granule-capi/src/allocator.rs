@@ -4,6 +4,7 @@ pub(crate) mod recording;
 pub(crate) mod tenants;
 
 use crate::boundary::guard::{guard, or};
+use crate::boundary::handle::{handles, new_handle};
 use crate::boundary::log;
 use crate::boundary::pass::{self, given, growing};
 use crate::bytes::granule_bytes;
@@ -34,6 +35,8 @@ pub struct granule_allocator {
     /// Lives as long as the process, and no program ends it.
     is_shared: bool,
 }
+
+handles!(granule_allocator);
 
 /// A vendor's backend: see granule_backend.h.
 pub struct granule_backend_table {
@@ -191,7 +194,7 @@ pub unsafe extern "C" fn granule_allocator_create(
             let name = backend.name();
             granule_allocator::new(backend, name, settings, release)?
         };
-        out.set(Box::into_raw(Box::new(made)));
+        out.set(new_handle(made));
         Ok(())
     })
 }
@@ -201,7 +204,7 @@ pub unsafe extern "C" fn granule_allocator_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_allocator_destroy(a: *mut granule_allocator) -> granule_status {
     guard(|| {
-        if given!(optional a).is_some_and(|a| a.is_shared) {
+        if !a.is_null() && given!(handle a).is_shared {
             return Err(Failure::argument(
                 "a is the process's allocator (granule_pluggable_allocator): it is borrowed",
             ));

@@ -6,6 +6,7 @@ pub mod stats;
 use crate::allocator::{flavour, granule_allocator, read_settings};
 use crate::boundary::callback::User;
 use crate::boundary::guard::guard;
+use crate::boundary::handle::{handles, new_handle};
 use crate::boundary::pass::{self, Out, address, given, growing, pointer};
 use crate::device::copy_kind;
 use crate::error::{Failure, granule_status};
@@ -26,6 +27,8 @@ pub struct granule_host_allocator {
     pub(crate) engine: HostAllocator,
     backend: BackendId,
 }
+
+handles!(granule_host_allocator);
 
 /// As PyTorch rounds: powers of two.
 pub const GRANULE_SIZING_PYTORCH: i32 = 0;
@@ -121,7 +124,7 @@ fn create(
     }
     let engine = HostAllocator::new(Arc::clone(a.engine.backend()), &settings, options)?;
     let backend = engine.backend().id();
-    out.set(Box::into_raw(Box::new(granule_host_allocator { engine, backend })));
+    out.set(new_handle(granule_host_allocator { engine, backend }));
     Ok(())
 }
 
@@ -392,7 +395,7 @@ pub unsafe extern "C" fn granule_host_snapshot_take(
             ..Snapshot::default()
         };
         let snapshot = granule_snapshot::new(&snapshot, SnapshotContexts::default()).of_host();
-        out.set(Box::into_raw(Box::new(snapshot)));
+        out.set(new_handle(snapshot));
         Ok(())
     })
 }

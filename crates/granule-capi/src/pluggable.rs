@@ -5,6 +5,7 @@
 use crate::allocator::granule_allocator;
 use crate::boundary::callback::User;
 use crate::boundary::guard::guard;
+use crate::boundary::handle::new_handle;
 use crate::boundary::pass::{address, given, pointer};
 use crate::error::{Failure, GRANULE_INVALID_STREAM, granule_status};
 use crate::memory::pools::{begin_pool, granule_filter};
@@ -16,7 +17,7 @@ use std::ptr::{from_ref, null_mut};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// It lives as long as the process, so that C may have a pointer to it.
-static SHARED: OnceLock<granule_allocator> = OnceLock::new();
+static SHARED: OnceLock<&granule_allocator> = OnceLock::new();
 
 /// The process's allocator, made at first use with what the environment says. A failure is tried again by the next call.
 fn shared() -> Result<&'static granule_allocator, Failure> {
@@ -28,7 +29,8 @@ fn shared() -> Result<&'static granule_allocator, Failure> {
     if let Some(a) = SHARED.get() {
         return Ok(a);
     }
-    let made = granule_allocator::shared()?;
+    let made = new_handle(granule_allocator::shared()?);
+    let made = given!(handle made);
     Ok(SHARED.get_or_init(|| made))
 }
 

@@ -4,6 +4,7 @@ Nothing here may break the program: what cannot be done is a warning.
 """
 
 import atexit
+import functools
 import importlib
 import math
 import os
@@ -38,8 +39,9 @@ def start(torch):
     text = os.environ.get("GRANULE_RECORD")
     if text:
         options = Options.parse(text)
+        own = OwnRecording(torch)
         # When the program first uses CUDA; before that there is nothing to record.
-        torch.cuda._lazy_call(lambda: guarded(begin, torch, options))
+        torch.cuda._lazy_call(lambda: guarded(begin, torch, options, own))
 
 
 def guarded(action, *arguments):
@@ -51,15 +53,56 @@ def guarded(action, *arguments):
         return None
 
 
-def begin(torch, options):
+def begin(torch, options, own):
     granule = sys.modules.get("granule_torch")
     if granule is not None and granule.is_enabled():
         return  # Its library reads GRANULE_RECORD itself, and writes an exact trace.
     backend = torch.cuda.get_allocator_backend()
     if backend == "native":
-        Recorder(torch, options).start()
+        own.recorder = Recorder(torch, options)
+        own.recorder.start()
     else:
         warn(f"nothing is recorded: PyTorch's recorder is part of its native allocator, and this one is {backend!r}")
+
+
+class OwnRecording:
+    """The program's own calls of PyTorch's recorder, of which there is one. They do as they say, but what was recorded until
+    then is written first where they wipe it, the history keeps what Granule needs, and what they switch off goes on."""
+
+    # Where the calls have max_entries and clear_history.
+    CALLS = {"_cuda_record_memory_history": (3, 4), "_cuda_record_memory_history_legacy": (2, 5)}
+
+    def __init__(self, torch):
+        self.recorder, self.is_said = None, False
+        for name, places in self.CALLS.items():
+            if hasattr(torch._C, name):
+                setattr(torch._C, name, functools.partial(self.called, getattr(torch._C, name), *places))
+
+    def called(self, record, entries, clear, *words):
+        recorder, words = self.recorder, list(words)
+        if recorder is not None and recorder.is_starting:
+            return record(*words)
+        if not self.is_said:
+            self.is_said = True
+            say_own(sys._getframe(1))
+        if recorder is None or recorder.over.is_set() or os.getpid() != recorder.process:
+            return record(*words)
+        is_off = not words[0]
+        if (is_off or any(words[clear : clear + 1])) and not recorder.options.on_oom:
+            recorder.write("before-own")
+        if len(words) > entries:
+            words[entries] = max(words[entries], recorder.entries)
+        record(*words)
+        if is_off:
+            guarded(recorder.record)
+
+
+def say_own(frame):
+    while frame.f_back is not None and os.path.basename(os.path.dirname(frame.f_code.co_filename)) == "cuda":
+        frame = frame.f_back
+    warn(f"the program uses PyTorch's recorder itself (torch.cuda.memory._record_memory_history, in {frame.f_code.co_filename}:"
+         f"{frame.f_lineno}), of which there is one: what it wipes is in a file before, and its own snapshots may hold more "
+         "than without granule record")
 
 
 class Recorder:
@@ -77,7 +120,7 @@ class Recorder:
         self.files = {False: [], True: []}
         self.number, self.stood_still = 0, 0.0
         self.last_failure, self.failures_left_out = None, 0
-        self.follower = None
+        self.follower, self.is_starting = None, False
 
     def start(self):
         os.makedirs(self.options.directory, exist_ok=True)
@@ -85,8 +128,7 @@ class Recorder:
             # PyTorch imports it with its first snapshot that has stacks. On another thread that would meet the program's own
             # imports half way, and one of the two would fail.
             guarded(importlib.import_module, "torch._inductor.codecache")
-        stacks = {"context": None} if self.options.stacks == "none" else {"stacks": self.options.stacks}
-        self.torch.cuda.memory._record_memory_history(max_entries=self.entries, **stacks)
+        self.record()
         self.torch._C._cuda_attach_out_of_memory_observer(self.out_of_memory)
         self.call_at_exit()
         self.call_before_exit()
@@ -94,6 +136,12 @@ class Recorder:
         if not self.options.on_oom:
             self.follower = threading.Thread(target=self.follow, name="granule-record", daemon=True)
             self.follower.start()
+
+    def record(self):
+        stacks = {"context": None} if self.options.stacks == "none" else {"stacks": self.options.stacks}
+        self.is_starting = True
+        self.torch.cuda.memory._record_memory_history(max_entries=self.entries, **stacks)
+        self.is_starting = False
 
     # When a snapshot is due.
 

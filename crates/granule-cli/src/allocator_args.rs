@@ -2,10 +2,10 @@
 
 use crate::console;
 use crate::failure::Failure;
-use crate::workload::Origin;
+use crate::workload::{Newest, Origin, parse_recorded};
 use clap::Args;
 use granule::config::{
-    ConfigError, Flavour, Parsed, PolicyName, PytorchRelease, Settings, Warning, environment, pytorch,
+    AllocatorBackend, Flavour, PolicyName, PytorchRelease, Settings, Warning, environment, pytorch,
 };
 
 /// The allocator.
@@ -38,12 +38,13 @@ impl ReleaseArgs {
         let named = self.pytorch.or(settings.pytorch_release);
         let shown = recorded.and_then(|origin| origin.release);
         let shown = shown.filter(|_| named.is_none() && settings.policy_name() == PolicyName::Pytorch);
-        if let Some(release) = shown {
+        if let Some(newest) = shown {
             console::note(format_args!(
-                "the snapshot is of an older PyTorch: the replay decides as {release}; --pytorch names another"
+                "the snapshot is of an older PyTorch ({newest}): the replay decides as {}; --pytorch names another",
+                newest.decides()
             ));
         }
-        Settings { pytorch_release: named.or(shown), ..settings }
+        Settings { pytorch_release: named.or(shown.map(Newest::decides)), ..settings }
     }
 }
 
@@ -73,7 +74,7 @@ impl AllocatorArgs {
         {
             console::note(format_args!("the snapshot was recorded with other settings: '{text}'"));
         }
-        settings.caching = true;
+        settings = native(settings);
         for warning in warnings {
             console::warning(warning);
         }
@@ -94,7 +95,23 @@ pub(crate) fn current(recorded: Option<&str>) -> Result<Settings, Failure> {
         _ => from_environment(&used, "")?,
     };
     warnings.into_iter().for_each(console::warning);
-    Ok(Settings { caching: true, ..settings })
+    Ok(native(settings))
+}
+
+/// The same for the caching allocator. The driver's own pools serve requests by rules that are not public: no replay can stand
+/// for them, which is said.
+pub(crate) fn native(settings: Settings) -> Settings {
+    let caching = Settings { caching: true, ..settings };
+    if caching.backend == AllocatorBackend::Native {
+        return caching;
+    }
+    console::note(
+        "backend:cudaMallocAsync is not modelled: what follows is of backend:native; for the other, run the program and look at \
+         torch.cuda.memory_reserved()",
+    );
+    let others = caching.text.split(',').filter(|part| !part.trim_start().starts_with("backend:"));
+    let text = others.collect::<Vec<_>>().join(",");
+    Settings { backend: AllocatorBackend::Native, text, ..caching }
 }
 
 /// Settings in PyTorch's words alone; says what is dubious about them.
@@ -104,7 +121,7 @@ pub(crate) fn from_option(text: &str) -> Result<Settings, Failure> {
     for warning in parsed.warnings {
         console::warning(format_args!("--conf {text}: {warning}"));
     }
-    Ok(parsed.settings)
+    Ok(native(parsed.settings))
 }
 
 fn from_text(text: &str) -> Result<(Settings, Vec<Warning>), Failure> {
@@ -158,14 +175,6 @@ fn from_environment(used: &[&str], more: &str) -> Result<(Settings, Vec<Warning>
         ));
     }
     Ok((parsed.settings, parsed.warnings))
-}
-
-/// Settings as a file has them: PyTorch's, or those of a snapshot that Granule wrote, which has options of its own.
-pub(crate) fn parse_recorded(text: &str) -> Result<Parsed, ConfigError> {
-    pytorch::parse(text, &Settings::default(), Flavour::Cuda).or_else(|error| {
-        let own = |name: &str| (name == environment::GRANULE_VARIABLE).then(|| text.to_owned());
-        environment::read(own, Flavour::Cuda).map_err(|_| error)
-    })
 }
 
 /// What a snapshot was recorded with; text that is not understood is no reason not to replay it.

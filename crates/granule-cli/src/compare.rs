@@ -3,10 +3,9 @@
 mod plan;
 pub(crate) mod table;
 
-use crate::allocator_args::parse_recorded;
 use crate::compare::table::Table;
 use crate::console::{counted, format_time};
-use crate::workload::{Origin, Workload};
+use crate::workload::{Newest, Origin, Workload, parse_recorded};
 use granule::config::Settings;
 use granule::files::trace::{NativeResult, TraceHeader};
 use granule::replay::{CostModel, ReplayResult, native_driver_ns};
@@ -68,12 +67,15 @@ impl Mark {
 }
 
 /// The native result under the same settings, with its name; of several, the one on a device of `capacity`.
-pub(crate) fn native_like<'h>(
-    header: &'h TraceHeader,
+pub(crate) fn native_like<'w>(
+    workload: &'w Workload,
     settings: &Settings,
     capacity: Option<u64>,
-) -> Option<(&'h str, &'h NativeResult)> {
-    let wanted = comparable(settings);
+) -> Option<(&'w str, &'w NativeResult)> {
+    let own = workload.recording.as_ref().and_then(|recording| recording.release).map(Newest::decides);
+    let pytorch_release = settings.pytorch_release.filter(|release| Some(*release) != own);
+    let wanted = comparable(&Settings { pytorch_release, ..settings.clone() });
+    let header = &workload.trace.header;
     let same: Vec<_> = header
         .native
         .iter()
@@ -92,7 +94,7 @@ fn comparable(settings: &Settings) -> Settings {
 /// The table of a replay, with a line above it that says what was done and lines below that say how far
 /// the comparison goes.
 pub(crate) fn report(workload: &Workload, result: &ReplayResult, conditions: &Conditions<'_>) -> String {
-    let native = native_like(&workload.trace.header, conditions.settings, Some(result.capacity));
+    let native = native_like(workload, conditions.settings, Some(result.capacity));
     let settings = if result.conf.is_empty() {
         "default settings".to_owned()
     } else {
@@ -193,7 +195,7 @@ pub(crate) fn native_answer<'a>(
     result: &ReplayResult,
     conditions: &Conditions<'_>,
 ) -> Option<NativeAnswer<'a>> {
-    let (name, native) = native_like(&workload.trace.header, conditions.settings, Some(result.capacity))?;
+    let (name, native) = native_like(workload, conditions.settings, Some(result.capacity))?;
     let native = Native::new(native, workload, result, conditions);
     let figures = figures(result, conditions, Some(&native)).into_iter().filter_map(|figure| {
         let theirs = figure.theirs?;
@@ -414,8 +416,10 @@ fn native_efficiency(native: &NativeResult) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::{Mark, native_like};
+    use crate::workload::Workload;
     use granule::config::{PolicyName, Settings};
-    use granule::files::trace::{NativeResult, NativeResults, TraceHeader};
+    use granule::files::trace::{NativeResult, NativeResults, Trace, TraceHeader};
+    use std::sync::Arc;
 
     #[test]
     fn marks_say_how_much_is_missing() {
@@ -442,8 +446,11 @@ mod tests {
             ]),
             ..TraceHeader::default()
         };
+        let trace = Arc::new(Trace { header, ..Trace::default() });
+        let workload =
+            Workload { name: String::new(), file: None, trace, notes: Vec::new(), recording: None };
         let name =
-            |settings: &Settings, capacity| native_like(&header, settings, capacity).map(|(name, _)| name);
+            |settings: &Settings, capacity| native_like(&workload, settings, capacity).map(|(name, _)| name);
         let plain = Settings {
             text: "backend:native".into(),
             policy: Some(PolicyName::Pytorch),

@@ -33,9 +33,6 @@ pub(crate) enum Failure {
     /// The settings text was refused.
     #[error("{place}{error}")]
     Conf { place: &'static str, error: ConfigError },
-    /// Settings that a replay cannot stand for.
-    #[error("{0} is not modelled: the driver's own pools serve requests there, by rules that are not public")]
-    NotModelled(&'static str),
     /// The allocator or its device could not be set up.
     #[error("{0}")]
     SetUp(AllocError),
@@ -63,8 +60,7 @@ pub(crate) enum Failure {
     TooFewIterations(String),
     /// A limit holds for a part of a run only.
     #[error(
-        "{name}: not known: {} were reserved at most in what was recorded, within {}; the recording is a window of the run, and \
-         what came before is missing",
+        "{name}: not known: {} were reserved at most in what was recorded, within {}; a part of the run was not recorded",
         size_text(*reserved),
         size_text(*limit)
     )]
@@ -181,9 +177,6 @@ impl Failure {
                 "granule devices shows what this machine has; --backend openreg is the simulated accelerator"
                     .into(),
             ),
-            Self::NotModelled(_) => {
-                Some("leave it out; run the program with it, and look at torch.cuda.memory_reserved()".into())
-            }
             #[cfg(feature = "full")]
             Self::NoCheck(_) => Some("--list names all checks where no --only is given".into()),
             Self::Replay { error: ReplayError::DeviceTooSmall { .. }, .. } => {

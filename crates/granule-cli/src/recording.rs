@@ -1,16 +1,17 @@
 //! A file as a run with addresses, for the commands that look at what happened and not only at what was asked.
 
-use crate::allocator_args::{AllocatorArgs, parse_recorded};
+use crate::allocator_args::{AllocatorArgs, native};
 use crate::console;
 use crate::failure::Failure;
-use crate::workload::{Input, Workload, WorkloadArgs, recorded_conf};
-use granule::config::Settings;
-use granule::files::convert::{ConvertError, RECORD};
+use crate::workload::{InForce, Input, Newest, Workload, WorkloadArgs, parse_recorded};
+use granule::config::{Settings, options};
+use granule::files::convert::{self, ConvertError, RECORD, devices};
 use granule::files::trace::Trace;
 use granule::replay::whatif::{Before, Held};
 use granule::replay::{ReplayOptions, peak_live, replay};
 use granule::snapshot::Snapshot;
 use granule_analysis::Run;
+use granule_analysis::rules::Rules;
 use std::sync::Arc;
 
 /// A recorded run, and what there is to say about the file.
@@ -22,7 +23,6 @@ pub(crate) struct Recording {
     /// The file, where it is a snapshot.
     #[allow(dead_code)]
     pub(crate) snapshot: Option<Arc<Snapshot>>,
-    #[allow(dead_code)]
     /// What the program asked, for replays. Empty for a snapshot without a history.
     pub(crate) trace: Arc<Trace>,
     /// What is not exact about it.
@@ -35,11 +35,13 @@ pub(crate) struct Recording {
     pub(crate) held: Option<Held>,
     /// Whether earlier history is missing, so that every peak is a lower bound.
     pub(crate) window: bool,
-    #[allow(dead_code)]
     /// The device's index in the snapshot; 0 for a trace.
+    #[allow(dead_code)]
     pub(crate) device: usize,
     /// The text of the settings it was recorded with, or of those it was replayed under; `None` if there were none.
     pub(crate) conf: Option<String>,
+    /// The newest release of PyTorch that can have written the file, where it has not all options.
+    pub(crate) newest_release: Option<Newest>,
     /// What that text means.
     pub(crate) settings: Settings,
     /// The device's memory in bytes, as far as it is known: of a trace the device it was replayed on, of a snapshot the least
@@ -48,6 +50,16 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
+    /// Those of its allocator.
+    pub(crate) fn rules(&self) -> Rules {
+        let rules = Rules::new(&self.settings);
+        let grow = options().iter().find(|option| option.name == "expandable_segments");
+        match (&self.newest_release, grow) {
+            (Some(newest), Some(grow)) if newest.release < grow.since => rules.without_growing(),
+            _ => rules,
+        }
+    }
+
     /// Reads the file. A trace is replayed with its whole history under the settings of `allocator`, on a device of `capacity`
     /// bytes, or else of the size that its header has, or else on one that is large enough; a snapshot is taken as it is.
     pub(crate) fn read(
@@ -101,7 +113,7 @@ impl Recording {
         let mut run = Run::of_replay(&trace, &snapshot);
         // A replay counts its records, it has no clock.
         run.clock = Vec::new();
-        let window = trace.is_window();
+        let window = trace.is_part();
         let ReplayOptions { capacity, settings, .. } = options;
         let conf = Some(settings.text.clone()).filter(|text| !text.is_empty());
         let replay_notes = Vec::new();
@@ -119,50 +131,52 @@ impl Recording {
             conf,
             settings,
             capacity,
+            newest_release: None,
         })
     }
 
     fn recorded(snapshot: Arc<Snapshot>, args: &WorkloadArgs) -> Result<Self, Failure> {
-        let conf = recorded_conf(&snapshot).map(ToOwned::to_owned);
-        let settings = conf.as_deref().map_or_else(Settings::default, |text| match parse_recorded(text) {
-            Ok(parsed) => {
-                parsed.warnings.iter().for_each(console::warning);
-                parsed.settings
-            }
-            Err(error) => {
-                console::warning(format_args!(
-                    "the settings '{text}' of the recording are not understood: {error}"
-                ));
-                Settings::default()
-            }
-        });
         let (device, name, trace, mut notes, window, before, held) = match Workload::of_snapshot(
             &snapshot, args,
         ) {
             Ok(workload) => {
-                let (before, held) = (workload.before(), workload.held(Some(&settings)));
+                let (before, held) = (workload.before(), workload.held(None));
                 let Workload { name, trace, notes, recording, .. } = workload;
                 let (device, window) =
                     recording.map_or((0, false), |from| (from.device, from.figures.window));
-                if window && let Some(reason) = notes.first() {
-                    console::note(format_args!("not exact: {reason}"));
-                }
                 (device, name, trace, notes, window, before, held)
             }
             Err(failure) => {
                 let device = state_only(&snapshot, args, failure)?;
+                let whole = snapshot.device_traces.iter().all(Vec::is_empty);
+                let what = if whole { "the snapshot".into() } else { format!("device {device}") };
                 let note = format!(
-                    "the snapshot has no history: it shows the memory of the moment it was taken, and nothing before; for the \
+                    "{what} has no history: what is there is the memory of the moment of the snapshot, and nothing before; for the \
                      rest record the run from its start: {RECORD}"
                 );
-                console::note(format_args!("{}: {note}", args.input().display()));
-                (device, args.file_name(), Arc::default(), vec![note], true, Before::Unknown, None)
+                let notes = std::iter::once(note).chain(convert::unknown_actions(&snapshot)).collect();
+                let name = args.name_of(&devices(&snapshot), device);
+                (device, name, Arc::default(), notes, true, Before::Unknown, None)
             }
         };
-        // The first is that earlier history is missing. The others are about replays; a snapshot is shown as it is.
-        let replay_notes = notes.split_off(usize::from(window).min(notes.len()));
+        let InForce { conf, notes: about_conf } = InForce::of(&snapshot, device);
+        about_conf.iter().for_each(console::note);
+        let settings = match conf.as_deref().map(parse_recorded) {
+            Some(Ok(parsed)) => {
+                parsed.warnings.iter().for_each(console::warning);
+                native(parsed.settings)
+            }
+            _ => Settings::default(),
+        };
+        // The first are that history is missing. The others are about replays; a snapshot is shown as it is.
+        let of_history = usize::from(window) + usize::from(!snapshot.unread.actions.is_empty());
+        let replay_notes = notes.split_off(of_history.min(notes.len()));
+        for reason in &notes {
+            console::note(format_args!("not exact: {reason}"));
+        }
         let run = Run::of_snapshot(&snapshot, device);
-        let capacity = proven_capacity(&run);
+        let newest_release = Newest::of(&snapshot, device);
+        let capacity = convert::recorded(&snapshot, device).capacity;
         let snapshot = Some(snapshot);
         Ok(Self {
             name,
@@ -178,6 +192,7 @@ impl Recording {
             conf,
             settings,
             capacity,
+            newest_release,
         })
     }
 }
@@ -192,37 +207,24 @@ fn replay_recording(workload: &Workload, options: &ReplayOptions) -> Result<Snap
     Ok(replayed.allocator.snapshot(true))
 }
 
-/// That of the device it was recorded on; else the usual simulated one, or one on which there is room to spare.
+/// That of the device it was recorded on, or what it refused requests at; else the usual simulated one, or one on which there is room to spare.
 fn usual_capacity(trace: &Trace) -> u64 {
     let recorded = trace.header.native.iter().find_map(|(_, native)| native.capacity);
-    recorded.unwrap_or_else(|| {
+    recorded.or_else(|| trace.refusals().1).unwrap_or_else(|| {
         let usual = ReplayOptions::default().simulated_capacity();
         usual.max(peak_live(trace).saturating_mul(2).min(1 << 50))
     })
 }
 
-/// The device of a snapshot that has no history: the one that was asked for, or the first that holds memory.
+/// The device of a snapshot that has no history: the one that was asked for, or the one that holds most.
 fn state_only(snapshot: &Snapshot, args: &WorkloadArgs, failure: Failure) -> Result<usize, Failure> {
     if !matches!(failure, Failure::Convert { error: ConvertError::NoHistory { .. }, .. })
         && snapshot.device_traces.iter().any(|history| !history.is_empty())
     {
         return Err(failure);
     }
-    let mut held = snapshot.segments.iter().filter_map(|segment| usize::try_from(segment.device).ok());
-    match args.device() {
-        Some(device) if held.any(|held| held == device) => Ok(device),
-        None => held.min().ok_or(failure),
-        Some(_) => Err(failure),
-    }
-}
-
-/// What the process can have had: what the driver had free when it refused a request, and what was held then.
-fn proven_capacity(run: &Run) -> Option<u64> {
-    let reserved = run.reserved();
-    let held = |at| {
-        let after = reserved.partition_point(|(moment, _)| *moment <= at);
-        after.checked_sub(1).map_or(0, |index| reserved[index].1)
-    };
-    let refusals = run.refusals.iter();
-    refusals.filter_map(|refusal| Some(refusal.device_free?.saturating_add(held(refusal.at)))).max()
+    let all = devices(snapshot);
+    let mut found =
+        all.iter().map(|one| one.device).filter(|one| args.device().is_none_or(|asked| asked == *one));
+    found.next().ok_or(failure)
 }

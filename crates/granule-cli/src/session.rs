@@ -6,7 +6,7 @@ use crate::console::Listener;
 use crate::failure::{Failure, Told};
 use crate::recording::Recording;
 use crate::size::Size;
-use crate::workload::{Input, WorkloadArgs, stem};
+use crate::workload::{Input, WorkloadArgs, limits, stem};
 use clap::Parser;
 use granule::files::LoadError;
 use granule_analysis::Run;
@@ -87,7 +87,7 @@ impl Session {
         trust: bool,
         listener: &Arc<Listener>,
     ) -> Result<Self, Refused> {
-        let input = listener.during(|| Input::read(path, trust))?;
+        let input = listener.during(|| Input::read(path, &limits(trust)))?;
         Ok(Self { path: path.to_owned(), device, input })
     }
 

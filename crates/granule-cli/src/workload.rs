@@ -1,20 +1,23 @@
 //! What is replayed: a trace file, a snapshot's history, or the trace that comes with the command.
 
 use crate::compare::native_like;
+use crate::compare::table::Table;
 use crate::console::{self, counted};
 use crate::failure::Failure;
 use clap::Args;
-use granule::config::PytorchRelease;
 use granule::config::Settings;
-use granule::config::environment::{GRANULE_VARIABLE, PYTORCH_VARIABLES};
-use granule::files::convert::{self, Conversion, Counts, Recorded};
+use granule::files::convert::{self, Conversion, ConvertError, Counts, DeviceSummary, Recorded};
 use granule::files::pickle::Limits;
 use granule::files::trace::{NativeResult, NativeResults, Trace};
 use granule::files::{Loaded, load_from_with, load_with};
-use granule::replay::whatif::{Before, Doubt, Held};
+use granule::replay::whatif::{Before, Doubt, Held, Missing};
+use granule::round::size_text;
 use granule::snapshot::Snapshot;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+mod in_force;
+pub(crate) use in_force::{InForce, Newest, parse_recorded};
 
 /// A training run of a convolutional network, recorded from PyTorch.
 const BUNDLED_TRACE: &[u8] = include_bytes!("../data/resnet_train.trace.gz");
@@ -33,11 +36,11 @@ pub(crate) struct WorkloadArgs {
     #[arg(value_name = "TRACE|SNAPSHOT")]
     input: PathBuf,
 
-    /// A snapshot's device [default: the first that has a history]
+    /// A snapshot's device [default: one that refused a request, else the one that held most]
     #[arg(long, value_name = "INDEX")]
     device: Option<usize>,
 
-    /// Read a snapshot whatever memory that takes: where you trust it
+    /// Read a file whatever memory that takes: where you trust it
     #[arg(long)]
     trust: bool,
 
@@ -53,20 +56,29 @@ pub(crate) enum Input {
     Snapshot(Arc<Snapshot>),
 }
 
+/// What a file may take, which `trust` lifts.
+pub(crate) fn limits(trust: bool) -> Limits {
+    if trust { Limits::trusting() } else { Limits::default() }
+}
+
 impl Input {
-    /// Reads the file; `trust` lifts the limits of size.
-    pub(crate) fn read(path: &Path, trust: bool) -> Result<Self, Failure> {
+    /// Reads the file.
+    pub(crate) fn read(path: &Path, limits: &Limits) -> Result<Self, Failure> {
         let spinner = console::spinner(format!("reading {}", path.display()));
-        let limits = if trust { Limits::trusting() } else { Limits::default() };
         let loaded = if path == Path::new("-") {
-            load_from_with(std::io::stdin().lock(), "standard input", &limits)
+            load_from_with(std::io::stdin().lock(), "standard input", limits)
         } else {
-            load_with(path, &limits)
+            load_with(path, limits)
         };
         spinner.finish_and_clear();
         Ok(match loaded? {
             Loaded::Trace(trace) => Self::Trace(Arc::from(trace)),
-            Loaded::Snapshot(snapshot) => Self::Snapshot(Arc::from(snapshot)),
+            Loaded::Snapshot(snapshot) => {
+                for note in convert::left_out(&snapshot) {
+                    console::note(format_args!("{}: {note}", path.display()));
+                }
+                Self::Snapshot(Arc::from(snapshot))
+            }
         })
     }
 }
@@ -95,6 +107,11 @@ impl WorkloadArgs {
         &self.input
     }
 
+    /// What a file may take.
+    pub(crate) fn limits(&self) -> Limits {
+        limits(self.trust)
+    }
+
     /// The same for another file.
     pub(crate) fn of_file(&self, input: &Path) -> Self {
         Self { input: input.to_owned(), read: None, ..self.clone() }
@@ -104,13 +121,39 @@ impl WorkloadArgs {
     pub(crate) fn load(&self) -> Result<Input, Failure> {
         match &self.read {
             Some(read) => Ok(read.clone()),
-            None => Input::read(&self.input, self.trust),
+            None => Input::read(&self.input, &self.limits()),
         }
     }
 
     /// The device whose history is taken from a snapshot, if it was chosen.
     pub(crate) fn device(&self) -> Option<usize> {
         self.device
+    }
+
+    /// The same for another device.
+    pub(crate) fn of_device(&self, device: usize) -> Self {
+        Self { device: Some(device), ..self.clone() }
+    }
+
+    /// What to call a device's history, where the snapshot has several; which they are is said where none was chosen.
+    pub(crate) fn name_of(&self, devices: &[DeviceSummary], device: usize) -> String {
+        if devices.len() < 2 {
+            return self.file_name();
+        }
+        if self.device.is_none() {
+            let mut table = Table::new(["device", "reserved at most", "requests refused"]);
+            for one in devices {
+                table.row([
+                    &*one.device.to_string(),
+                    &size_text(one.reserved_peak),
+                    &one.refused.to_string(),
+                ]);
+            }
+            console::note(format_args!(
+                "the snapshot has several devices, and what follows is about device {device}; --device chooses\n{table}"
+            ));
+        }
+        format!("{}, device {device}", self.file_name())
     }
 
     /// What to call what comes from the file.
@@ -137,10 +180,12 @@ pub(crate) struct Workload {
 pub(crate) struct Origin {
     /// The device whose history it is.
     pub(crate) device: usize,
-    /// The settings, if there were any.
+    /// The settings in force, if they were not the defaults.
     pub(crate) conf: Option<String>,
-    /// The release of PyTorch, where the file tells that it is one that decided otherwise than the newest.
-    pub(crate) release: Option<PytorchRelease>,
+    /// What is to be said about them.
+    pub(crate) about_conf: Vec<String>,
+    /// The newest release of PyTorch that can have written it, where it has not all options.
+    pub(crate) release: Option<Newest>,
     pub(crate) figures: Recorded,
     /// What its history holds that a replay cannot repeat.
     pub(crate) counts: Counts,
@@ -176,6 +221,11 @@ impl Workload {
         }
         let path = args.input.as_path();
         let mut notes: Vec<String> = trace.reasons().map(ToOwned::to_owned).collect();
+        if trace.lacks_pools() {
+            let pools = "the trace does not say what private pools served (CUDA graphs, MemPool), which share no free memory: \
+                         the program held at least what is shown; record it anew";
+            notes.insert(0, pools.into());
+        }
         for reason in &notes {
             console::note(format_args!("not exact: {reason}"));
         }
@@ -203,29 +253,18 @@ impl Workload {
     /// That of a snapshot's history.
     pub(crate) fn of_snapshot(snapshot: &Snapshot, args: &WorkloadArgs) -> Result<Self, Failure> {
         let failed = |error| Failure::Convert { path: args.input.clone(), error };
-        let conversion = match args.device {
-            Some(device) => convert::to_trace(snapshot, device).map_err(failed)?,
-            None => {
-                let mut all = convert::to_traces(snapshot).map_err(failed)?;
-                let others: Vec<_> = all.iter().skip(1).map(|c| c.device.to_string()).collect();
-                if !others.is_empty() {
-                    console::note(format_args!(
-                        "the snapshot also has histories of the devices {}; --device chooses",
-                        others.join(", ")
-                    ));
-                }
-                // There is one at least, or it would have been an error.
-                all.swap_remove(0)
-            }
-        };
+        let devices = convert::devices(snapshot);
+        let device = args.device.or_else(|| Some(devices.iter().find(|one| one.history)?.device));
+        let device = device.ok_or_else(|| failed(ConvertError::NoHistory { device: None }))?;
+        let conversion = convert::to_trace(snapshot, device).map_err(failed)?;
         let Conversion { mut trace, reasons, recorded, device, counts, .. } = conversion;
-        let conf = recorded_conf(snapshot).map(ToOwned::to_owned);
-        let release = older_release(snapshot, device).filter(|_| !recorded.by_granule);
-        let recording = Origin { device, conf, release, figures: recorded, counts };
+        let InForce { conf, notes: about_conf } = InForce::of(snapshot, device);
+        let release = Newest::of(snapshot, device);
+        let recording = Origin { device, conf, about_conf, release, figures: recorded, counts };
         trace.header.native = native(&recording);
         tracing::info!(events = trace.events.len(), "converted");
         Ok(Self {
-            name: args.file_name(),
+            name: args.name_of(&devices, device),
             file: Some(args.input.clone()),
             trace: Arc::new(trace),
             notes: reasons,
@@ -242,6 +281,7 @@ impl Workload {
                 recording.device,
                 counted(self.trace.events.len(), "event")
             ));
+            recording.about_conf.iter().for_each(console::note);
         }
         for reason in &self.notes {
             console::note(format_args!("not exact: {reason}"));
@@ -261,19 +301,17 @@ impl Workload {
     pub(crate) fn held(&self, settings: Option<&Settings>) -> Option<Held> {
         let header = &self.trace.header;
         let (_, native) = match settings {
-            Some(settings) => {
-                native_like(header, &Settings { pytorch_release: None, ..settings.clone() }, None)?
-            }
+            Some(settings) => native_like(self, settings, None)?,
             None => header.native.iter().next()?,
         };
         let by = self.recording.as_ref().map_or("PyTorch", Origin::by);
         Some(Held { by, bytes: native.reserved_bytes_peak? })
     }
 
-    /// Why `what`, of so many bytes, says nothing of the program where only a part of it was recorded.
+    /// Why `what`, of so many bytes, says nothing of the program where the recording lacks a part of it.
     pub(crate) fn doubt(&self, what: &str, bytes: u64, settings: Option<&Settings>) -> Option<Doubt> {
-        let part = self.before() != Before::Nothing || self.trace.is_cut();
-        Doubt::new(what, bytes, self.held(settings), part).filter(|_| part)
+        let missing = Missing::of(&self.trace, self.before())?;
+        Doubt::new(what, bytes, self.held(settings), Some(missing))
     }
 
     /// History entries that a replay hardly exceeds: a request may make two records besides those of segments.
@@ -300,28 +338,4 @@ pub(crate) fn stem(name: &str) -> &str {
 
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
-
-/// The release that wrote a snapshot, where it is one whose choices differ from the newest's: settings have a word since 2.13 that
-/// was not there before, and entries of the history one since 2.12. Of those before, 2.10 and 2.11 choose alike.
-fn older_release(snapshot: &Snapshot, device: usize) -> Option<PytorchRelease> {
-    let has = |word: &str| snapshot.allocator_settings.iter().any(|(key, _)| &**key == word);
-    // Files of other tools have no settings.
-    if !has("max_split_size") || has("max_cached_size") {
-        return None;
-    }
-    let entry = snapshot.device_traces.get(device)?.first()?;
-    Some(if entry.labels.pool_id.is_some() { PytorchRelease::V2_12 } else { PytorchRelease::V2_11 })
-}
-
-/// What the variable of the settings (`PYTORCH_CUDA_ALLOC_CONF`, `GRANULE_CONF`) was when the snapshot was recorded, if it was
-/// set.
-pub(crate) fn recorded_conf(snapshot: &Snapshot) -> Option<&str> {
-    use granule::snapshot::Value;
-    let names = [PYTORCH_VARIABLES[0], GRANULE_VARIABLE];
-    let conf = snapshot.allocator_settings.iter().find(|(key, _)| names.contains(&&**key));
-    match conf {
-        Some((_, Value::Str(text))) if !text.is_empty() => Some(text),
-        _ => None,
-    }
 }

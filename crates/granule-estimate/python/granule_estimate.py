@@ -31,7 +31,7 @@ def start() -> None:
             "here. Name this Python with --python.")
         return
     watcher = ctypes.CDLL(os.environ[WATCHER])
-    about = {"workload": program(), "source": "granule estimate", "torch": found}
+    about = {"workload": program(), "source": "granule estimate", "torch": found, "pools": True}
     watcher.granule_watcher_start(os.environ[FOLDER].encode(), json.dumps(about).encode())
     atexit.register(watcher.granule_watcher_stop)
     # The simulated cuDNN computes no attention; flash and memory-efficient attention are PyTorch's own.

@@ -18,7 +18,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// All recordings in a folder, the one that had most live at once first.
+    /// All recordings in a folder, first what was refused requests, then what had most live at once.
     pub(crate) fn all(folder: &Path) -> Result<Vec<Self>, EstimateError> {
         let mut all = Vec::new();
         for entry in fs::read_dir(folder).map_err(EstimateError::file(folder))? {
@@ -35,7 +35,11 @@ impl Recorded {
             trace.summarise();
             all.push(Self { pid, device, trace });
         }
-        all.sort_by_key(|one| (std::cmp::Reverse(one.trace.header.peak_live_requested), one.pid, one.device));
+        all.sort_by_key(|one| {
+            let header = &one.trace.header;
+            let rank = (one.trace.refusals().0 > 0, header.peak_live_requested);
+            (std::cmp::Reverse(rank), one.pid, one.device)
+        });
         Ok(all)
     }
 }

@@ -1,9 +1,10 @@
 //! The file of a [`Plan`]: one JSON object, plain or gzip'd.
 
 use crate::plan::{BadPlan, Plan, Step};
-use flate2::bufread::MultiGzDecoder;
+use granule_snapshot::Input;
+use granule_snapshot::pickle::Limits;
 use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 
 /// What tells the file from others.
 const FORMAT: &str = "granule-plan";
@@ -87,13 +88,15 @@ impl Plan {
     /// # Errors
     /// [`ReadError`] says what is wrong.
     pub fn read(input: impl Read) -> Result<Self, ReadError> {
-        let mut input = BufReader::new(input);
-        let packed = input.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-        let file: File = if packed {
-            parse(BufReader::new(MultiGzDecoder::new(input).take(MAX_BYTES)))?
-        } else {
-            parse(input.take(MAX_BYTES))?
-        };
+        Self::read_with(input, &Limits::default())
+    }
+
+    /// As [`read`](Self::read), with limits of the caller's choice.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_with(input: impl Read, limits: &Limits) -> Result<Self, ReadError> {
+        let file = parse(BufReader::new(Input::new(input, limits)?.take(MAX_BYTES)))?;
         let step = |Row(size, stream, nth, offset, lives)| Step { size, stream, nth, offset, lives };
         let plan = Self {
             workload: file.workload,
@@ -123,7 +126,9 @@ fn parse(input: impl Read) -> Result<File, ReadError> {
         format: Option<String>,
         version: Option<u32>,
     }
-    let value: serde_json::Value = serde_json::from_reader(input).map_err(ReadError::Json)?;
+    let unreadable =
+        |e: serde_json::Error| if e.is_io() { ReadError::Read(e.into()) } else { ReadError::Json(e) };
+    let value: serde_json::Value = serde_json::from_reader(input).map_err(unreadable)?;
     let kind = Kind::deserialize(&value).map_err(ReadError::Json)?;
     let format = kind.format.unwrap_or_default();
     if format != FORMAT {

@@ -89,10 +89,10 @@ impl Recording {
             match *what {
                 Event::Alloc { id, size, stream } => reader.request(id, size, stream),
                 Event::RecordStream { id, stream } => reader.record(event, id, stream)?,
-                Event::Free { id } => reader.free(event, id)?,
+                Event::Free { id } | Event::Refused { id, .. } => reader.free(event, id)?,
                 Event::Iteration { n } => iterations.push((n, reader.now())),
                 // Nothing that a stream could rely on.
-                Event::EmptyCache => {}
+                _ => {}
             }
         }
         Ok(Self { requests: reader.requests, iterations, streams, cross })

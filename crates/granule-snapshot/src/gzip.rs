@@ -1,75 +1,165 @@
-//! Plain or gzip'd input behind one reader, with a guard against archives that unpack without end.
+//! Plain or packed input behind one reader, with a guard against archives that unpack without end.
 
-use flate2::read::MultiGzDecoder;
-use std::io::{self, Chain, Cursor, Read};
+use crate::pickle::Limits;
+use flate2::read::{DeflateDecoder, MultiGzDecoder};
+use std::fmt;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Unpacked bytes that are always allowed, whatever the archive's size.
-const ALWAYS_ALLOWED: u64 = 64 << 20;
-/// Unpacked bytes allowed for each packed byte beyond that. Real traces and snapshots reach 20; deflate's
-/// own limit is 1032, and only an archive made to fill memory comes near it.
-const MAX_EXPANSION: u64 = 200;
+/// Unpacked bytes that are always allowed, whatever the archive's size: two million events, which take no second.
+const ALWAYS_ALLOWED: u64 = 4 << 20;
 
-/// Peeked bytes, then the rest.
-type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
+/// What to do about a limit.
+pub(crate) const LARGER: &str =
+    "if you trust the file, read it with larger limits (`--trust`, `pickle::Limits::trusting`)";
 
-/// Plain bytes of a plain or a gzip'd input.
-#[derive(Debug)]
-pub struct Input<R: Read>(Kind<R>);
+/// Archives inside each other that are opened.
+const MAX_LAYERS: usize = 4;
+/// Bytes that tell what a file is.
+const HEAD: usize = 512;
 
-#[derive(Debug)]
-enum Kind<R: Read> {
-    Plain(Whole<R>),
-    Gzip { unpacked: u64, decoder: Box<MultiGzDecoder<Counted<Whole<R>>>> },
+/// Plain bytes of a plain or a packed input, the first of them known.
+pub struct Input<'r> {
+    pub(crate) head: Vec<u8>,
+    /// How many of the first bytes were read.
+    at: usize,
+    /// What came instead of more of them.
+    pub(crate) failed: Option<io::Error>,
+    rest: Box<dyn Read + 'r>,
 }
 
-/// Looks at the first two bytes to tell which it is.
-pub(crate) fn open<R: Read>(mut reader: R) -> io::Result<Input<R>> {
-    let mut magic = Vec::with_capacity(2);
-    reader.by_ref().take(2).read_to_end(&mut magic)?;
-    let packed = magic == [0x1f, 0x8b];
-    let whole = Cursor::new(magic).chain(reader);
-    Ok(Input(if packed {
-        let counted = Counted { reader: whole, bytes: 0 };
-        Kind::Gzip { unpacked: 0, decoder: Box::new(MultiGzDecoder::new(counted)) }
-    } else {
-        Kind::Plain(whole)
-    }))
-}
+impl<'r> Input<'r> {
+    fn of(mut rest: Box<dyn Read + 'r>) -> Self {
+        let mut head = Vec::with_capacity(HEAD);
+        let failed = rest.by_ref().take(HEAD as u64).read_to_end(&mut head).err();
+        Self { head, at: 0, failed, rest }
+    }
 
-impl<R: Read> Read for Input<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match &mut self.0 {
-            Kind::Plain(reader) => reader.read(buffer),
-            Kind::Gzip { unpacked, decoder } => {
-                let count = decoder.read(buffer)?;
-                *unpacked += count as u64;
-                let packed = decoder.get_ref().bytes;
-                if *unpacked > ALWAYS_ALLOWED.saturating_add(packed.saturating_mul(MAX_EXPANSION)) {
-                    return Err(io::Error::new(
-                        io::ErrorKind::InvalidData,
-                        format!(
-                            "the gzip archive unpacks to more than {MAX_EXPANSION} times its size; \
-                             if you trust it, unpack it with gunzip first"
-                        ),
-                    ));
-                }
-                Ok(count)
-            }
+    /// What lies inside archives (gzip, zip) that may lie inside each other, without a byte order mark. What comes out of all of
+    /// them is measured by the bytes that went into the outermost: [`Limits::expansion`].
+    ///
+    /// # Errors
+    /// A zip archive whose first file cannot be read. Other damage shows where it is read; so does the limit, as
+    /// [`io::ErrorKind::FileTooLarge`].
+    pub fn new(reader: impl Read + 'r, limits: &Limits) -> io::Result<Self> {
+        let bytes = Arc::default();
+        let mut input = Self::of(Box::new(Counted { reader, bytes: Arc::clone(&bytes) }));
+        for _ in 0..MAX_LAYERS {
+            let bytes = Arc::clone(&bytes);
+            input = if input.head.starts_with(&[0x1f, 0x8b]) {
+                Self::of(Box::new(Bounded::new(MultiGzDecoder::new(input), bytes, limits)))
+            } else if input.head.starts_with(b"PK\x03\x04") {
+                Self::of(first_file(input, bytes, limits)?)
+            } else {
+                break;
+            };
         }
+        if input.head.starts_with(b"\xef\xbb\xbf") {
+            input.head.drain(..3);
+        }
+        Ok(input)
+    }
+}
+
+impl fmt::Debug for Input<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Input").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+impl Read for Input<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = (&self.head[self.at..]).read(buffer)?;
+        self.at += count;
+        if count > 0 || buffer.is_empty() {
+            return Ok(count);
+        }
+        self.failed.take().map_or_else(|| self.rest.read(buffer), Err)
+    }
+}
+
+/// The first file of a zip archive that is not one of its packer's own.
+fn first_file<'r>(
+    mut zip: Input<'r>,
+    bytes: Arc<AtomicU64>,
+    limits: &Limits,
+) -> io::Result<Box<dyn Read + 'r>> {
+    let wrong = || {
+        io::Error::other(
+            "this zip archive cannot be read: unpack the zip archive first, and give the file inside it",
+        )
+    };
+    loop {
+        let mut header = [0; 30];
+        zip.read_exact(&mut header).map_err(|_| wrong())?;
+        let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+        let (flags, method) = (half(6), half(8));
+        let size = u32::from_le_bytes([header[18], header[19], header[20], header[21]]);
+        let mut names = vec![0; usize::from(half(26)) + usize::from(half(28))];
+        zip.read_exact(&mut names).map_err(|_| wrong())?;
+        let name = names.get(..half(26).into()).unwrap_or_default();
+        // Encrypted, or packed in another way.
+        if !header.starts_with(b"PK\x03\x04") || flags & 1 != 0 || ![0, 8].contains(&method) {
+            return Err(wrong());
+        }
+        // A writer that could not go back says the size after the file; both kinds of files say where they end.
+        let known = flags & 8 == 0 && size != u32::MAX;
+        if name.ends_with(b"/") || name.starts_with(b"__MACOSX/") {
+            if !known {
+                return Err(wrong());
+            }
+            io::copy(&mut zip.by_ref().take(size.into()), &mut io::sink())?;
+            continue;
+        }
+        let file = zip.take(if known { size.into() } else { u64::MAX });
+        return Ok(match method {
+            0 => Box::new(file),
+            _ => Box::new(Bounded::new(DeflateDecoder::new(file), bytes, limits)),
+        });
+    }
+}
+
+/// A decoder that ends with an error where far more comes out than goes in.
+struct Bounded<D> {
+    decoder: Box<D>,
+    packed: Arc<AtomicU64>,
+    unpacked: u64,
+    expansion: u64,
+}
+
+impl<D> Bounded<D> {
+    fn new(decoder: D, packed: Arc<AtomicU64>, limits: &Limits) -> Self {
+        Self { decoder: Box::new(decoder), packed, unpacked: 0, expansion: limits.expansion }
+    }
+}
+
+impl<D: Read> Read for Bounded<D> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.decoder.read(buffer)?;
+        self.unpacked += count as u64;
+        let packed = self.packed.load(Ordering::Relaxed);
+        let expansion = self.expansion;
+        if self.unpacked > ALWAYS_ALLOWED.saturating_add(packed.saturating_mul(expansion)) {
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                format!("the archive unpacks to more than {expansion} times its size; {LARGER}"),
+            ));
+        }
+        Ok(count)
     }
 }
 
 /// Counts the packed bytes taken so far.
-#[derive(Debug)]
 struct Counted<R> {
     reader: R,
-    bytes: u64,
+    bytes: Arc<AtomicU64>,
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.reader.read(buffer)?;
-        self.bytes += count as u64;
+        self.bytes.fetch_add(count as u64, Ordering::Relaxed);
         Ok(count)
     }
 }

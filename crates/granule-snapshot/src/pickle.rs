@@ -29,7 +29,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// How much a pickle may take. The defaults hold for any file PyTorch can write and a machine can load.
+/// How much a file may take; all but [`expansion`](Self::expansion) is about pickles. The defaults hold for any file that
+/// PyTorch can write and a machine can load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most bytes of the unpacked pickle.
@@ -44,6 +45,9 @@ pub struct Limits {
     pub copies_per_byte: u64,
     /// Deepest nesting of lists, tuples and dictionaries. PyTorch's files have 7 levels.
     pub max_depth: usize,
+    /// Bytes unpacked for each byte read of a gzip'd pickle, trace or plan, beyond the first 4 MiB. Real ones
+    /// reach 13; deflate's own limit is 1032, and only an archive made to fill memory comes near it.
+    pub expansion: u64,
 }
 
 impl Default for Limits {
@@ -54,6 +58,7 @@ impl Default for Limits {
             memory_per_byte: 24,
             copies_per_byte: 4,
             max_depth: 100,
+            expansion: 64,
         }
     }
 }
@@ -67,6 +72,7 @@ impl Limits {
             max_memory: u64::MAX,
             memory_per_byte: 1 << 32,
             copies_per_byte: 1 << 32,
+            expansion: u64::MAX,
             ..Self::default()
         }
     }
@@ -101,7 +107,7 @@ pub fn read(reader: impl Read) -> Result<Snapshot, PickleError> {
 /// # Errors
 /// As [`read`].
 pub fn read_with(reader: impl Read, limits: &Limits) -> Result<Snapshot, PickleError> {
-    let input = crate::gzip::open(reader).map_err(|source| PickleError::from_io(0, source))?;
+    let input = crate::gzip::Input::new(reader, limits).map_err(|source| PickleError::from_io(0, source))?;
     read_plain(input, limits)
 }
 

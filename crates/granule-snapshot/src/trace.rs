@@ -10,6 +10,10 @@
 //! | `r ID STREAM` | the block is used on STREAM too |
 //! | `e` | the cache is emptied |
 //! | `i N` | iteration N begins |
+//! | `x ID LIMIT` | request ID was refused, for the process could have LIMIT bytes; 0 where that is unknown |
+//! | `p POOL` | the requests that follow are for private pool POOL; 0 is the common one |
+//! | `q POOL` | nobody uses the pool any more: its cached memory goes with the next flush |
+//! | `e POOL` | what such a pool has cached is given back |
 //!
 //! SIZE is as requested, before any rounding, and never 0. IDs rise and are never reused. STREAM 0 is the
 //! default stream, others are numbered as they appear.
@@ -61,6 +65,28 @@ pub enum Event {
         /// The iteration's number.
         n: u64,
     },
+    /// The request was refused for want of memory: there is no block. A replay asks, and gives back at once what it gets.
+    Refused {
+        /// The request's number.
+        id: u64,
+        /// Bytes that the process could have then, what it held included; 0 where that is unknown.
+        limit: u64,
+    },
+    /// The requests that follow are for this private pool; 0 is the common one.
+    Pool {
+        /// The pool's number.
+        pool: u32,
+    },
+    /// Nobody uses the pool any more: what it has cached goes with the next flush.
+    PoolEnds {
+        /// The pool's number.
+        pool: u32,
+    },
+    /// What a pool has cached that nobody uses any more is given back.
+    EmptyPool {
+        /// The pool's number.
+        pool: u32,
+    },
 }
 
 /// A whole trace in memory, 24 bytes an event.
@@ -71,6 +97,9 @@ pub struct Trace {
     /// The calls in order.
     pub events: Vec<Event>,
 }
+
+/// What files of earlier versions say of pools.
+const MERGED_POOLS: &str = "private pools";
 
 impl Trace {
     /// Reads a trace file, gzip'd or plain. Blocks on file input.
@@ -88,7 +117,8 @@ impl Trace {
     /// # Errors
     /// As [`Trace::load`].
     pub fn from_reader(reader: impl io::Read) -> Result<Self, TraceError> {
-        let input = crate::gzip::open(reader).map_err(|source| TraceError::from_io(1, source))?;
+        let input = crate::Input::new(reader, &crate::pickle::Limits::default())
+            .map_err(|source| TraceError::from_io(1, source))?;
         Self::from_plain(BufReader::with_capacity(1 << 16, input))
     }
 
@@ -157,16 +187,47 @@ impl Trace {
         self.header.events.is_some_and(|events| events > self.events.len() as u64)
     }
 
-    /// Why a replay does not ask exactly what the program asked, as whoever made the trace says; for people.
+    /// Why a replay does not ask exactly what the program asked, as whoever made the trace says; for people. That it
+    /// [lacks pools](Self::lacks_pools) is none of these.
     pub fn reasons(&self) -> impl Iterator<Item = &str> {
+        self.all_reasons().filter(|reason| !reason.contains(MERGED_POOLS))
+    }
+
+    fn all_reasons(&self) -> impl Iterator<Item = &str> {
         let reasons = self.header.extra.get("reasons").and_then(|reasons| reasons.as_array());
         reasons.into_iter().flatten().filter_map(|reason| reason.as_str())
     }
 
-    /// Whether it is a recording that began after its program did: every peak is a lower bound.
+    /// Whether its recording began after the program did.
     #[must_use]
     pub fn is_window(&self) -> bool {
         self.header.extra.get("recording").is_some_and(|about| about["window"] == true)
+    }
+
+    /// Whether the program may have held more than it tells: every peak is a lower bound.
+    #[must_use]
+    pub fn is_part(&self) -> bool {
+        self.is_window() || self.is_cut() || self.lacks_pools()
+    }
+
+    /// Whether private pools served requests without a word in the trace, or may have: files of earlier versions.
+    #[must_use]
+    pub fn lacks_pools(&self) -> bool {
+        let says = self.header.extra.contains_key("pools");
+        let merges = self.all_reasons().any(|reason| reason.contains(MERGED_POOLS));
+        let is_estimate = self.header.source.as_deref() == Some("granule estimate");
+        !says && (merges || is_estimate && self.header.streams.is_some_and(|streams| streams > 1))
+    }
+
+    /// How many requests were refused when it was recorded, and the most that the process could have then.
+    #[must_use]
+    pub fn refusals(&self) -> (u64, Option<u64>) {
+        let limits = self.events.iter().filter_map(|event| match event {
+            Event::Refused { limit, .. } => Some(*limit),
+            _ => None,
+        });
+        let (count, most) = limits.fold((0, 0), |(count, most), limit| (count + 1, most.max(limit)));
+        (count, Some(most).filter(|most| *most > 0))
     }
 
     /// Fills the header's counts and sums (`events`, `allocs`, `streams`, `iterations`,

@@ -66,8 +66,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The parts that few programs need, imported when they are named."""
-    if name in ("adapters", "privateuse1"):
+    """The part that few programs need, imported when it is named."""
+    if name == "privateuse1":
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")

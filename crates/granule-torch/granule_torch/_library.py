@@ -17,6 +17,8 @@ OUT_OF_MEMORY, REJECTED = 1, 2
 """The statuses where a request found no memory."""
 UNKNOWN_POOL = 7
 """The status where no pool has the id, any more."""
+NO_LIMIT = 2**64 - 1
+"""Bytes where nothing is limited."""
 
 
 class PoolId(ctypes.Structure):
@@ -187,6 +189,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_ledger_json": (c_int32, [c_void_p, c_int32, POINTER(Bytes)]),
     "granule_largest_free_block": (c_int32, [c_void_p, c_int32, POINTER(c_uint64)]),
     "granule_set_memory_fraction": (c_int32, [c_void_p, c_int32, ctypes.c_double]),
+    "granule_set_memory_limits": (c_int32, [c_void_p, c_int32, c_uint64, c_uint64]),
     "granule_memory_fraction": (c_int32, [c_void_p, c_int32, POINTER(ctypes.c_double)]),
     "granule_device_memory_info": (c_int32, [c_void_p, c_int32, POINTER(c_uint64), POINTER(c_uint64)]),
     "granule_pools_reserved": (c_int32, [c_void_p, c_int32, POINTER(PoolReserved), c_uint64, POINTER(c_uint64)]),

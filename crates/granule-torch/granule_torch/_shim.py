@@ -25,6 +25,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_torch_current_allocator": (c_void_p, []),
     "granule_torch_displaced_allocator": (c_void_p, []),
     "granule_torch_prepare": (None, [c_void_p, c_int]),
+    "granule_torch_make_current": (None, [c_void_p]),
     "granule_torch_time_data_ptr": (c_double, [c_void_p, c_size_t, c_uint64]),
     "granule_torch_time_raw": (c_double, [c_void_p, c_size_t, c_uint64]),
 }

@@ -6,7 +6,8 @@ import contextlib
 import ctypes
 import os
 import threading
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -81,11 +82,12 @@ _lock = threading.Lock()
 
 @contextlib.contextmanager
 def region(tag: str = "default", priority: int = 0, *, keep: bool = True) -> Iterator[MemPool]:
-    """What this thread allocates inside, on the current device, sleeps and wakes with its tag.
+    """What this thread allocates inside, on any device, sleeps and wakes with its tag.
 
-    The memory comes from growable segments, whatever the settings say. Entering a region of the same tag again goes
-    on in the same pool; while that sleeps, in new memory. Like PyTorch's pools, regions hold for the thread that entered
-    them only.
+    The memory comes from growable segments, whatever the settings say. Entering a region of the same tag again goes on in the
+    same pool; while that sleeps, in new memory. Like PyTorch's pools, regions hold for the thread that entered them only.
+
+    A device that comes into use while the region is open is left out. A warning names it.
 
     Args:
         tag: what :func:`sleep` and :func:`wake` name it by.
@@ -94,7 +96,7 @@ def region(tag: str = "default", priority: int = 0, *, keep: bool = True) -> Ite
             for the next entry.
 
     Yields:
-        The :class:`torch.cuda.MemPool` behind it.
+        The :class:`torch.cuda.MemPool` behind it on the current device.
 
     Raises:
         GranuleError: Granule is not enabled.
@@ -103,11 +105,42 @@ def region(tag: str = "default", priority: int = 0, *, keep: bool = True) -> Ite
         raise TypeError(f"tag is {tag!r}; it must be a str that is not empty")
     if not isinstance(priority, int):
         raise TypeError(f"priority is {priority!r}; it must be an int")
-    pool = pool_of(tag, priority) if keep else _passing_pool(tag, priority)
+    take = pool_of if keep else _passing_pool
+    with entered(lambda: take(tag, priority)) as pools:
+        import torch
+
+        current = torch.cuda.current_device()
+        yield pools[current]
+        late = [device for device in devices_in_use() if device not in pools and torch.cuda.memory_reserved(device)]
+    for device in late:
+        warnings.warn(
+            f"cuda:{device} came into use while the region {tag!r} was open, which was entered on cuda:{current}: what the region "
+            f"allocated on cuda:{device} does not sleep. Use the device before the region is entered.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+@contextlib.contextmanager
+def entered(take: Callable[[], MemPool]) -> Iterator[dict[int, MemPool]]:
+    """This thread allocates from a pool on each device in use: a scope of PyTorch's concerns one. ``take`` gives the current device's."""
+    _enable.engine()
     import torch
 
-    with torch.cuda.use_mem_pool(pool):
-        yield pool
+    pools = {}
+    with contextlib.ExitStack() as scopes:
+        for device in sorted({torch.cuda.current_device(), *devices_in_use()}):
+            with torch.cuda.device(device):
+                pools[device] = take()
+            scopes.enter_context(torch.cuda.use_mem_pool(pools[device], device))
+        yield pools
+
+
+def devices_in_use() -> list[int]:
+    """Those whose driver holds something for this process. Asking makes none of them one."""
+    import torch
+
+    return [device for device in range(torch.cuda.device_count()) if torch._C._cuda_hasPrimaryContext(device)]
 
 
 def pool_of(tag: str, priority: int = 0) -> MemPool:

@@ -12,6 +12,7 @@ mod larger;
 mod layout;
 mod native;
 mod planned;
+mod private;
 mod run;
 mod simulated;
 pub mod whatif;

@@ -1,12 +1,13 @@
 //! What the history costs, to be counted: allocate and free from a warm cache with history off, on, or on with
-//! sequence numbers for the time, and while the program is recorded; and how long a snapshot without traces takes.
+//! sequence numbers for the time or with call contexts, and while the program is recorded; and how long a snapshot without traces takes.
 //!
-//! `history-cost off|on|numbered|recorded PAIRS` is run under callgrind by `cargo xtask bench history`;
+//! `history-cost off|on|numbered|contexts|recorded PAIRS` is run under callgrind by `cargo xtask bench history`;
 //! `history-cost timed PAIRS DIRECTORY` prints nanoseconds a pair without and with a recording, and what that wrote;
 //! `history-cost snapshot BLOCKS ENTRIES` prints the median of microseconds.
 
 use alloc_core::config::Settings;
-use alloc_core::history::HistoryOptions;
+use alloc_core::history::{CallContext, Context, HistoryOptions, RecordContext};
+use alloc_core::snapshot::Stack;
 use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
@@ -15,6 +16,16 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// A context that costs nothing to gather.
+#[derive(Debug)]
+struct Nowhere;
+
+impl CallContext for Nowhere {
+    fn frames(&self) -> Stack {
+        Stack::default()
+    }
+}
 
 /// Records kept while instructions are counted: few enough for the ring to be full soon.
 const ENTRIES: usize = 3000;
@@ -31,6 +42,10 @@ fn main() -> ExitCode {
         ["numbered", pairs] => {
             number(pairs).map(|pairs| churn(Some(HistoryOptions::newest(ENTRIES).deterministic()), pairs))
         }
+        ["contexts", pairs] => number(pairs).map(|pairs| {
+            let gather = || Some(Arc::new(Nowhere) as Context);
+            churn(Some(HistoryOptions::newest(ENTRIES).with_contexts(RecordContext::All, gather)), pairs)
+        }),
         ["recorded", pairs] => number(pairs).map(|pairs| {
             let (_, recorder) = recorded(pairs, &std::env::temp_dir())?;
             recorder.files().iter().for_each(|path| drop(std::fs::remove_file(path)));
@@ -50,7 +65,7 @@ fn main() -> ExitCode {
         }
         None => {
             eprintln!(
-                "usage: history-cost off|on|numbered|recorded PAIRS | timed PAIRS DIRECTORY | snapshot BLOCKS ENTRIES"
+                "usage: history-cost off|on|numbered|contexts|recorded PAIRS | timed PAIRS DIRECTORY | snapshot BLOCKS ENTRIES"
             );
             ExitCode::from(2)
         }

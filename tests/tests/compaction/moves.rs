@@ -2,6 +2,7 @@
 
 use crate::programs::{BLOCK, Sparse, compact};
 use alloc_core::config::Settings;
+use alloc_core::policy::GranulePolicy;
 use alloc_core::types::{DevicePtr, MIB};
 use backend_openreg::{Call, OpenReg};
 use granule_conformance::interpose::Interposed;
@@ -53,6 +54,31 @@ fn what_is_free_between_live_blocks_goes_back_and_they_stay_as_they_are() {
         assert_eq!(u128::from(counted.compaction_pause_ns.unsigned_abs()), report.pause.as_nanos());
         program.end(rig);
     });
+}
+
+/// The third piece of a granule was copied to where another's bytes were (planted from outside).
+#[test]
+fn many_pieces_of_several_sizes_stay_of_one_granule() {
+    let rig = Rig::openreg(mapped(1000));
+    let (allocator, stream) = (rig.with_policy::<GranulePolicy>(Settings::default()), rig.stream());
+    let large = allocator.malloc(128 * MIB, stream).unwrap();
+    // Of 16 MiB, 4, 2 and 2 stay, and 8 are free between them.
+    let sizes = [4, 2, 2, 4, 2, 2].map(|mib| mib * MIB).repeat(4);
+    let blocks: Vec<_> =
+        sizes.iter().map(|bytes| (allocator.malloc(*bytes, stream).unwrap(), *bytes)).collect();
+    let (live, free): (Vec<_>, Vec<_>) = (0..).zip(blocks).partition(|(n, _)| n % 2 == 0);
+    for (n, (ptr, bytes)) in &live {
+        Bytes(&*rig.backend).write(*ptr, &pattern(*n, *bytes));
+    }
+    free.into_iter().for_each(|(_, (ptr, _))| allocator.free(ptr).unwrap());
+    let report = compact(&allocator).unwrap();
+    assert!(report.gained >= 16 * MIB, "{report:?}");
+    for (n, (ptr, bytes)) in live {
+        assert!(Bytes(&*rig.backend).read(ptr, bytes) == pattern(n, bytes), "block {n} has its contents");
+        allocator.free(ptr).unwrap();
+    }
+    allocator.free(large).unwrap();
+    rig.nothing_is_left(&allocator);
 }
 
 #[test]

@@ -82,6 +82,8 @@ fn a_free_whose_event_fails_stays_pending_and_is_reported<P: Policy>() {
     allocator.free(ptr).expect("free never fails");
     let stats = allocator.stats(DEVICE).unwrap();
     assert_eq!((stats.granule.pending_bytes, stats.granule.unrecorded_frees), (40 << 20, 1));
+    allocator.statistics().reset_accumulated(DEVICE).unwrap();
+    assert_eq!(allocator.stats(DEVICE).unwrap().granule.unrecorded_frees, 0);
     let asked = || device.calls().get(Call::Malloc) + device.calls().get(Call::CreatePhysical);
     let before = asked();
     // Only this request's ladder synchronises, and finds the block whole.

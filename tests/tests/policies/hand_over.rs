@@ -142,6 +142,27 @@ fn a_checkpoint_is_refused_whose_memory_serves_another_stream() {
     });
 }
 
+/// An arena that was found to have nothing free for others was not looked at again after a restore had freed its blocks.
+#[test]
+fn what_a_restore_frees_serves_other_streams() {
+    on_each(&of(400), |rig| {
+        let (allocator, stream, other) = (allocator(rig), rig.stream(), rig.new_stream());
+        let empty = allocator.pools().checkpoint(rig::DEVICE, PoolId::DEFAULT).unwrap();
+        allocator.malloc(48 * MIB, stream).unwrap();
+        // Misses: the first takes what the other stream has left, later ones find nothing there.
+        for _ in 0..4 {
+            allocator.malloc(40 * MIB, other).unwrap();
+        }
+        allocator.pools().restore(&empty, None).unwrap();
+        let used = rig.used();
+        let elsewhere = allocator.malloc(200 * MIB, other).unwrap();
+        assert_eq!(rig.used(), used, "{}: nothing is taken from the device", rig.name);
+        allocator.check_invariants();
+        allocator.free(elsewhere).unwrap();
+        rig.nothing_is_left(&allocator);
+    });
+}
+
 #[test]
 fn granules_of_every_size_stay_free_where_a_device_maps_nothing_twice() {
     let device = OpenReg::new(of(160)).unwrap();

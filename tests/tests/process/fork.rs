@@ -1,12 +1,14 @@
 //! Forked children: each call tells them so, and the parent notices nothing.
 
 use crate::calls::{config, every_call, looks, releases, rig, unexpected};
+use alloc_core::allocator::SleepMode;
 use alloc_core::backend::{Backend, CaptureMode};
 use alloc_core::config::Settings;
 use alloc_core::graph::GraphCapture;
 use alloc_core::history::{HistoryOptions, Stage};
 use alloc_core::policy::Policy;
-use alloc_core::pool::{Filter, PoolScope};
+use alloc_core::pool::{Filter, MemoryPool, PoolOptions, PoolScope};
+use alloc_core::sleep::{Backup, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PoolId, Stream};
 use alloc_core::{AllocError, CachingAllocator, DeviceBuffer};
 use backend_openreg::{Clock, OpenReg};
@@ -256,7 +258,64 @@ fn a_child_makes_a_backend_of_its_own_and_its_children_cannot_use_that<P: Policy
     });
 }
 
+/// A file's blocks stayed for as long as a child lived that was forked meanwhile.
+fn a_child_has_no_part_of_what_sleeps_in_files<P: Policy>() {
+    alone(|| {
+        let (_machine, driver, allocator, stream) = rig::<P>(config());
+        allocator.configure(Settings { expandable_segments: true, ..Settings::default() }).unwrap();
+        let allocator = Arc::new(allocator);
+        let folder = tempfile::TempDir::new().unwrap();
+        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let inside = pool.enter(Filter::Always).unwrap();
+        let ptr = allocator.malloc(3 * MIB, stream).unwrap();
+        drop(inside);
+        allocator.sleep_mode().set_tag(DEVICE, pool.id(), Some(SleepTag::new("weights"))).unwrap();
+        let backup = Backup::File(folder.path().to_owned());
+        // SAFETY: nobody uses the memory.
+        let sleep = |mode: SleepMode<'_>| unsafe { mode.sleep(Tags::All, &backup) }.map(drop);
+        sleep(allocator.sleep_mode()).unwrap();
+        assert!(allocator.sleep_mode().backup_bytes() >= 3 * MIB);
+        let shown = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            maps.lines().any(|line| line.contains(folder.path().to_str().unwrap()))
+        };
+        assert!(shown(), "the parent has it mapped");
+        let before = driver.calls();
+        let child = match fork() {
+            Fork::Parent(child) => child,
+            Fork::Child(report) => {
+                let mode = allocator.sleep_mode();
+                let mut bytes = vec![0; 1000];
+                let answers = vec![
+                    ("sleep", sleep(mode)),
+                    ("wake", mode.wake(Tags::All).map(drop)),
+                    ("set_tag", mode.set_tag(DEVICE, pool.id(), None)),
+                    ("is_pool_asleep", mode.is_pool_asleep(DEVICE, pool.id()).map(drop)),
+                ];
+                let mut wrong = unexpected(answers, is_forked);
+                mode.drop_backups();
+                let harmless = [
+                    ("the file is mapped", !shown()),
+                    ("read_backup answered", matches!(mode.read_backup(ptr, &mut bytes), Ok(false))),
+                    ("is_asleep answered", mode.is_asleep(ptr).is_none()),
+                    ("backup_bytes answered", mode.backup_bytes() == 0),
+                ];
+                drop(pool);
+                drop(Arc::into_inner(allocator));
+                wrong.extend(harmless.iter().filter(|(_, right)| !right).map(|(what, _)| (*what).to_owned()));
+                wrong.extend((driver.calls() != before).then(|| "the driver was called".to_owned()));
+                report.end(&wrong)
+            }
+        };
+        assert_eq!(child.complaints(), Vec::<String>::new());
+        allocator.sleep_mode().wake(Tags::All).unwrap();
+        assert!(!shown(), "it went with the wake");
+        allocator.free(ptr).unwrap();
+    });
+}
+
 granule_tests::for_each_policy!(
+    a_child_has_no_part_of_what_sleeps_in_files,
     a_forked_child_gets_a_typed_error_from_every_call_and_the_parent_is_unaffected,
     a_child_waits_for_no_lock_of_its_parents_threads,
     a_child_makes_a_backend_of_its_own_and_its_children_cannot_use_that,

@@ -8,5 +8,6 @@ mod exit;
 mod fork;
 mod ledger;
 mod personalities;
+mod published;
 mod unified;
 mod unload;

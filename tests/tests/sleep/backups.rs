@@ -1,4 +1,4 @@
-//! What was saved, read without a wake.
+//! What is saved: all of it, and read without a wake.
 
 use crate::contents::{backups, machine, small_granules};
 use alloc_core::backend::ErrorKind;
@@ -66,7 +66,25 @@ fn what_the_driver_keeps_of_a_backup_is_given_back_later<P: Policy>() {
     }
 }
 
+/// A ring's slot was used again while its bytes were on their way to the file (planted from outside).
+fn a_file_gets_more_pieces_than_the_ring_has_slots<P: Policy>() {
+    let directory = tempfile::tempdir().unwrap();
+    let rig = Rig::openreg(machine());
+    let allocator = rig.with_policy::<P>(small_granules());
+    let pool = tagged(&allocator, "weights");
+    let (bytes, contents) = (75 * MIB, pattern(1, 75 * MIB));
+    let ptr = malloc_in(&pool, &allocator, bytes, rig.stream());
+    Bytes(&*rig.backend).write(ptr, &contents);
+    allocator.put_to_sleep(Tags::All, &Backup::File(directory.path().to_owned())).unwrap();
+    allocator.sleep_mode().wake(Tags::All).unwrap();
+    assert!(Bytes(&*rig.backend).read(ptr, bytes) == contents, "they are as they were");
+    allocator.free(ptr).unwrap();
+    drop(pool);
+    rig.nothing_is_left(&allocator);
+}
+
 granule_tests::for_each_policy!(
+    a_file_gets_more_pieces_than_the_ring_has_slots,
     what_the_driver_keeps_of_a_backup_is_given_back_later,
     what_was_saved_can_be_read_while_it_sleeps,
 );

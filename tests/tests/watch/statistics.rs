@@ -1,7 +1,8 @@
 //! The device's figures: which there are, and how they are reset.
 
 use alloc_core::config::Settings;
-use alloc_core::policy::{Policy, PytorchPolicy};
+use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
+use alloc_core::stats::{DeviceStats, Read};
 use alloc_core::types::{GIB, MIB};
 use granule_tests::rig::DEVICE;
 use granule_tests::setup::{of_bytes, roomy};
@@ -37,6 +38,29 @@ fn s04_event_counts_are_reset<P: Policy>() {
     assert_eq!(counts(), [0; 4]);
 }
 
+/// Counters and sums begin anew, PyTorch's and Granule's own; levels and peaks stay.
+fn a_reset_touches_each_counter_of_the_table<P: Policy>() {
+    let (_device, allocator, stream) = with_policy::<P>(of_bytes(128 * MIB), Settings::default());
+    let blocks: Vec<_> = (0..6).map(|_| allocator.malloc(20 * MIB, stream).unwrap()).collect();
+    blocks.iter().step_by(2).for_each(|ptr| allocator.free(*ptr).unwrap());
+    // Out of what lies between live blocks, where that can be moved.
+    let _ = allocator.malloc(50 * MIB, stream);
+    // SAFETY: the device has no work.
+    let _ = unsafe { allocator.compact(DEVICE) };
+    let before = allocator.stats(DEVICE).unwrap();
+    let granules = P::NAME == GranulePolicy::NAME;
+    assert_eq!((before.granule.granules_moved > 0, before.granule.compactions > 0), (granules, granules));
+    allocator.statistics().reset_accumulated(DEVICE).unwrap();
+    let after = allocator.stats(DEVICE).unwrap();
+    for figure in DeviceStats::figures() {
+        for (was, is) in figure.values(&before).iter().zip(figure.values(&after)) {
+            let sum =
+                matches!(figure.read, Read::Counter(_)) || matches!(is.part, Some("allocated" | "freed"));
+            assert_eq!(is.value, if sum { 0 } else { was.value }, "{} {:?}", figure.name, is.part);
+        }
+    }
+}
+
 fn figures_derived_from_statistics<P: Policy>() {
     let (_device, allocator, stream) = with_policy::<P>(of_bytes(GIB), Settings::default());
     allocator.malloc(15 * MIB, stream).unwrap();
@@ -49,4 +73,8 @@ fn figures_derived_from_statistics<P: Policy>() {
     assert_eq!(flat["reserved_bytes.all.peak"], 18 << 20);
 }
 
-granule_tests::for_each_policy!(s04_event_counts_are_reset, figures_derived_from_statistics,);
+granule_tests::for_each_policy!(
+    s04_event_counts_are_reset,
+    a_reset_touches_each_counter_of_the_table,
+    figures_derived_from_statistics,
+);

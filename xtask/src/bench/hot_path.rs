@@ -44,7 +44,7 @@ pub(super) fn history() -> Result<String> {
     };
     let (none, off) = (pair(&without, "off")?, pair(&program, "off")?);
     let (numbered, on) = (pair(&program, "numbered")?, pair(&program, "on")?);
-    let recorded = pair(&program, "recorded")?;
+    let (contexts, recorded) = (pair(&program, "contexts")?, pair(&program, "recorded")?);
     // A pair makes three records.
     let record = |pair: f64| format!("{:.1}", (pair - off) / 3.0);
     let mut table = Table::new(["instructions", "a pair", "more than off, a record"]);
@@ -52,6 +52,7 @@ pub(super) fn history() -> Result<String> {
     table.row(["history off", &format!("{off:.1} ({:+.1})", off - none), ""]);
     table.row(["history on, numbers for the time", &format!("{numbered:.1}"), &record(numbered)]);
     table.row(["history on", &format!("{on:.1}"), &record(on)]);
+    table.row(["history on, with contexts", &format!("{contexts:.1}"), &record(contexts)]);
     table.row([
         "the program is recorded",
         &format!("{recorded:.1}"),

@@ -1,9 +1,10 @@
-//! The shell examples of the book: what can run without a GPU, a network or PyTorch runs as it stands.
+//! The examples of the book in shell, C and C++: what can run without a GPU, a network or PyTorch runs as it stands.
+//! Those in Rust are tests of the crate `granule`; those in Python run with the packages that they are of.
 //!
 //! They run in a folder that has the files which they name, made of the workload that the command carries. What is left
 //! out is counted by its reason; a command that nobody has thought of is an error.
 
-use super::page::Page;
+use super::page::{Code, Page};
 use crate::process::{self, command, root};
 use anyhow::{Context, Result, bail, ensure};
 use clap::CommandFactory;
@@ -25,6 +26,8 @@ const SNAPSHOTS: [&str; 8] = [
     "snapshots/one.pickle",
 ];
 
+const SHELL: &[&str] = &["sh", "bash", "shell", "console"];
+
 /// What becomes of a line.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
@@ -44,13 +47,27 @@ pub(super) fn run<'a>(pages: impl Iterator<Item = &'a Page>) -> Result<()> {
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", folder.display());
     let (mut ran, mut left_out) = (0, BTreeMap::<_, usize>::new());
-    for page in pages.filter(|page| !page.shell().is_empty()) {
+    for page in pages {
+        for code in page.code(&["c", "cpp"]) {
+            let place = || format!("{}:{}", page.name(), code.line);
+            let Some(foreign) = foreign_header(&code.text) else {
+                build_and_run(code, stage.path()).with_context(place)?;
+                ran += 1;
+                continue;
+            };
+            ensure!(foreign.starts_with("rmm/"), "{}: nothing compiles what includes {foreign}", place());
+            *left_out.entry("is compiled with RMM in `cargo xtask integrations`").or_default() += 1;
+        }
+        let mut shell = page.code(SHELL).peekable();
+        if shell.peek().is_none() {
+            continue;
+        }
         // A page tells a story of its own: what another page's examples wrote is not there.
         let own = tempfile::tempdir()?;
         process::run(Command::new("cp").arg("-r").arg(stage.path().join(".")).arg(own.path()))?;
-        for (first, block) in page.shell() {
-            for (at, line) in block.lines().enumerate() {
-                let place = format!("{}:{}", page.name(), first + at);
+        for block in shell {
+            for (at, line) in block.text.lines().enumerate() {
+                let place = format!("{}:{}", page.name(), block.line + at);
                 let line = without_comment(line);
                 match fate(line) {
                     _ if line.is_empty() => {}
@@ -74,11 +91,33 @@ pub(super) fn run<'a>(pages: impl Iterator<Item = &'a Page>) -> Result<()> {
             }
         }
     }
-    println!("{ran} shell examples ran as they stand in the book");
+    println!("{ran} examples ran as they stand in the book");
     for (why, lines) in left_out {
         println!("{lines:3} left out: {why}");
     }
     Ok(())
+}
+
+/// A header that is neither the language's nor of Granule's C library.
+fn foreign_header(text: &str) -> Option<&str> {
+    let names = text.lines().filter_map(|line| line.strip_prefix("#include")?.trim().get(1..));
+    let mut names = names.map(|name| name.trim_end_matches(['>', '"']));
+    names.find(|name| name.contains('/') && !name.starts_with("granule/"))
+}
+
+/// A program over the simulated device, in the oldest C or C++ that `granule.h` is for.
+fn build_and_run(code: &Code, stage: &Path) -> Result<()> {
+    process::libraries()?;
+    let (compiler, standard) = if code.language == "c" { ("cc", "c99") } else { ("c++", "c++11") };
+    let (source, program) = (stage.join("example").with_extension(&code.language), stage.join("example"));
+    fs::write(&source, &code.text)?;
+    let libraries = process::target().join("debug");
+    let mut compile = Command::new(compiler);
+    compile.args([&format!("-std={standard}"), "-Wall", "-Wextra", "-Werror", "-pedantic", "-I"]);
+    compile.arg(root().join("crates/granule-capi/include")).arg(&source).arg("-o").arg(&program);
+    compile.arg("-L").arg(&libraries).arg("-lgranule_capi");
+    process::run(compile.arg(format!("-Wl,-rpath,{}", libraries.display())))?;
+    process::output(Command::new(&program).current_dir(stage)).map(drop)
 }
 
 /// The files that examples name: the beginning of the recording, which takes no time, on a device that is too small for it.
@@ -169,7 +208,7 @@ fn fate(line: &str) -> Fate {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fate, fate, follow, without_comment};
+    use super::{Fate, fate, follow, foreign_header, without_comment};
 
     #[test]
     fn a_line_is_run_checked_or_left_out_for_a_reason() {
@@ -180,6 +219,15 @@ mod tests {
         assert_eq!(fate("make install"), Fate::Unknown);
         assert_eq!(without_comment("granule devices    # all of them"), "granule devices");
         assert_eq!(without_comment("# only words"), "");
+    }
+
+    #[test]
+    fn what_includes_only_our_headers_is_compiled() {
+        assert_eq!(foreign_header("#include <granule.h>\n#include \"stdio.h\"\n"), None);
+        assert_eq!(
+            foreign_header("#include <granule/cuda_resource.hpp>\n#include <rmm/a.hpp>\n"),
+            Some("rmm/a.hpp")
+        );
     }
 
     #[test]

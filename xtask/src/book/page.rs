@@ -19,8 +19,16 @@ pub(super) struct Page {
     links: Vec<(usize, String)>,
     /// Paragraphs that are too long: their line and their words.
     long: Vec<(usize, usize)>,
-    /// Blocks of shell commands, with the line of the first.
-    shell: Vec<(usize, String)>,
+    /// Blocks of code that have a language, with the line of the first.
+    code: Vec<Code>,
+}
+
+/// A block of code.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Code {
+    pub(super) language: String,
+    pub(super) line: usize,
+    pub(super) text: String,
 }
 
 impl Page {
@@ -31,7 +39,7 @@ impl Page {
 
     fn of(file: PathBuf, text: &str) -> Self {
         let mut page =
-            Self { file, anchors: Vec::new(), links: Vec::new(), long: Vec::new(), shell: Vec::new() };
+            Self { file, anchors: Vec::new(), links: Vec::new(), long: Vec::new(), code: Vec::new() };
         let mut seen = HashMap::new();
         // The text of the heading, paragraph or block that is being read.
         let mut words = String::new();
@@ -48,8 +56,11 @@ impl Page {
                 Event::End(TagEnd::Paragraph) if words.split_whitespace().count() > WORDS => {
                     page.long.push((line_of(range.start), words.split_whitespace().count()));
                 }
-                Event::End(TagEnd::CodeBlock) if is_shell(&text[range.clone()]) => {
-                    page.shell.push((line_of(range.start) + 1, std::mem::take(&mut words)));
+                Event::End(TagEnd::CodeBlock) => {
+                    let info = text[range.clone()].lines().next().unwrap_or_default();
+                    let language = info.trim_start_matches('`').trim().to_owned();
+                    let (line, text) = (line_of(range.start) + 1, std::mem::take(&mut words));
+                    page.code.push(Code { language, line, text });
                 }
                 _ => {}
             }
@@ -62,8 +73,9 @@ impl Page {
         self.file.strip_prefix(root()).unwrap_or(&self.file).display().to_string()
     }
 
-    pub(super) fn shell(&self) -> &[(usize, String)] {
-        &self.shell
+    /// Its blocks in one of these languages.
+    pub(super) fn code<'a>(&'a self, languages: &'a [&str]) -> impl Iterator<Item = &'a Code> {
+        self.code.iter().filter(|code| languages.contains(&code.language.as_str()))
     }
 
     /// Links that lead nowhere, and paragraphs that are too long, a line each.
@@ -91,11 +103,6 @@ impl Page {
     }
 }
 
-fn is_shell(block: &str) -> bool {
-    let info = block.trim_start().lines().next().unwrap_or_default().trim_start_matches('`');
-    matches!(info.trim(), "sh" | "bash" | "shell" | "console")
-}
-
 /// The path without `.` and `..`; links are not followed.
 fn plain(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut whole, part| {
@@ -118,7 +125,7 @@ fn anchor(heading: &str, seen: &mut HashMap<String, usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Page;
+    use super::{Code, Page};
     use std::collections::BTreeMap;
     use std::path::PathBuf;
 
@@ -152,11 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn shell_blocks_are_found_with_their_line() {
+    fn blocks_of_a_language_are_found_with_their_line() {
         let page = Page::of(
             "x.md".into(),
             "text\n\n```sh\ngranule devices   # all\n```\n\n```rust\nlet a = 1;\n```\n",
         );
-        assert_eq!(page.shell(), [(4, "granule devices   # all\n".to_owned())]);
+        let text = "granule devices   # all\n".to_owned();
+        let found: Vec<_> = page.code(&["sh"]).collect();
+        assert_eq!(found, [&Code { language: "sh".into(), line: 4, text }]);
     }
 }

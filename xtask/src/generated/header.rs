@@ -37,8 +37,9 @@ const HEAD: &str = "\
  *  - Callbacks may call the library, unless it says otherwise: while a thread is in a callback of one kind, what it asks of the same
  *    allocator is done without callbacks of that kind.
  *  - Texts are NUL-terminated UTF-8. Texts and bytes that the library makes are granule_bytes, freed with granule_bytes_free.
- *  - Any thread may call any function at any time, but for those that end a handle. After such a call the handle is gone: to give it
- *    again, or while another thread still uses it, is undefined.
+ *  - Any thread may call any function at any time, but for those that end a handle: to end it while another thread still uses it is
+ *    undefined. After such a call the handle is gone. To give it again is GRANULE_INVALID_ARGUMENT (functions without a status give
+ *    null or 0), until 64 others of its type were ended: then it may be another one's.
  *  - No function is async-signal-safe: one that is called from a signal handler may wait for ever for a lock that its own thread
  *    holds.
  *  - What the library has to say goes to the standard error stream; the variable GRANULE_LOG (off, error, warn, info, debug) says

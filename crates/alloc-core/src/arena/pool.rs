@@ -157,6 +157,8 @@ pub(crate) struct Pools {
     tagged: BTreeSet<PoolId>,
     /// Pools that have launches.
     launched: BTreeSet<PoolId>,
+    /// The pool that was released last, if it held nothing and was forgotten.
+    gone: Option<PoolId>,
 }
 
 impl Default for Pools {
@@ -169,6 +171,7 @@ impl Default for Pools {
             default_tag: None,
             tagged: BTreeSet::new(),
             launched: BTreeSet::new(),
+            gone: None,
         }
     }
 }
@@ -431,5 +434,15 @@ impl Pools {
         self.tagged.remove(&id);
         self.launched.remove(&id);
         Some(pool)
+    }
+
+    /// A pool was released for the last time, and is forgotten if it held nothing.
+    pub(crate) fn note_gone(&mut self, id: PoolId) {
+        self.gone = (!self.records.contains_key(&id)).then_some(id);
+    }
+
+    /// Whether that is how this pool went, and it was the last one; once.
+    pub(crate) fn take_gone(&mut self, id: PoolId) -> bool {
+        self.gone.take_if(|gone| *gone == id).is_some()
     }
 }

@@ -46,6 +46,8 @@ pub struct OptionInfo {
     pub help: &'static str,
     /// Which texts may carry it.
     pub grammar: Grammar,
+    /// The first release of PyTorch that has it; 2.0 stands for older ones, too.
+    pub since: (u16, u16),
     pub(super) key: Key,
     pub(super) owner: Owner,
     pub(super) kind: Kind,
@@ -175,6 +177,7 @@ const fn usual(key: Key, owner: Owner, kind: Kind, name: &'static str, field: Fi
             Owner::Granule => Grammar::Granule,
             Owner::Common | Owner::Device => Grammar::Pytorch,
         },
+        since: (2, 0),
         key,
         owner,
         kind,
@@ -237,6 +240,7 @@ options! {
 
     LargeSegmentSize = Common "large_segment_size_mb": Megabytes, large_segment_size: u64 = 20 * MIB;
     "Segment size for requests over 1 MiB and under 10 MiB, and the granule of large growable segments." {
+        since: (2, 10),
         default: "20",
         range: "a whole number of MiB from 11 to 17592186044415",
         refuse: |value, _| {
@@ -280,6 +284,7 @@ options! {
     /// Default the large segment size.
     MaxNonSplitRounding = Common "max_non_split_rounding_mb": Megabytes, max_non_split_rounding: u64 = 20 * MIB;
     "How much larger than the request a block over max_split_size_mb may be." {
+        since: (2, 6),
         default: "large_segment_size_mb",
         range: MB_UP,
         refuse: |value, large_mb| {
@@ -291,8 +296,10 @@ options! {
             unless(rounding >= s.large_segment_size, &rounding, "at least large_segment_size")
         },
         idle: |s| {
-            (!limits(s.max_split_size) || s.policy_name() == PolicyName::Granule).then_some(
-                "it concerns blocks of max_split_size_mb and more; set that too")
+            foreign(s, true).or_else(|| {
+                (!limits(s.max_split_size))
+                    .then_some("it concerns blocks of max_split_size_mb and more; set that too")
+            })
         },
     }
 
@@ -342,11 +349,12 @@ options! {
     }
 
     ExpandableSegments = Common "expandable_segments": Switch, expandable_segments: bool = false;
-    "Segments that grow in place, on devices with virtual memory." {}
+    "Segments that grow in place, on devices with virtual memory." { since: (2, 1), }
 
     ExpandableSegmentsReserve = Device "expandable_segments_reserve": Reserve,
         expandable_segments_reserve: Option<ReserveSize> = None;
     "Address space that a growable segment reserves, at most 9/8 of the device's memory. Under `granule`, `full` is at most 2 048 granules of the size that new ones have then." {
+        since: (2, 15),
         idle: |s| fixed(s, s.expandable_segments_reserve.is_some()),
     }
 
@@ -354,18 +362,21 @@ options! {
     ExpandableSegmentsReserveByClass = Device "expandable_segments_reserve_by_class": Classes,
         expandable_segments_reserve_by_class: Vec<(String, ReserveSize)> = Vec::new();
     "The same for streams of a reserve class. The list replaces the earlier one." {
+        since: (2, 15),
         range: "a list [class:reserve,...] where a reserve is a positive fraction (0.5) or a number of GiB (40G)",
         idle: |s| fixed(s, !s.expandable_segments_reserve_by_class.is_empty()),
     }
 
     ReleaseLockOnMalloc = Device "release_lock_on_cudamalloc": Switch, release_lock_on_malloc: bool = false;
     "Accepted for compatibility; no lock is ever held over a driver call." {
+        since: (2, 2),
         alias: Some("release_lock_on_hipmalloc"),
         idle: |s| s.release_lock_on_malloc.then_some("no lock is ever held over a driver call"),
     }
 
     PerProcessMemoryFraction = Device "per_process_memory_fraction": Ratio, per_process_memory_fraction: f64 = 1.0;
     "Share of the device's memory that this process may hold." {
+        since: (2, 10),
         default: "1",
         range: "a number from 0 to 1",
         refuse: |value, _| {
@@ -383,19 +394,21 @@ options! {
     }
 
     ThrowOnOom = Device "throw_on_cudamalloc_oom": Switch, throw_on_oom: bool = false;
-    "Refuse a request that cannot fit before the driver is asked." {}
+    "Refuse a request that cannot fit before the driver is asked." { since: (2, 15), }
 
     GraphCaptureRecordStreamReuse = Device "graph_capture_record_stream_reuse": Switch,
         graph_capture_record_stream_reuse: bool = false;
-    "Under graph capture, reuse blocks used on other streams where the graph orders the uses." {}
+    "Under graph capture, reuse blocks used on other streams where the graph orders the uses." { since: (2, 9), }
 
     PinnedUseHostRegister = Device "pinned_use_cuda_host_register": Switch, pinned_use_host_register: bool = false;
     "Pin host memory by registering ordinary pages." {
+        since: (2, 2),
         alias: Some("pinned_use_hip_host_register"),
     }
 
     PinnedNumRegisterThreads = Device "pinned_num_register_threads": Count, pinned_num_register_threads: u64 = 1;
     "Threads that touch pages before they are registered." {
+        since: (2, 2),
         unit: "threads",
         default: "1",
         range: "a power of two from 1 to 128",
@@ -417,6 +430,7 @@ options! {
     /// 0 is off.
     PinnedReserveSegmentSize = Device "pinned_reserve_segment_size_mb": Megabytes, pinned_reserve_segment_size: u64 = 0;
     "Pin one segment of this size at first use and serve small pinned requests from it." {
+        since: (2, 10),
         default: "off",
         range: "a whole number of MiB from 1 to 17592186044415",
         strict_extra: Some(OFF),
@@ -426,11 +440,12 @@ options! {
     }
 
     PinnedUseBackgroundThreads = Common "pinned_use_background_threads": Switch, pinned_use_background_threads: bool = false;
-    "Process the events of pinned memory on a thread of its own." {}
+    "Process the events of pinned memory on a thread of its own." { since: (2, 6), }
 
     /// `u64::MAX` is unlimited.
     PinnedMaxRoundThreshold = Common "pinned_max_round_threshold_mb": Megabytes, pinned_max_round_threshold: u64 = u64::MAX;
     "Pinned requests over this size are not rounded up to a power of two." {
+        since: (2, 13),
         default: UNLIMITED,
         strict_extra: Some(UNLIMITED),
         harm: |s| {
@@ -443,12 +458,13 @@ options! {
     /// `u64::MAX` is unlimited.
     PinnedMaxCachedSize = Common "pinned_max_cached_size_mb": Megabytes, pinned_max_cached_size: u64 = u64::MAX;
     "Pinned blocks over this size are given back when freed." {
+        since: (2, 13),
         default: UNLIMITED,
         strict_extra: Some(UNLIMITED),
     }
 
     PinnedFreeCatchAll = Device "pinned_free_catch_all": Switch, pinned_free_catch_all: bool = false;
-    "Free pinned memory through the allocator whatever made it." {}
+    "Free pinned memory through the allocator whatever made it." { since: (2, 15), }
 
     /// Chosen when an allocator is made, and fixed from then on. `None` is the default, or what a running allocator has; see
     /// [`policy_name`](Self::policy_name).

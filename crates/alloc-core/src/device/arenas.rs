@@ -35,10 +35,11 @@ pub(crate) struct Arenas {
     configuring: Mutex<()>,
 }
 
-/// An arena, locked for an operation whose context its records carry. Unlocking it settles the peaks where they are
-/// due.
+/// An arena, locked for an operation whose context its records carry. Unlocking it tells others what they have to hear.
 pub(super) struct Attended<'a> {
     arenas: &'a Arenas,
+    /// It has the context for as long as the arena's history does.
+    _call: &'a Call<'a>,
     /// There until this is dropped.
     state: Option<Guard<'a, ArenaState>>,
 }
@@ -150,10 +151,8 @@ impl Arenas {
         let Some(arena) = self.directory.get(number) else { return };
         let crossed = {
             let mut state = arena.lock_shortly();
-            state.heap_mut().note_spare();
-            let counters = state.ledger_mut().counters_mut();
-            peaks.note(counters);
-            counters.crossed()
+            state.note_used(&mut peaks);
+            state.ledger().counters().crossed()
         };
         if crossed && !self.make_room(&mut peaks, number, &Rows::default()) {
             peaks.note_granted(number);
@@ -165,7 +164,7 @@ impl Arenas {
     }
 
     /// Settles the peaks, with these arenas locked.
-    fn settle(&self, peaks: &mut Peaks, arenas: &mut [Guard<'_, ArenaState>]) {
+    pub(super) fn settle(&self, peaks: &mut Peaks, arenas: &mut [Guard<'_, ArenaState>]) {
         let mut counters: SmallVec<[&mut Counters; 4]> =
             arenas.iter_mut().map(|arena| arena.ledger_mut().counters_mut()).collect();
         peaks.settle(&mut counters, self.directory.count() == 1);
@@ -198,7 +197,8 @@ impl Arenas {
         has_enough
     }
 
-    /// The default pool's arenas, but for one, that have a free large block of at least `bytes`, which are always the same.
+    /// The default pool's arenas, but for one, that have a free large block of at least `bytes`. Every call is of the same `bytes`:
+    /// an arena that has none is not looked at again before it is used.
     pub(super) fn spare(&self, but: u16, bytes: u64) -> impl Iterator<Item = &Arc<Arena>> {
         let shared = self.directory.shared();
         let numbers =
@@ -209,9 +209,7 @@ impl Arenas {
             let has_some =
                 state.tenure().slot() == PoolSlot::DEFAULT && state.heap().has_free(Tier::Large, bytes);
             if !has_some {
-                // Nobody looks again before that may have changed.
-                state.ledger_mut().counters_mut().tell_next();
-                state.heap_mut().note_no_spare();
+                state.note_no_spare();
             }
             has_some
         })
@@ -224,8 +222,7 @@ impl Arenas {
         // Listed under the lock: an arena whose first request has returned has settled, so it is there.
         let all = self.directory.all();
         let mut arenas: SmallVec<[_; 4]> = all.iter().map(|arena| arena.lock()).collect();
-        let crossed = |counters: &Counters| counters.is_due() && counters.crossed();
-        if arenas.iter().any(|arena| crossed(arena.ledger().counters())) {
+        if arenas.iter().any(|arena| arena.ledger().counters().crossed()) {
             self.settle(&mut peaks, &mut arenas);
         }
         work(&mut peaks, &mut arenas)
@@ -441,13 +438,17 @@ impl Arenas {
     }
 
     /// Locks an arena for an operation.
-    pub(super) fn attend<'a>(&'a self, arena: &'a Arena, call: &Call<'_>) -> Attended<'a> {
+    pub(super) fn attend<'a>(&'a self, arena: &'a Arena, call: &'a Call<'a>) -> Attended<'a> {
         self.attended(arena.lock(), call)
     }
 
-    pub(super) fn attended<'a>(&'a self, mut state: Guard<'a, ArenaState>, call: &Call<'_>) -> Attended<'a> {
+    pub(super) fn attended<'a>(
+        &'a self,
+        mut state: Guard<'a, ArenaState>,
+        call: &'a Call<'a>,
+    ) -> Attended<'a> {
         state.ledger_mut().history_mut().begin_call(call.context());
-        Attended { arenas: self, state: Some(state) }
+        Attended { arenas: self, _call: call, state: Some(state) }
     }
 
     /// Where the live block at `ptr` was allocated, if that was recorded.

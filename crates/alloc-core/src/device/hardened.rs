@@ -156,7 +156,7 @@ impl Hardened {
         drop(state);
         let canary = self.quarantine.lock().disarm(ptr);
         let held = self.poison(&returned, &uses, canary);
-        self.lifetimes.wait_for_all(uses, returned.block, returned.own, returned.slot);
+        self.lifetimes.wait_for_all(uses, returned.block, returned.own, returned.slot, call);
         // What follows runs observers, which may retire these streams.
         drop(named);
         match held {

@@ -268,6 +268,7 @@ impl History {
     }
 
     /// The calling thread's context, where contexts are gathered at this level. Hold no lock.
+    #[inline(always)]
     fn gather<'a>(&self, level: RecordContext, calls: &Calls<'a>) -> Option<Gathered<'a, Context>> {
         let recorder = {
             let gathering = self.gathering.lock();
@@ -322,12 +323,12 @@ impl History {
         self.site.foreign().end(given_up);
     }
 
-    /// Notes that the program empties the cache.
-    pub(super) fn note_empty_cache(&self) {
+    /// Notes a call that is no block's: the program empties a cache, or a pool ends.
+    pub(crate) fn note(&self, call: ProgramCall) {
         if self.site.attention().has(Reason::LOGGED) {
             let log = self.gathering.lock().calls.clone();
             if let Some(log) = log {
-                log.push(ProgramCall::EmptyCache);
+                log.push(call);
             }
         }
     }
@@ -352,6 +353,7 @@ impl History {
     /// whether the stream of a request is being captured.
     ///
     /// A driver's refusal to tell fails the call: what it would do next could break the capture.
+    #[inline(always)]
     pub(super) fn begin_call(&self, stream: Option<Stream>, level: RecordContext) -> Result<Call<'_>> {
         let context = self.context(level, &self.site.calls());
         let mut call = Call { context, ..Call::PLAIN };
@@ -366,11 +368,13 @@ impl History {
     }
 
     /// [`begin_call`](Self::begin_call) for calls that never fail.
+    #[inline(always)]
     pub(super) fn begin_free<'a>(&'a self, level: RecordContext, calls: &Calls<'a>) -> Call<'a> {
         let relaxed = self.site.relaxed().ok().flatten();
         Call { context: self.context(level, calls), relaxed, ..Call::PLAIN }
     }
 
+    #[inline(always)]
     fn context<'a>(&self, level: RecordContext, calls: &Calls<'a>) -> Option<Gathered<'a, Context>> {
         if self.site.attention().has(Reason::CONTEXTS) { self.gather(level, calls) } else { None }
     }

@@ -28,6 +28,7 @@ use counters::DeviceCounters;
 use recording::Recording;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::path::{Path, PathBuf};
 
 /// The state under the device's lock.
 #[derive(Debug)]
@@ -75,8 +76,8 @@ impl DeviceState {
         self.graphs
     }
 
-    fn publish(&self) {
-        if let Some(published) = &self.published {
+    fn publish(&mut self) {
+        if let Some(published) = &mut self.published {
             published.set(self.accounts.whole().reserved());
         }
     }
@@ -93,9 +94,9 @@ impl DeviceState {
         }
     }
 
-    /// What other processes are told, if they are.
-    pub(super) fn published(&self) -> Option<&Published> {
-        self.published.as_ref()
+    /// The file in which other processes read what is held, if they do.
+    pub(super) fn published(&self) -> Option<PathBuf> {
+        self.published.as_ref()?.path().map(Path::to_owned)
     }
 
     pub(super) fn settings(&self) -> &Settings {

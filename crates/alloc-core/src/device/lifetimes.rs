@@ -166,6 +166,7 @@ impl Lifetimes {
         block: Waiting,
         own: Option<Stream>,
         slot: PoolSlot,
+        call: &Call<'_>,
     ) {
         let (mut captured, mut ordinary) =
             (SmallVec::<[BlockUse; 4]>::new(), SmallVec::<[BlockUse; 4]>::new());
@@ -185,7 +186,7 @@ impl Lifetimes {
             self.site.attention().set(Reason::DEFERRED, true);
         }
         for found in ordinary {
-            self.wait_for(found.user, block);
+            self.wait_for(found.user, block, call);
         }
     }
 
@@ -217,7 +218,7 @@ impl Lifetimes {
                     }
                     // Its capture goes on although the program said that none does: an event would become part of it.
                     User::Live(stream) if self.site.is_capturing(*stream) => deferred.uses.push(found),
-                    _ => self.wait_for(found.user, deferred.block),
+                    _ => self.wait_for(found.user, deferred.block, &Call::PLAIN),
                 }
             }
             if !deferred.uses.is_empty() {
@@ -267,8 +268,14 @@ impl Lifetimes {
         self.ages.load(Ordering::Relaxed)
     }
 
-    /// Lets a block wait for what a user was given.
-    fn wait_for(&self, user: User, block: Waiting) {
+    /// Lets a block wait for what a user was given. Other processes are asked at once: mostly they have let go of it.
+    fn wait_for(&self, user: User, block: Waiting, call: &Call<'_>) {
+        if let User::Shared(share) = &user
+            && !share.is_held_once_closed()
+        {
+            self.holdings.end_export(&share.granules);
+            return self.arenas.event_done(block, call);
+        }
         let freed = self.keeps_ages().then(|| self.arenas.clock(block.arena));
         self.pending.wait_for(self.site.backend(), user, block, freed);
     }
@@ -470,7 +477,7 @@ impl Lifetimes {
             let _own = own.map(|own| self.naming.begin(own));
             let slot = state.tenure().slot();
             drop(state);
-            self.wait_for_all(uses, Waiting { arena: location.arena, block }, own, slot);
+            self.wait_for_all(uses, Waiting { arena: location.arena, block }, own, slot, call);
         }
         true
     }

@@ -255,7 +255,7 @@ impl PrivatePools {
     }
 
     /// See [`Pools::release`](crate::allocator::Pools::release).
-    pub(crate) fn release(&self, id: PoolId, holder: Holder) -> Result<()> {
+    pub(crate) fn release(&self, id: PoolId, holder: Holder) -> Result<bool> {
         let (last, slot) = {
             let mut pools = self.records.lock();
             (pools.release(id, holder)?, pools.get(id)?.slot)
@@ -265,8 +265,16 @@ impl PrivatePools {
             self.arenas.reclaim_peaks(slot);
             // One that holds nothing leaves nothing behind: its id can be used again.
             self.forget_empty(Some(slot));
+            self.records.lock().note_gone(id);
         }
-        Ok(())
+        Ok(last)
+    }
+
+    /// A pool is emptied that is not there. PyTorch forgets one that held nothing only then, and counts a pass over all streams.
+    pub(crate) fn pass_over_gone(&self, id: PoolId) {
+        if self.records.lock().take_gone(id) {
+            self.holdings.lock().counters_mut().sync_all_streams += 1;
+        }
     }
 
     /// References to a pool.

@@ -24,7 +24,7 @@ use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DevicePtr, PoolId, Stream};
-use crate::watch::history::RecordContext;
+use crate::watch::history::{ProgramCall, RecordContext};
 use crate::watch::observers::{SegmentChange, SegmentEvent};
 use crate::watch::snapshot::Action;
 use rustc_hash::FxHashSet;
@@ -107,7 +107,7 @@ impl Release {
     pub(crate) fn empty_cache(&self, what: Flush) -> Result<()> {
         let outcome = self.flush(what, true, || {
             if matches!(what, Flush::Everything) {
-                self.base.history.note_empty_cache();
+                self.base.history.note(ProgramCall::EmptyCache);
             }
         });
         // What is taken from here on follows what is needed from here on.

@@ -9,7 +9,6 @@ use crate::memory::address_map::AddressMap;
 use crate::process::attention::{Attention, Edge, Reason};
 use crate::process::edges;
 use crate::process::foreign::{Calls, Foreign};
-use crate::process::own;
 use crate::process::stream_identity::{named, shown};
 use crate::process::system::{Shared, System};
 use crate::process::unified::Unified;
@@ -214,17 +213,9 @@ impl Site {
         SegmentEvent { change, device: self.device, pool, stream: shown(stream), addr, bytes, growable }
     }
 
-    /// A file in which other processes read what is held of it, where it can be told apart and the folder can be written.
+    /// What other processes are told of what is held, where it can be told apart.
     pub(super) fn publish(&self) -> Option<Published> {
-        let uuid = self.uuid()?;
-        let folder = registry::folder(&self.system_root);
-        let published = own::make_folder(&folder).and_then(|_| Published::new(&folder, uuid));
-        published
-            .inspect_err(|error| {
-                let (device, folder) = (self.device, folder.display());
-                tracing::warn!(%error, %device, %folder, "other processes are not told what is held; XDG_RUNTIME_DIR can name a folder of your own");
-            })
-            .ok()
+        Published::new(self.uuid()?, Arc::clone(&self.system_root), self.attention)
     }
 
     /// What other allocators say that they hold of it. Reads files.

@@ -9,7 +9,7 @@
 //! themselves:
 //!
 //! * Granule's allocators with `publish:True` write what they hold into a file each, in a folder of the user's
-//!   ([`registry`]). Files of processes that have ended are removed by whoever reads.
+//!   ([`registry`]). Files of processes that were killed are removed by whoever reads.
 //! * The program may know what the vendor's management library says of each process
 //!   ([`set_process_memory_source`](crate::allocator::Hooks::set_process_memory_source)). It counts contexts and libraries, too.
 //!
@@ -60,7 +60,7 @@ impl Ours {
 /// What another process has of a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherProcess {
-    /// The process.
+    /// The process, by the number that it has for itself: one of another PID name space may have that of a process of this one.
     pub pid: u32,
     /// All of it that is known.
     pub bytes: u64,
@@ -101,24 +101,25 @@ impl DeviceLedger {
         entries: &[Entry],
         processes: &[ProcessMemory],
     ) -> Self {
-        let mut granule: BTreeMap<u32, u64> = BTreeMap::new();
+        let own = (0, own);
+        let mut granule: BTreeMap<(u64, u32), u64> = BTreeMap::new();
         for entry in entries {
-            *granule.entry(entry.pid).or_default() += entry.held;
+            *granule.entry((entry.name_space, entry.pid)).or_default() += entry.held;
         }
-        let mut told: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut told: BTreeMap<(u64, u32), u64> = BTreeMap::new();
         for process in processes {
-            *told.entry(process.pid).or_default() += process.bytes;
+            *told.entry((0, process.pid)).or_default() += process.bytes;
         }
         // The management library counts what allocators hold, too; one of the two may be late.
         let own_told = told.remove(&own).unwrap_or(0).saturating_sub(ours.held() + pinned + graphs);
         let process_other = granule.remove(&own).unwrap_or(0).max(own_told);
-        let pids: std::collections::BTreeSet<u32> = granule.keys().chain(told.keys()).copied().collect();
-        let other_processes: Vec<_> = pids
+        let all: std::collections::BTreeSet<_> = granule.keys().chain(told.keys()).copied().collect();
+        let other_processes: Vec<_> = all
             .into_iter()
-            .map(|pid| {
-                let granule = granule.get(&pid).copied();
-                let bytes = told.get(&pid).copied().unwrap_or(0).max(granule.unwrap_or(0));
-                OtherProcess { pid, bytes, granule }
+            .map(|process| {
+                let granule = granule.get(&process).copied();
+                let bytes = told.get(&process).copied().unwrap_or(0).max(granule.unwrap_or(0));
+                OtherProcess { pid: process.1, bytes, granule }
             })
             .filter(|process| process.bytes > 0)
             .collect();

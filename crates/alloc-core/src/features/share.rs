@@ -88,7 +88,7 @@ impl Share {
     /// Closes it; whether a process that is alive has it open.
     pub(crate) fn is_held_once_closed(&self) -> bool {
         self.close();
-        self.ledger.holds(true).contains(self.ticket)
+        self.ledger.is_held(self.ticket)
     }
 
     pub(crate) fn ledger(&self) -> &Arc<Ledger> {

@@ -154,8 +154,6 @@ impl PendingFrees {
                 return;
             }
             User::Shared(share) => {
-                // Before anybody looks who holds it.
-                share.close();
                 let mut queues = self.queues.lock();
                 queues.push_shared(share, block);
                 self.shared.fetch_add(1, Ordering::AcqRel);

@@ -9,7 +9,7 @@ use crate::backend::{Backend, BackendError, CopyKind, ErrorKind, HostFlags, Resu
 use crate::process::edges;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{BackendId, DeviceIndex, DevicePtr};
-use memmap2::MmapRaw;
+use memmap2::{Advice, MmapRaw};
 use std::path::{Path, PathBuf};
 
 /// What is done with contents.
@@ -63,7 +63,10 @@ impl Store {
             // Its blocks are reserved now: a full disk must not show as a signal in the middle of the copy.
             rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)?;
             // Nobody else has the file, which has no name; so it neither shrinks nor changes under the map.
-            MmapRaw::map_raw(&file)
+            let map = MmapRaw::map_raw(&file)?;
+            // A forked child would keep the file's blocks after the wake. It never touches them: it leaks its parent's allocators.
+            map.advise(Advice::DontFork)?;
+            Ok(map)
         };
         map().map(|map| Self(Memory::File(map))).map_err(|error| {
             let detail = format!("no backup file of {bytes} bytes in {}: {error}", directory.display());

@@ -61,7 +61,7 @@ pub(crate) trait Streams<M> {
     /// What is under its lock.
     type State: PolicyArena<M>;
 
-    /// The default pool's other arenas that have a free large block of at least `bytes`, which are always the same; none for that
+    /// The default pool's other arenas that have a free large block of at least `bytes`, in every call the same; none for that
     /// of a private pool.
     fn givers<'a>(&'a self, arena: &'a Self::Arena, bytes: u64) -> impl Iterator<Item = &'a Self::Arena>;
     /// The default pool's other arenas; none for that of a private pool.
@@ -109,7 +109,7 @@ pub(crate) trait Engine<M> {
     fn attend<'a>(
         &'a self,
         arena: &'a Self::Arena,
-        call: &Call<'_>,
+        call: &'a Call<'a>,
     ) -> impl DerefMut<Target = Self::State> + 'a;
 
     /// Bytes handed out or pending.

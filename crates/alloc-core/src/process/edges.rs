@@ -9,6 +9,7 @@
 
 use crate::backend::{Backend, BackendError, ErrorKind};
 use crate::process::attention::{Attention, Edge, Reason};
+use crate::process::own::Kept;
 use crate::sync::Ordering;
 use crate::sync::plain::{AtomicBool, AtomicPtr, AtomicU64};
 use crate::types::{BackendId, DeviceIndex};
@@ -25,6 +26,8 @@ struct Word {
     backend: AtomicU64,
     /// On which of its devices; [`NO_DEVICE`] where it is about none.
     device: AtomicU64,
+    /// In which other processes read what is held.
+    published: Kept,
     next: AtomicPtr<Word>,
 }
 
@@ -97,9 +100,20 @@ pub(crate) fn lend(backend: BackendId, device: Option<DeviceIndex>) -> &'static 
     &word.attention
 }
 
+fn word_of(attention: &'static Attention) -> Option<&'static Word> {
+    words().find(|word| std::ptr::eq(&raw const word.attention, attention))
+}
+
+/// Where the allocator of a word keeps the file in which other processes read what it holds.
+pub(crate) fn published_of(attention: &'static Attention) -> Option<&'static Kept> {
+    word_of(attention).map(|word| &word.published)
+}
+
 /// Takes the word of a device allocator that is gone.
 pub(crate) fn take_back(attention: &'static Attention) {
-    if let Some(word) = words().find(|word| std::ptr::eq(&raw const word.attention, attention)) {
+    if let Some(word) = word_of(attention) {
+        // SAFETY: the allocator is gone, and with it whoever looked at the file.
+        unsafe { word.published.put(None) };
         // No backend's from here on: whoever asks about this one must not look at what the next owner does.
         word.backend.store(0, Ordering::Release);
         mark_capture(&word.attention, false);
@@ -140,9 +154,9 @@ fn watch() {
     if cfg!(any(loom, shuttle)) || WATCHED.load(Ordering::Acquire) {
         return;
     }
-    // SAFETY: the handler only uses atomics, as a forked child may.
+    // SAFETY: the handler only uses atomics and closes descriptors, as a forked child may.
     let forks = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    // SAFETY: the handler only uses atomics, and sleeps; it cannot panic.
+    // SAFETY: the handler uses atomics, removes files and sleeps; it cannot panic.
     let exit = unsafe { libc::atexit(at_exit) };
     if (forks, exit) != (0, 0) {
         tracing::warn!(
@@ -155,13 +169,19 @@ fn watch() {
 }
 
 extern "C" fn in_child() {
-    words().for_each(|word| word.attention.set(Reason::FORKED, true));
+    words().for_each(|word| {
+        word.attention.set(Reason::FORKED, true);
+        word.published.let_go();
+    });
     AT_WORK.store(0, Ordering::SeqCst);
 }
 
 extern "C" fn at_exit() {
     ENDED.store(true, Ordering::Release);
-    words().for_each(|word| word.attention.set(Reason::DRIVER_GONE, true));
+    words().for_each(|word| {
+        word.attention.set(Reason::DRIVER_GONE, true);
+        word.published.remove();
+    });
     fence(Ordering::SeqCst);
     for _ in 0..PATIENCE {
         if AT_WORK.load(Ordering::SeqCst) == 0 {

@@ -38,6 +38,14 @@ impl Kind {
     const fn bit(self) -> u16 {
         1 << self as u16
     }
+
+    /// The kinds within which none of this one is called. Whoever gives contexts up is asked for none.
+    const fn shut_out_by(self) -> u16 {
+        match self {
+            Self::Recorder => self.bit() | Self::Destructor.bit(),
+            _ => self.bit(),
+        }
+    }
 }
 
 /// Which foreign code the threads of an allocator are in.
@@ -82,14 +90,26 @@ struct Entered<'a> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
+        while let Some(given_up) = self.leave() {
+            given_up.into_iter().for_each(end);
+        }
+    }
+}
+
+impl Entered<'_> {
+    /// The thread leaves, unless this is a destructor and others were held back meanwhile: these end first.
+    fn leave(&self) -> Option<Vec<Box<dyn Send>>> {
         let thread = this_thread();
         let mut all = self.foreign.inside.lock();
-        if let Some(inside) = all.get_mut(&thread) {
-            inside.kinds &= !self.kind.bit();
-            if inside.is_over() {
-                all.remove(&thread);
-            }
+        let inside = all.get_mut(&thread)?;
+        if self.kind == Kind::Destructor && !inside.given_up.is_empty() {
+            return Some(std::mem::take(&mut inside.given_up));
         }
+        inside.kinds &= !self.kind.bit();
+        if inside.is_over() {
+            all.remove(&thread);
+        }
+        None
     }
 }
 
@@ -109,9 +129,7 @@ impl Drop for HeldBack<'_> {
             return;
         }
         drop(all);
-        if let Some(_inside) = self.0.enter(Kind::Destructor) {
-            self.0.end_given_up();
-        }
+        drop(self.0.enter(Kind::Destructor));
     }
 }
 
@@ -130,7 +148,7 @@ impl Foreign {
     fn enter(&self, kind: Kind) -> Option<Entered<'_>> {
         let mut all = self.inside.lock();
         let inside = all.entry(this_thread()).or_default();
-        if inside.kinds & kind.bit() != 0 || kind == Kind::Destructor && inside.holding > 0 {
+        if inside.kinds & kind.shut_out_by() != 0 || kind == Kind::Destructor && inside.holding > 0 {
             return None;
         }
         inside.kinds |= kind.bit();
@@ -162,20 +180,6 @@ impl Foreign {
             return;
         };
         values.for_each(end);
-        self.end_given_up();
-    }
-
-    /// Ends what was held back meanwhile. The caller has entered a destructor.
-    fn end_given_up(&self) {
-        while let Some(given_up) = self.given_up() {
-            given_up.into_iter().for_each(end);
-        }
-    }
-
-    fn given_up(&self) -> Option<Vec<Box<dyn Send>>> {
-        let mut all = self.inside.lock();
-        let given_up = std::mem::take(&mut all.get_mut(&this_thread())?.given_up);
-        (!given_up.is_empty()).then_some(given_up)
     }
 }
 
@@ -225,6 +229,7 @@ pub(crate) struct Calls<'a> {
 
 impl Calls<'_> {
     /// Calls foreign code; `None` where the thread is in code of this kind already, or it panics. Hold no lock.
+    #[inline(always)]
     pub(crate) fn call<R>(&self, kind: Kind, code: impl FnOnce() -> R) -> Option<R> {
         assert_unlocked();
         let _inside = self.foreign.enter(kind)?;
@@ -232,11 +237,13 @@ impl Calls<'_> {
     }
 
     /// Runs what may panic because of foreign code; `None` where it does.
+    #[inline(always)]
     pub(crate) fn catch<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
         // What the panic leaves behind is the program's own; what is the engine's is committed, or undone by guards.
         catch_unwind(AssertUnwindSafe(work)).map_err(|panic| self.keep(panic)).ok()
     }
 
+    #[cold]
     fn keep(&self, panic: Panic) {
         match self.caught.take() {
             None => self.caught.set(Some(panic)),
@@ -268,14 +275,14 @@ impl Calls<'_> {
 }
 
 impl<'a> Calls<'a> {
-    /// What `recorder` gathers on the calling thread. Whoever gives such values up is asked for none.
+    /// What `recorder` gathers on the calling thread. Inline, as what leads here: each frame of the stack that is gathered costs.
+    #[inline(always)]
     pub(crate) fn gather<T: Send + 'static>(
         &self,
         recorder: impl FnOnce() -> Option<T>,
     ) -> Option<Gathered<'a, T>> {
-        let inside_end = self.foreign.is_inside(Kind::Destructor);
-        let value = (!inside_end).then(|| self.call(Kind::Recorder, recorder))??;
-        value.map(|value| Gathered { foreign: self.foreign, value: Some(value) })
+        let value = self.call(Kind::Recorder, recorder)??;
+        Some(Gathered { foreign: self.foreign, value: Some(value) })
     }
 }
 

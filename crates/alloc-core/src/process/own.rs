@@ -1,9 +1,13 @@
 //! Folders of Granule's own, and the files in them, where other users may be: run directories, temporary files, caches.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use crate::sync::Ordering;
+use crate::sync::plain::AtomicPtr;
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::ptr;
 
 /// Makes a folder, where it is not there, for this user alone; gives what [`folder`] does.
 ///
@@ -43,5 +47,102 @@ pub fn file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
         Ok(file)
     } else {
         Err(io::Error::new(ErrorKind::InvalidData, "it is no file"))
+    }
+}
+
+/// A file that is locked for as long as the process has it: others ask the lock whether the process lives, in whatever PID
+/// name space each of them is.
+#[derive(Debug)]
+pub(crate) struct Locked {
+    pub(crate) path: PathBuf,
+    pub(crate) file: File,
+    /// Its file system and number: another file may have its name by now.
+    identity: (u64, u64),
+}
+
+/// So many new files readers may take for those of a process that has ended.
+const TRIES: usize = 16;
+
+impl Locked {
+    /// A new file in a folder of [`make_folder`], whose name begins with `name`. May block on the file system.
+    pub(crate) fn new(folder: &Path, name: &str) -> io::Result<Self> {
+        for _ in 0..TRIES {
+            let made = tempfile::Builder::new().prefix(name).rand_bytes(8).tempfile_in(folder)?;
+            // A reader that finds it before it is locked removes it.
+            if made.as_file().try_lock().is_err() {
+                continue;
+            }
+            let there = made.as_file().metadata()?;
+            let (file, path) = made.keep().map_err(|error| error.error)?;
+            let this = Self { path, file, identity: (there.dev(), there.ino()) };
+            if this.is_there() {
+                return Ok(this);
+            }
+        }
+        Err(io::Error::new(ErrorKind::WouldBlock, "readers removed the new file again and again"))
+    }
+
+    /// Whether its name still leads to it.
+    pub(crate) fn is_there(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|there| (there.dev(), there.ino()) == self.identity)
+    }
+
+    fn remove(&self) {
+        if self.is_there() {
+            // Where it stays, its next reader removes it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether a process lives that has the file as a [`Locked`] one, as far as that can be known: where it cannot, it does.
+pub(crate) fn is_locked(file: &File) -> bool {
+    // Shared: two that ask do not take one another for the owner.
+    file.try_lock_shared().is_err()
+}
+
+/// Where the edges of the process find a locked file without a lock. Whoever takes the file out owns it.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(AtomicPtr<Locked>);
+
+impl Kept {
+    /// Keeps a file in place of the one before, which goes.
+    ///
+    /// # Safety
+    /// Nobody has what [`get`](Self::get) gave.
+    pub(crate) unsafe fn put(&self, file: Option<Locked>) {
+        let file = file.map_or(ptr::null_mut(), |file| Box::into_raw(Box::new(file)));
+        let before = self.0.swap(file, Ordering::AcqRel);
+        if !before.is_null() {
+            // SAFETY: it came from a box, and was taken out once; by this function's contract nobody has a reference.
+            unsafe { Box::from_raw(before) }.remove();
+        }
+    }
+
+    /// The file, if there is one.
+    pub(crate) fn get(&self) -> Option<&Locked> {
+        // SAFETY: null, or from a box that lives: only `put` ends one, whose caller sees to it that nobody has this.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Takes the file out for good.
+    fn take(&self) -> Option<&'static Locked> {
+        // SAFETY: null, or from a box that is never ended: it was taken out.
+        unsafe { self.0.swap(ptr::null_mut(), Ordering::AcqRel).as_ref() }
+    }
+
+    /// In a forked child: the lock is the parent's alone again. Allocates nothing and gives nothing back to the heap.
+    pub(super) fn let_go(&self) {
+        if let Some(file) = self.take() {
+            // SAFETY: the child's copy of the descriptor, which nobody uses or closes after this.
+            unsafe { libc::close(file.file.as_raw_fd()) };
+        }
+    }
+
+    /// At the end of the process, where other threads may still write to it.
+    pub(crate) fn remove(&self) {
+        if let Some(file) = self.take() {
+            file.remove();
+        }
     }
 }

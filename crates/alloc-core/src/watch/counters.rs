@@ -130,8 +130,9 @@ pub(crate) struct Counters {
     limits: [Triple; ROWS],
     /// Others have to hear of what is done: a ceiling was crossed, or nobody looks at the arena before.
     due: bool,
-    /// [`Peaks`] look at it when they are settled, and when they say what is in use.
+    /// [`Peaks`] look at it when they are settled.
     listed: bool,
+    /// They look at it when they say what is in use.
     moved: bool,
     /// The active bytes when that was said last.
     known: i64,

@@ -32,7 +32,7 @@ use crate::process::stream_identity::shown_raw;
 use crate::sync::Arc;
 use crate::types::{PoolId, Stream};
 use crate::watch::snapshot::Action;
-use journal::Journal;
+use journal::{Journal, Trash};
 
 /// How history is kept.
 #[derive(Clone, Default)]
@@ -249,8 +249,8 @@ impl Recorder {
         self.journal.as_ref()?.call().cloned()
     }
 
-    /// The operation is over. What is returned is to be dropped without a lock.
-    pub(crate) fn end_call(&mut self) -> Vec<Context> {
+    /// The operation is over, whose context the caller still has. What is returned is to be dropped without a lock.
+    pub(crate) fn end_call(&mut self) -> Trash {
         self.journal.as_mut().map(|journal| journal.end_call()).unwrap_or_default()
     }
 

@@ -5,6 +5,7 @@
 
 use crate::sync::Arc;
 use crate::types::PoolId;
+use std::collections::BTreeMap;
 
 /// One frame of a call stack.
 #[derive(Clone, Debug, PartialEq)]
@@ -221,6 +222,17 @@ pub struct TraceEntry {
     pub frames: Option<Stack>,
 }
 
+impl TraceEntry {
+    /// The address of an [`Action::Oom`] whose file does not tell what the driver had free.
+    pub const NOT_KNOWN: u64 = u64::MAX;
+
+    /// What the driver had free when a request failed; `None` for other actions and where it is not known.
+    #[must_use]
+    pub fn device_free(&self) -> Option<u64> {
+        (self.action == Action::Oom && self.addr != Self::NOT_KNOWN).then_some(self.addr)
+    }
+}
+
 /// The parts of a history entry that mostly repeat those of the entry before.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Labels {
@@ -247,6 +259,19 @@ pub struct HistoryStatus {
     pub before_recording: u64,
 }
 
+/// What a file holds that a reader could not take: how often, by name.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Unread {
+    /// History entries of unknown actions, which were skipped.
+    pub actions: BTreeMap<Arc<str>, u64>,
+    /// History entries that were skipped, because they lack an address or a size.
+    pub incomplete: BTreeMap<Arc<str>, u64>,
+    /// Unknown states of blocks, which count as waiting.
+    pub states: BTreeMap<Arc<str>, u64>,
+    /// Optional values of another kind than expected, which count as missing, by key.
+    pub values: BTreeMap<Arc<str>, u64>,
+}
+
 /// A whole snapshot.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Snapshot {
@@ -266,4 +291,6 @@ pub struct Snapshot {
     pub history: Option<HistoryStatus>,
     /// Top-level keys this model does not know, in file order.
     pub extra: Vec<(Arc<str>, Value)>,
+    /// What was left out of a file when it was read.
+    pub unread: Unread,
 }

@@ -283,3 +283,29 @@ fn a_fork_is_told_that_it_cannot_use_its_parents_driver() {
     let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!((ended, status), (child, 0));
 }
+
+/// A kernel's answer to this costs more than the driver's to most calls.
+#[test]
+fn calls_do_not_ask_the_system_which_process_this_is() {
+    let cuda = scripted();
+    let refused = |code: u32, skip: u8, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: skip, k };
+    let unanswered = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    let filter = [
+        refused(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        refused(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, libc::SYS_getpid as u32),
+        refused(libc::BPF_RET | libc::BPF_K, 0, unanswered),
+        refused(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let asks = || {
+        let program = libc::sock_fprog { len: 4, filter: filter.as_ptr().cast_mut() };
+        // SAFETY: it concerns this thread alone, which ends soon.
+        let alone = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+        // SAFETY: the system reads the program during the call; it concerns this thread alone, which ends soon.
+        let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+        ([alone, set], std::process::id(), context(&cuda).enter(DEVICE, "cuEventQuery").err())
+    };
+    let own = std::process::id();
+    let (set, answered, error) = std::thread::scope(|scope| scope.spawn(asks).join()).expect("it asks");
+    assert!(set == [0, 0] && answered != own, "the system does not answer");
+    assert_eq!(error, None);
+}

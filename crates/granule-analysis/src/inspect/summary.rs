@@ -123,9 +123,7 @@ fn peak(figures: &Figures, capacity: Option<u64>, lower_bounds: bool) -> String 
     };
     let device = capacity.map(|all| format!(", of {}", size_text(all))).unwrap_or_default();
     if lower_bounds {
-        format!(
-            "At least {live} were live at once{reserved}{device}: what came before the history is not known."
-        )
+        format!("At least {live} were live at once{reserved}{device}: a part of the run was not recorded.")
     } else {
         format!("At most {live} were live at once{reserved}{device}.")
     }

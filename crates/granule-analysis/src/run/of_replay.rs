@@ -26,13 +26,13 @@ impl Run {
                         streams.insert(served.stream, u64::from(stream));
                     }
                 }
-                Event::Free { id } if live.remove(&id) => done.free(),
-                Event::Free { .. } | Event::RecordStream { .. } => {}
+                Event::Free { id } | Event::Refused { id, .. } if live.remove(&id) => done.free(),
                 Event::Iteration { n } => run.iterations.push(Iteration { at: done.moment(), number: n }),
                 Event::EmptyCache => {
                     done.flush();
                     run.flushes.push(done.moment());
                 }
+                _ => {}
             }
         }
         for handle in &mut run.streams {

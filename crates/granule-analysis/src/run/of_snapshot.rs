@@ -1,9 +1,10 @@
 //! A run of a snapshot's history.
 
 use super::reserved::ReservedRanges;
-use super::{Allocation, Moment, NEVER, Refusal, Run, Span};
+use super::{Allocation, Iteration, Moment, NEVER, Refusal, Run, Span};
 use alloc_core::snapshot::{Action, BlockState, Labels, SegmentInfo, Snapshot, Stack, TraceEntry};
 use alloc_core::types::PoolId;
+use granule_snapshot::convert;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
@@ -26,7 +27,11 @@ impl Run {
         for (entry, at) in history.iter().zip(1..) {
             maker.entry(entry, at);
         }
-        maker.finish(history)
+        let mut run = maker.finish(history);
+        // Fewer than NEVER, see above.
+        let marks = convert::steps(snapshot, device).into_iter();
+        run.iterations = marks.map(|(at, number)| Iteration { at: at as Moment, number }).collect();
+        run
     }
 }
 
@@ -161,7 +166,7 @@ impl Maker {
                     at,
                     size: entry.size,
                     stream,
-                    device_free: Some(entry.addr),
+                    device_free: entry.device_free(),
                     frames: entry.frames.clone(),
                 });
             }

@@ -29,7 +29,7 @@ impl Run {
                         label: 0,
                     });
                 }
-                Event::Free { id } => {
+                Event::Free { id } | Event::Refused { id, .. } => {
                     if let Some(index) = live.remove(&id) {
                         let life = &mut run.allocations[index];
                         (life.end, life.reusable) = (at, at);
@@ -37,7 +37,7 @@ impl Run {
                 }
                 Event::Iteration { n } => run.iterations.push(Iteration { at, number: n }),
                 Event::EmptyCache => run.flushes.push(at),
-                Event::RecordStream { .. } => {}
+                _ => {}
             }
         }
         run.length = moments(trace).last().map_or(0, |(at, _)| at);

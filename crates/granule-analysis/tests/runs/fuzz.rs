@@ -160,6 +160,10 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => (id(), 0u32..3).prop_map(|(id, stream)| Event::RecordStream { id, stream }),
         1 => Just(Event::EmptyCache),
         1 => wild().prop_map(|n| Event::Iteration { n }),
+        1 => (id(), wild()).prop_map(|(id, limit)| Event::Refused { id, limit }),
+        1 => (0u32..3).prop_map(|pool| Event::Pool { pool }),
+        1 => (0u32..3).prop_map(|pool| Event::PoolEnds { pool }),
+        1 => (0u32..3).prop_map(|pool| Event::EmptyPool { pool }),
     ];
     vec(event, 0..80)
 }
@@ -240,6 +244,10 @@ proptest! {
                 Event::RecordStream { id, stream } => format!("r {id} {stream}\n"),
                 Event::EmptyCache => "e\n".into(),
                 Event::Iteration { n } => format!("i {n}\n"),
+                Event::Refused { id, limit } => format!("x {id} {limit}\n"),
+                Event::Pool { pool } => format!("p {pool}\n"),
+                Event::PoolEnds { pool } => format!("q {pool}\n"),
+                Event::EmptyPool { pool } => format!("e {pool}\n"),
             });
         }
         let mut bytes = text.into_bytes();

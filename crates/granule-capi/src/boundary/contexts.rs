@@ -10,8 +10,8 @@ use std::sync::Arc;
 pub(crate) type Gather = unsafe extern "C-unwind" fn(user: *mut c_void) -> *mut c_void;
 pub(crate) type Release = unsafe extern "C-unwind" fn(user: *mut c_void, context: *mut c_void);
 
-/// Who makes contexts, and takes them back.
-#[derive(Debug)]
+/// Who makes contexts, and takes them back. `user` outlives them all.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Recorder {
     pub(crate) user: *mut c_void,
     pub(crate) gather: Gather,
@@ -27,7 +27,7 @@ unsafe impl Sync for Recorder {}
 #[derive(Debug)]
 struct Gathered {
     object: *mut c_void,
-    recorder: Arc<Recorder>,
+    recorder: Recorder,
 }
 
 // SAFETY: what callers promise: a context is good on any thread.
@@ -36,11 +36,12 @@ unsafe impl Send for Gathered {}
 unsafe impl Sync for Gathered {}
 
 impl Recorder {
-    /// The calling thread's context.
-    pub(crate) fn gather(self: &Arc<Self>) -> Option<Context> {
+    /// The calling thread's context. Inline: its callers are frames of the stack that is gathered.
+    #[inline(always)]
+    pub(crate) fn gather(self) -> Option<Context> {
         // SAFETY: what callers promise: the function is good for this `user`.
         let object = call(|| unsafe { (self.gather)(self.user) });
-        (!object.is_null()).then(|| Arc::new(Gathered { object, recorder: Arc::clone(self) }) as Context)
+        (!object.is_null()).then(|| Arc::new(Gathered { object, recorder: self }) as Context)
     }
 }
 
@@ -52,7 +53,7 @@ impl CallContext for Gathered {
 
 impl Drop for Gathered {
     fn drop(&mut self) {
-        let Recorder { user, release, .. } = *self.recorder;
+        let Recorder { user, release, .. } = self.recorder;
         if let Some(release) = release {
             // SAFETY: what callers promise: this is the last that is heard of the object.
             call_at_end(|| unsafe { release(user, self.object) });

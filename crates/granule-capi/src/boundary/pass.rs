@@ -1,4 +1,4 @@
-//! What C passes: pointers, texts, arrays, places for answers. The only module that trusts a pointer.
+//! What C passes: pointers, texts, arrays, places for answers. Only this module and that of handles trust a pointer.
 
 mod sized;
 
@@ -23,6 +23,8 @@ macro_rules! given {
 }
 pub(crate) use given;
 
+pub(crate) use super::handle::{handle, taken};
+
 pub(crate) use sized::{Growing, SizedOut, bytes_of, growing, optional_sized_out, sized, sized_out};
 
 /// A place for an answer. It is written where all went well, and only then.
@@ -37,7 +39,7 @@ impl<T> Out<T> {
 }
 
 #[inline(always)]
-fn usable<T>(ptr: *const T, name: &str) -> Result<(), Failure> {
+pub(super) fn usable<T>(ptr: *const T, name: &str) -> Result<(), Failure> {
     if ptr.is_null() || !ptr.is_aligned() { Err(unusable(ptr.is_null(), name)) } else { Ok(()) }
 }
 
@@ -51,7 +53,7 @@ fn unusable(null: bool, name: &str) -> Failure {
 /// # Safety
 /// What callers promise.
 #[inline(always)]
-pub(crate) unsafe fn handle<'a, T>(ptr: *const T, name: &str) -> Result<&'a T, Failure> {
+unsafe fn pointed<'a, T>(ptr: *const T, name: &str) -> Result<&'a T, Failure> {
     usable(ptr, name)?;
     // SAFETY: what callers promise.
     Ok(unsafe { &*ptr })
@@ -66,7 +68,7 @@ pub(crate) unsafe fn optional<'a, T>(ptr: *const T, name: &str) -> Result<Option
         return Ok(None);
     }
     // SAFETY: passed on.
-    unsafe { handle(ptr, name) }.map(Some)
+    unsafe { pointed(ptr, name) }.map(Some)
 }
 
 /// A place for an answer.
@@ -77,19 +79,6 @@ pub(crate) unsafe fn optional<'a, T>(ptr: *const T, name: &str) -> Result<Option
 pub(crate) unsafe fn out<T>(ptr: *mut T, name: &str) -> Result<Out<T>, Failure> {
     usable(ptr, name)?;
     NonNull::new(ptr).map(Out).ok_or_else(|| unusable(true, name))
-}
-
-/// Takes a handle back that `Box::into_raw` gave out; null is fine.
-///
-/// # Safety
-/// What callers promise; the handle is not used again.
-pub(crate) unsafe fn taken<T>(ptr: *mut T, name: &str) -> Result<Option<Box<T>>, Failure> {
-    if ptr.is_null() {
-        return Ok(None);
-    }
-    usable(ptr, name)?;
-    // SAFETY: from `Box::into_raw`, and given back once.
-    Ok(Some(unsafe { Box::from_raw(ptr) }))
 }
 
 /// NUL-terminated UTF-8.

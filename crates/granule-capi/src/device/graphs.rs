@@ -2,6 +2,7 @@
 
 use crate::allocator::granule_allocator;
 use crate::boundary::guard::guard;
+use crate::boundary::handle::{handles, new_handle};
 use crate::boundary::pass::{Out, given};
 use crate::error::{Failure, granule_status};
 use crate::pool_id::granule_pool_id;
@@ -16,11 +17,15 @@ pub struct granule_capture {
     backend: BackendId,
 }
 
+handles!(granule_capture);
+
 /// A graph, and the memory that its work knows by address.
 pub struct granule_graph {
     graph: Mutex<CapturedGraph>,
     backend: BackendId,
 }
+
+handles!(granule_graph);
 
 /// Unsafe calls are refused in every thread.
 pub const GRANULE_CAPTURE_GLOBAL: i32 = 0;
@@ -55,7 +60,7 @@ pub unsafe extern "C" fn granule_capture_begin(
         let stream = a.usable_stream(device, stream)?;
         let pool = pool.map(|pool| PoolId::from(*pool));
         let capture = GraphCapture::begin(&a.engine, stream, mode, pool)?;
-        out.set(Box::into_raw(Box::new(granule_capture { capture, backend: stream.backend })));
+        out.set(new_handle(granule_capture { capture, backend: stream.backend }));
         Ok(())
     })
 }
@@ -96,9 +101,9 @@ pub unsafe extern "C" fn granule_capture_end(
     guard(|| {
         let out: Out<*mut granule_graph> = given!(out out);
         let ended = given!(taken c).ok_or_else(|| Failure::argument("c is null"))?;
-        let granule_capture { capture, backend } = *ended;
+        let granule_capture { capture, backend } = ended;
         let graph = Mutex::new(capture.end()?);
-        out.set(Box::into_raw(Box::new(granule_graph { graph, backend })));
+        out.set(new_handle(granule_graph { graph, backend }));
         Ok(())
     })
 }

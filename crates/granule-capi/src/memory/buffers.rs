@@ -2,6 +2,7 @@
 
 use crate::allocator::{granule_allocator, usable};
 use crate::boundary::guard::{guard, or};
+use crate::boundary::handle::{handles, new_handle};
 use crate::boundary::pass::{self, given, pointer};
 use crate::error::granule_status;
 use granule::backend::EventFlags;
@@ -16,6 +17,8 @@ pub struct granule_buffer {
     memory: Arc<DeviceBuffer>,
     engine: Arc<CachingAllocator>,
 }
+
+handles!(granule_buffer);
 
 impl granule_buffer {
     pub(super) fn memory(&self) -> &Arc<DeviceBuffer> {
@@ -59,7 +62,7 @@ pub unsafe extern "C" fn granule_buffer_create(
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
         let memory = Arc::new(DeviceBuffer::new(&a.engine, bytes, a.stream(device, stream)?)?);
-        out.set(Box::into_raw(Box::new(granule_buffer { memory, engine: Arc::clone(&a.engine) })));
+        out.set(new_handle(granule_buffer { memory, engine: Arc::clone(&a.engine) }));
         Ok(())
     })
 }

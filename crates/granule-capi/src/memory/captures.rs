@@ -2,6 +2,7 @@
 
 use crate::allocator::granule_allocator;
 use crate::boundary::guard::guard;
+use crate::boundary::handle::{handles, new_handle};
 use crate::boundary::pass::{self, Out, SizedOut, address, given, growing, pointer};
 use crate::error::{Failure, granule_status};
 use crate::pool_id::granule_pool_id;
@@ -12,6 +13,8 @@ use std::ffi::c_void;
 
 /// Which blocks of a pool were live at some moment.
 pub struct granule_checkpoint(PoolCheckpoint);
+
+handles!(granule_checkpoint);
 
 /// What bringing a checkpoint back did. The arrays are good until granule_delta_free.
 #[repr(C)]
@@ -65,7 +68,7 @@ pub unsafe extern "C" fn granule_pool_checkpoint(
     guard(|| {
         let (a, out): (_, Out<*mut granule_checkpoint>) = (given!(handle a), given!(out out));
         let saved = a.engine.pools().checkpoint(pass::device(device)?, pool.into())?;
-        out.set(Box::into_raw(Box::new(granule_checkpoint(saved))));
+        out.set(new_handle(granule_checkpoint(saved)));
         Ok(())
     })
 }

@@ -2,6 +2,7 @@
 
 use crate::allocator::granule_allocator;
 use crate::boundary::guard::{guard, or};
+use crate::boundary::handle::{handles, new_handle};
 use crate::boundary::pass::{self, Out, address, given, pointer};
 use crate::error::{Failure, granule_status};
 use crate::pool_id::granule_pool_id;
@@ -15,8 +16,12 @@ use std::sync::Arc;
 /// Memory of a device for pools whose segments libraries register, such as NCCL.
 pub struct granule_registered(Arc<RegisteredMemory>);
 
+handles!(granule_registered);
+
 /// A range of registered memory that stays while it is open, whatever is freed in it.
 pub struct granule_window(Window);
+
+handles!(granule_window);
 
 /// Makes a pool with one reference over memory that libraries register. Sizes and addresses of physical handles are multiples of what
 /// a multicast object of team devices demands (0: no such object), and at least chunk bytes (0: no more than that). The
@@ -42,7 +47,7 @@ pub unsafe extern "C" fn granule_registered_pool_create(
         options.reached_by = reached_by.iter().map(|other| pass::device(*other)).collect::<Result<_, _>>()?;
         let memory = a.engine.pools().registered(device, &options)?;
         a.engine.pools().create(device, pool.into(), Some(memory.clone()))?;
-        out.set(Box::into_raw(Box::new(granule_registered(memory))));
+        out.set(new_handle(granule_registered(memory)));
         Ok(())
     })
 }
@@ -72,7 +77,7 @@ pub unsafe extern "C" fn granule_window_open(
 ) -> granule_status {
     guard(|| {
         let (r, out) = (given!(handle r), given!(out out));
-        out.set(Box::into_raw(Box::new(granule_window(r.0.window(address(ptr))?))));
+        out.set(new_handle(granule_window(r.0.window(address(ptr))?)));
         Ok(())
     })
 }

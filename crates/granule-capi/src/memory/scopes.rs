@@ -2,6 +2,7 @@
 
 use crate::allocator::granule_allocator;
 use crate::boundary::guard::guard;
+use crate::boundary::handle::{handles, new_handle};
 use crate::boundary::pass::{self, Out, given, growing};
 use crate::error::granule_status;
 use granule::allocator::StatScope;
@@ -9,6 +10,8 @@ use granule::stats::{ScopeBytes, ScopeStats};
 
 /// A part of the program whose statistics are kept.
 pub struct granule_scope(StatScope);
+
+handles!(granule_scope);
 
 /// A quantity of bytes while a scope lasted.
 #[repr(C)]
@@ -92,7 +95,7 @@ pub unsafe extern "C" fn granule_scope_begin(
     guard(|| {
         let (a, out): (_, Out<*mut granule_scope>) = (given!(handle a), given!(out out));
         let scope = StatScope::begin(&a.engine, pass::device(device)?)?;
-        out.set(Box::into_raw(Box::new(granule_scope(scope))));
+        out.set(new_handle(granule_scope(scope)));
         Ok(())
     })
 }

@@ -2,6 +2,7 @@
 
 use crate::allocator::granule_allocator;
 use crate::boundary::guard::{guard, or};
+use crate::boundary::handle::{handles, new_handle};
 use crate::boundary::pass::{self, Out, address, given, pointer};
 use crate::bytes::granule_bytes;
 use crate::error::granule_status;
@@ -12,6 +13,8 @@ use std::sync::Arc;
 
 /// Memory of another process, open here.
 pub struct granule_import(Arc<ImportedMemory>);
+
+handles!(granule_import);
 
 /// Lets other processes open the live block at ptr: with handle, which is the same bytes on every call; there it begins
 /// offset bytes from the import's base. Blocks.
@@ -45,7 +48,7 @@ pub unsafe extern "C" fn granule_open_shared(
         let (a, handle) = (given!(handle a), given!(array handle, len));
         let out: Out<*mut granule_import> = given!(out out);
         let opened = a.engine.sharing().open(pass::device(device)?, handle)?;
-        out.set(Box::into_raw(Box::new(granule_import(opened))));
+        out.set(new_handle(granule_import(opened)));
         Ok(())
     })
 }

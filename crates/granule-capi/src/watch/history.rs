@@ -2,7 +2,7 @@
 
 use crate::allocator::granule_allocator;
 use crate::boundary::callback::{User, call};
-use crate::boundary::contexts::{Gather, Recorder, Release, object};
+use crate::boundary::contexts::{Recorder, object};
 use crate::boundary::guard::guard;
 use crate::boundary::pass::{self, address, given, growing};
 use crate::boundary::texts::Texts;
@@ -13,7 +13,6 @@ use granule::history::{self, Context, HistoryOptions, RecordContext, Stage};
 use granule::snapshot::{Action, TraceEntry, Value};
 use granule::types::{DeviceIndex, PoolId};
 use std::ffi::{c_char, c_void};
-use std::sync::Arc;
 
 /// Contexts are never gathered.
 pub const GRANULE_CONTEXT_NEVER: i32 = 0;
@@ -57,7 +56,7 @@ pub struct granule_history {
     pub clear: bool,
     /// When contexts are gathered: one of GRANULE_CONTEXT_...
     pub contexts: i32,
-    /// Entries kept of each device; the newest stay.
+    /// Entries kept of each device, at least one; the newest stay. Fewer than there are drops none.
     pub max_entries: u64,
     /// Actions that are not recorded: a bit for each, 1 << GRANULE_ACTION_...
     pub skip_actions: u32,
@@ -155,22 +154,17 @@ pub(crate) fn options(given: &granule_history) -> Result<HistoryOptions, Failure
     };
     let skipped = |(bit, _): &(usize, &Action)| given.skip_actions & 1 << bit != 0;
     let skip = Action::ALL.iter().enumerate().filter(skipped).map(|(_, action)| *action).collect();
-    let entries = if given.enabled { usize::try_from(given.max_entries).unwrap_or(usize::MAX) } else { 0 };
+    let wanted = usize::try_from(given.max_entries.max(1)).unwrap_or(usize::MAX);
+    let entries = if given.enabled { wanted } else { 0 };
     let options =
         HistoryOptions { max_entries: entries, skip, clear: given.clear, ..HistoryOptions::default() };
     Ok(match given.gather {
-        Some(gather) => options.with_contexts(contexts, recorder(given.user, gather, given.release)),
+        Some(gather) => {
+            let recorder = Recorder { user: given.user, gather, release: given.release };
+            options.with_contexts(contexts, move || recorder.gather())
+        }
         None => options,
     })
-}
-
-fn recorder(
-    user: *mut c_void,
-    gather: Gather,
-    release: Option<Release>,
-) -> impl Fn() -> Option<history::Context> + Send + Sync {
-    let recorder = Arc::new(Recorder { user, gather, release });
-    move || recorder.gather()
 }
 
 /// Turns history on, changes how it is kept, or turns it off.

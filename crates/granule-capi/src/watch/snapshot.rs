@@ -3,6 +3,7 @@
 use crate::allocator::granule_allocator;
 use crate::boundary::contexts::object;
 use crate::boundary::guard::guard;
+use crate::boundary::handle::{handles, new_handle};
 use crate::boundary::pass::{self, given};
 use crate::boundary::texts::Texts;
 use crate::bytes::granule_bytes;
@@ -95,6 +96,8 @@ pub struct granule_snapshot {
     _texts: Texts,
     _contexts: SnapshotContexts,
 }
+
+handles!(granule_snapshot);
 
 impl granule_snapshot {
     pub(crate) fn new(snapshot: &Snapshot, contexts: SnapshotContexts) -> Self {
@@ -198,7 +201,7 @@ pub unsafe extern "C" fn granule_snapshot_take(
         let (a, out) = (given!(handle a), given!(out out));
         let pool = meant(given!(optional pool));
         let (snapshot, contexts) = a.engine.history().snapshot_with_contexts(pool, traces);
-        out.set(Box::into_raw(Box::new(granule_snapshot::new(&snapshot, contexts))));
+        out.set(new_handle(granule_snapshot::new(&snapshot, contexts)));
         Ok(())
     })
 }

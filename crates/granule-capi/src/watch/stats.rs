@@ -77,7 +77,7 @@ pub unsafe extern "C" fn granule_reset_peak_stats(a: *mut granule_allocator, dev
     guard(|| Ok(given!(handle a).engine.statistics().reset_peaks(pass::device(device)?)?))
 }
 
-/// Sums and counts begin anew.
+/// Sums of what came and went, and all counters, are 0 again. Levels and peaks stay.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_reset_accumulated_stats(
     a: *mut granule_allocator,

@@ -6,11 +6,11 @@ use crate::console;
 use crate::failure::Failure;
 use crate::recording::Recording;
 use crate::size::Size;
-use crate::workload::WorkloadArgs;
+use crate::workload::{Input, WorkloadArgs};
+use granule::files::convert::devices;
 use granule::round::size_text;
 use granule_analysis::Inspection;
 use granule_analysis::inspect::{Growth, Marks};
-use granule_analysis::rules::Rules;
 use serde::Serialize;
 use std::io::Write;
 
@@ -88,35 +88,84 @@ struct Limits {
 
 /// Looks, and says whether all is within its limits.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let recording = Recording::read(&args.workload, &args.allocator, args.capacity.map(|size| size.0))?;
-    let inspection = Inspection::new(&recording.run, &Rules::new(&recording.settings), &[]);
-    let growth = growth(&inspection.growth);
-    if args.max_growth.is_some() && growth.is_none() {
-        return Err(Failure::TooFewIterations(recording.name));
+    let loaded = args.workload.load()?;
+    let devices = match &loaded {
+        Input::Snapshot(snapshot) if args.workload.device().is_none() => devices(snapshot),
+        _ => Vec::new(),
+    };
+    let mut all = Vec::new();
+    if devices.len() > 1 {
+        for one in &devices {
+            let workload = args.workload.of_device(one.device);
+            all.push(look(args, Recording::of(loaded.clone(), &workload, &args.allocator, None)?));
+        }
+    } else {
+        let capacity = args.capacity.map(|size| size.0);
+        all.push(look(args, Recording::of(loaded.clone(), &args.workload, &args.allocator, capacity)?));
     }
+    if args.max_growth.is_some() && all.iter().all(|(_, answer)| answer.growth.is_none()) {
+        return Err(Failure::TooFewIterations(args.workload.file_name()));
+    }
+    if !args.json {
+        for (name, answer) in &all {
+            writeln!(out, "{}", line(name, answer))?;
+        }
+    }
+    if let Some(limit) = args.max_reserved
+        && all.iter().all(|(_, answer)| answer.ok)
+        && let Some((name, answer)) = all.iter().find(|(_, answer)| answer.lower_bounds)
+    {
+        let (name, reserved) = (name.clone(), answer.reserved_peak);
+        return Err(Failure::OnlyAPart { name, reserved, limit: limit.0 });
+    }
+    if all.iter().any(|(_, answer)| answer.lower_bounds) {
+        console::note("only a part of the run was recorded: what was reserved besides is not checked");
+    }
+    let worst = all.into_iter().map(|(_, answer)| answer).reduce(Answer::worse);
+    let Some(worst) = worst else { return Ok(Outcome::Done) };
+    if args.json {
+        write_json(&worst, out)?;
+    }
+    Ok(if worst.ok { Outcome::Done } else { Outcome::Exceeded })
+}
+
+impl Answer {
+    /// Of two devices: what is beyond its limit on one is beyond it.
+    fn worse(mut self, other: Self) -> Self {
+        self.exceeded.extend(other.exceeded);
+        self.exceeded.sort_unstable();
+        self.exceeded.dedup();
+        Self {
+            ok: self.ok && other.ok,
+            reserved_peak: self.reserved_peak.max(other.reserved_peak),
+            growth: self.growth.into_iter().chain(other.growth).reduce(f64::max),
+            refused: self.refused + other.refused,
+            lower_bounds: self.lower_bounds || other.lower_bounds,
+            ..self
+        }
+    }
+}
+
+/// What is beyond its limit on one device.
+fn look(args: &Args, recording: Recording) -> (String, Answer) {
+    let inspection = Inspection::new(&recording.run, &recording.rules(), &[]);
+    let growth = growth(&inspection.growth);
     let limits = Limits { reserved_peak: args.max_reserved.map(|size| size.0), growth: args.max_growth };
     let reserved_peak = inspection.run.peak_reserved;
     let mut exceeded = Vec::new();
     exceeded.extend(limits.reserved_peak.filter(|most| reserved_peak > *most).map(|_| "reserved_peak"));
     // What does not fit is within no limit, however little it reserved.
-    let refused = recording.run.refusals.len();
+    let mut refused = recording.run.refusals.len();
+    // What was refused when it was recorded counts, unless another device or other settings are asked for.
+    if !args.allocator.is_given() && args.capacity.is_none() {
+        refused = refused.max(usize::try_from(recording.trace.refusals().0).unwrap_or(usize::MAX));
+    }
     exceeded.extend((refused > 0).then_some("refused"));
     exceeded.extend(limits.growth.zip(growth).filter(|(most, is)| is > most).map(|_| "growth"));
     let lower_bounds = recording.window;
-    if let Some(limit) = limits.reserved_peak.filter(|_| lower_bounds && exceeded.is_empty()) {
-        return Err(Failure::OnlyAPart { name: recording.name, reserved: reserved_peak, limit });
-    }
     let answer =
         Answer { ok: exceeded.is_empty(), reserved_peak, growth, refused, limits, exceeded, lower_bounds };
-    if lower_bounds {
-        console::note("only a part of the run was recorded: what was reserved before it is not checked");
-    }
-    if args.json {
-        write_json(&answer, out)?;
-    } else {
-        writeln!(out, "{}", line(&recording.name, &answer))?;
-    }
-    Ok(if answer.ok { Outcome::Done } else { Outcome::Exceeded })
+    (recording.name, answer)
 }
 
 /// What was reserved in the last iteration over that in the first after the second; `None` where there are too few.
@@ -132,7 +181,8 @@ fn growth(growth: &Growth) -> Option<f64> {
 fn line(name: &str, answer: &Answer) -> String {
     let verdict = |figure: &str| if answer.exceeded.contains(&figure) { "exceeded" } else { "within" };
     let mut parts = Vec::new();
-    let reserved = size_text(answer.reserved_peak);
+    let at_least = if answer.lower_bounds { "at least " } else { "" };
+    let reserved = format!("{at_least}{}", size_text(answer.reserved_peak));
     parts.push(match answer.limits.reserved_peak {
         Some(most) => {
             format!("{reserved} reserved at most, {} {}", verdict("reserved_peak"), size_text(most))
@@ -145,12 +195,19 @@ fn line(name: &str, answer: &Answer) -> String {
             Some(most) => format!("{grown}, {} {:.2} %", verdict("growth"), most * 100.0),
             None => grown,
         });
+    } else if answer.limits.growth.is_some() {
+        parts.push("growth not known: too few iterations".into());
     }
     if answer.refused > 0 {
         let requests = if answer.refused == 1 { "request was" } else { "requests were" };
         parts.push(format!("{} {requests} refused: memory ran out", answer.refused));
     }
-    format!("{}: {name}: {}", if answer.ok { "ok" } else { "exceeded" }, parts.join("; "))
+    let whole = match () {
+        () if !answer.ok => "exceeded",
+        () if answer.lower_bounds && answer.limits.reserved_peak.is_some() => "not known",
+        () => "ok",
+    };
+    format!("{whole}: {name}: {}", parts.join("; "))
 }
 
 fn parse_percent(text: &str) -> Result<f64, String> {

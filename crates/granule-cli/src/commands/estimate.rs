@@ -9,7 +9,7 @@ use crate::failure::{Failure, Told, Wrong};
 use crate::result_file::ResultFile;
 use crate::signals::Signals;
 use crate::size::Size;
-use granule::files::trace::Trace;
+use granule::files::trace::{Trace, add_reason};
 use granule::replay::whatif::{CARDS, Card};
 use granule::round::size_text;
 use granule_estimate::{
@@ -36,7 +36,6 @@ What is not as on a real device:
 not end (--max-iterations, --timeout; transformers' generate does, at its length), and what depends on values (routing, early stopping) goes one way. Times mean nothing.
   - Workspaces of convolutions are made up: for NCHW tensors the bytes of the operands, up to 1 GiB, for NHWC none.
   - Kernels are chosen as for an H100 (compute capability 9.0); attention is flash or memory-efficient, never cuDNN's.
-  - Private pools of CUDA graphs are replayed as common memory, which needs a little less.
   - Memory that PyTorch's allocator does not hand out is not counted: NCCL's buffers, libraries with allocators of their own, \
 other processes. --context stands for the CUDA context and the loaded kernels.
   - NCCL needs a GPU: a program that uses it does not get far. With the backend gloo DistributedDataParallel works \
@@ -127,6 +126,8 @@ struct Found {
     events: u64,
     iterations: u64,
     requested_bytes_peak: u64,
+    /// Requests that were refused; the figures are of a program that gets that memory.
+    refused: u64,
     needs: Vec<Need>,
 }
 
@@ -156,7 +157,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     };
     // A place that cannot be written is noticed before the program has run for hours.
     drop(ResultFile::create(args.output.as_deref().unwrap_or(Path::new("estimate.trace.gz")))?);
-    let ended = program(args).run(&drivers, &torch, &mut || signals.received())?;
+    let mut ended = program(args).run(&drivers, &torch, &mut || signals.received())?;
     drop(signals);
     say_how_it_ended(args, &ended);
     let nothing = ended.recorded.is_empty().then(|| Failure::NothingRecorded(nothing_recorded(&ended)));
@@ -167,7 +168,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
             return Ok(outcome(&ended));
         }
     }
-    let found = evaluate(args, &ended.recorded)?;
+    let found = evaluate(args, &mut ended.recorded)?;
     if args.json {
         write_json(&answer(args, &torch, &ended, &found, nothing.as_ref()), out)?;
     } else {
@@ -270,10 +271,37 @@ fn exit_code(code: i32) -> u8 {
     u8::try_from(code).unwrap_or(Failure::EXIT_CODE)
 }
 
+/// How many requests were refused. That is said, also in the trace.
+fn refused(args: &Args, trace: &mut Trace) -> u64 {
+    let (count, limit) = trace.refusals();
+    if count > 0 {
+        let limit = limit.unwrap_or_default();
+        let of_the_device = args.capacity.0.saturating_sub(args.context.0);
+        let why = if limit < of_the_device {
+            format!(
+                ", a part of {}, as torch.cuda.set_per_process_memory_fraction says",
+                size_text(of_the_device)
+            )
+        } else {
+            String::new()
+        };
+        let said = format!(
+            "{count} {} refused when it was recorded: the process could have {}{why}; the replay asks again, and gives back at \
+             once",
+            if count == 1 { "request was" } else { "requests were" },
+            size_text(limit)
+        );
+        console::warning(&said);
+        add_reason(&mut trace.header, &said);
+    }
+    count
+}
+
 /// Writes the traces and replays them.
-fn evaluate(args: &Args, recorded: &[Recorded]) -> Result<Vec<Found>, Failure> {
+fn evaluate(args: &Args, recorded: &mut [Recorded]) -> Result<Vec<Found>, Failure> {
     let spinner = console::spinner("working out what it needs");
-    let found = recorded.iter().enumerate().map(|(n, one)| {
+    let found = recorded.iter_mut().enumerate().map(|(n, one)| {
+        let refused = refused(args, &mut one.trace);
         let path = output(args.output.as_deref(), &one.trace, (n > 0).then_some((one.pid, one.device)));
         ResultFile::create(&path)?.write(|file| one.trace.write_plain(file))?;
         let header = &one.trace.header;
@@ -283,6 +311,7 @@ fn evaluate(args: &Args, recorded: &[Recorded]) -> Result<Vec<Found>, Failure> {
             events: header.events.unwrap_or_default(),
             iterations: header.iterations.unwrap_or_default(),
             requested_bytes_peak: header.peak_live_requested.unwrap_or_default(),
+            refused,
             needs: needs(&path.to_string_lossy(), &one.trace, args.context.0)?,
             trace: path,
         })

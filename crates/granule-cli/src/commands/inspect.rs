@@ -10,7 +10,6 @@ use crate::size::Size;
 use crate::workload::WorkloadArgs;
 use granule_analysis::Inspection;
 use granule_analysis::inspect::{Comparison, Summary, When};
-use granule_analysis::rules::Rules;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
@@ -136,7 +135,7 @@ impl Inspected {
             None if recording.run.length == 0 => vec![When::End],
             None => vec![When::Peak, When::Oom, When::End],
         };
-        let inspection = Inspection::new(&recording.run, &Rules::new(&recording.settings), &moments);
+        let inspection = Inspection::new(&recording.run, &recording.rules(), &moments);
         let Recording { name, notes, window, conf, capacity, .. } = recording;
         let summary = Summary::new(&inspection, capacity, window, None);
         Ok(Self { name, conf, capacity, lower_bounds: window, notes, summary, inspection })

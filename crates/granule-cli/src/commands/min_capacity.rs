@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     spinner.finish_and_clear();
     let (found, larger) = found.map_err(|error| Failure::replay(&workload.name, error))?;
     let comparable = found.step == NATIVE_STEP && options.lag == 0 && !workload.trace.is_cut();
-    let recorded = compare::native_like(&workload.trace.header, &options.settings, None);
+    let recorded = compare::native_like(&workload, &options.settings, None);
     let native = recorded.and_then(|(_, native)| {
         let min_capacity = native.min_capacity?;
         let verdict = if found.min_capacity == min_capacity { "same" } else { "differs" };

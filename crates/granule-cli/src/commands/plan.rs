@@ -9,6 +9,7 @@ use crate::result_file::ResultFile;
 use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs};
 use clap::ValueEnum;
+use granule::files::pickle::Limits;
 use granule::replay::whatif::Doubt;
 use granule::round::size_text;
 use granule_planner::csv::{self, Table};
@@ -137,9 +138,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
 }
 
 /// Reads a plan that this command wrote.
-pub(super) fn read(path: &Path) -> Result<Plan, NoPlan> {
+pub(super) fn read(path: &Path, limits: &Limits) -> Result<Plan, NoPlan> {
     let file = File::open(path).map_err(|error| NoPlan::Open { path: path.to_owned(), error })?;
-    Plan::read(file).map_err(|error| NoPlan::Read { path: path.to_owned(), error })
+    Plan::read_with(file, limits).map_err(|error| NoPlan::Read { path: path.to_owned(), error })
 }
 
 fn options(args: &Args) -> Options {

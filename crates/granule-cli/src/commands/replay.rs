@@ -115,8 +115,8 @@ impl RunArgs {
     }
 
     /// The replay of `trace`, with `history` entries of its history kept.
-    fn options(&self, trace: &Trace, settings: Settings, history: usize) -> Result<ReplayOptions, Failure> {
-        Ok(ReplayOptions {
+    fn options(&self, trace: &Trace, settings: Settings, history: usize) -> ReplayOptions {
+        ReplayOptions {
             history,
             settings,
             capacity: self.capacity(trace),
@@ -125,9 +125,8 @@ impl RunArgs {
             costs: self.cost.model.clone(),
             no_virtual_memory: self.no_virtual_memory,
             stop_on_oom: self.stop_on_oom,
-            plan: self.plan.as_deref().map(plan::read).transpose()?.map(Arc::new),
             ..ReplayOptions::default()
-        })
+        }
     }
 }
 
@@ -153,6 +152,8 @@ struct Answer<'a> {
 /// Replays and prints the figures.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let Args { workload, allocator, run: args, json } = args;
+    let plan = |path: &PathBuf| plan::read(path, &workload.limits()).map(Arc::new);
+    let plan = args.plan.as_ref().map(plan).transpose()?;
     let workload = &Workload::read(workload)?;
     let settings = allocator.settings(workload.recording.as_ref())?;
     let file = args.snapshot.as_deref().map(ResultFile::create).transpose()?;
@@ -166,7 +167,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         None => &workload.trace,
     };
     let history = if file.is_some() { history_entries(workload, &settings) } else { 0 };
-    let options = args.options(trace, settings, history)?;
+    let options = ReplayOptions { plan, ..args.options(trace, settings, history) };
     let replayed = replayed(workload, trace, &options, args)?;
     let conditions = Conditions {
         settings: &options.settings,

@@ -139,7 +139,7 @@ impl Page {
     ) -> Self {
         let capacity = capacity.or(recording.capacity);
         let what_if = answer.as_ref().map(what_if::of_answer).unwrap_or_default();
-        let rules = Rules::new(&recording.settings);
+        let rules = recording.rules();
         let inspection = Inspection::new(&recording.run, &rules, moments);
         let summary = Summary::new(&inspection, capacity, recording.window, what_if.of(capacity));
         Self { recording, capacity, answer, what_if, rules, inspection, summary }

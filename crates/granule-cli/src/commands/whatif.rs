@@ -8,11 +8,13 @@ use crate::allocator_args::{self, ReleaseArgs, parse_policy};
 use crate::console;
 use crate::failure::Failure;
 use crate::size::Size;
-use crate::workload::{Workload, WorkloadArgs};
-use granule::config::{AllocatorBackend, PolicyName, Settings};
+use crate::workload::{Workload, WorkloadArgs, parse_recorded};
+use granule::config::PolicyName;
 use granule::files::trace::Trace;
 use granule::replay::Costs;
-use granule::replay::whatif::{Answer, NotExact, Progress, Question, of_lag, of_snapshot, of_trace};
+use granule::replay::whatif::{
+    Answer, NotExact, Progress, Question, of_backend, of_lag, of_snapshot, of_trace,
+};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -102,16 +104,12 @@ struct Json<'a> {
 /// Replays the grid and prints the answer.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     // What is wrong with the arguments is said before a large file is read.
-    let own = args.conf.iter().map(|text| own_settings(text)).collect::<Result<Vec<_>, _>>()?;
+    let own =
+        args.conf.iter().map(|text| allocator_args::from_option(text)).collect::<Result<Vec<_>, _>>()?;
     let workload = Workload::read(&args.workload)?;
     let recorded = workload.recording.as_ref();
     let conf = recorded.and_then(|recording| recording.conf.as_deref());
     let current = args.release.on(allocator_args::current(conf)?, recorded);
-    if current.backend == AllocatorBackend::DriverPools {
-        console::note(
-            "backend:cudaMallocAsync is not modelled; the candidates are compared with backend:native",
-        );
-    }
     let held = workload.held(Some(&current));
     let question = Question {
         current,
@@ -123,6 +121,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         held,
         lag: args.lag,
         costs: args.cost.model.clone(),
+        newest_release: recorded.and_then(|origin| origin.release).map(|newest| newest.release),
     };
     let not_exact = not_exact(&workload, args.lag);
     let answer = ask(&question, &workload.trace, &workload.name)?;
@@ -146,17 +145,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     Ok(Outcome::Done)
 }
 
-fn own_settings(text: &str) -> Result<Settings, Failure> {
-    let settings = allocator_args::from_option(text)?;
-    if settings.backend == AllocatorBackend::DriverPools {
-        return Err(Failure::NotModelled("backend:cudaMallocAsync"));
-    }
-    Ok(settings)
-}
-
 /// The device that the file is of: a header says it, and so do refused requests in a snapshot.
 fn recorded_capacity(workload: &Workload) -> Option<u64> {
     let of_header = workload.trace.header.native.iter().find_map(|(_, native)| native.capacity);
+    let of_header = of_header.or_else(|| workload.trace.refusals().1);
     of_header.or_else(|| workload.recording.as_ref()?.figures.capacity)
 }
 
@@ -167,6 +159,9 @@ fn not_exact(workload: &Workload, lag: u64) -> Vec<NotExact> {
         None => of_trace(&workload.trace),
     };
     found.extend(of_lag(lag));
+    let conf = workload.recording.as_ref().and_then(|recording| recording.conf.as_deref());
+    let parsed = conf.and_then(|conf| parse_recorded(conf).ok());
+    found.extend(parsed.and_then(|parsed| of_backend(parsed.settings.backend)));
     found
 }
 

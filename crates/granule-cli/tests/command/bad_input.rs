@@ -81,7 +81,9 @@ fn cut_between_lines_is_replayed_with_a_warning() {
 fn garbage() {
     let place = Place::new();
     place.file("t.gz", b"PK\x03\x04 an archive of another kind");
-    fails(&place.run(&["replay", "t.gz"]), &["t.gz: neither a trace", "nor a snapshot pickle"]);
+    fails(&place.run(&["replay", "t.gz"]), &["t.gz: this zip archive cannot be read", "unpack"]);
+    place.file("t.gz", b"\x7fELF and what follows");
+    fails(&place.run(&["replay", "t.gz"]), &["t.gz: neither a trace", "nor a snapshot"]);
     place.file("t.gz", b"");
     for command in ["replay", "inspect", "whatif", "min-capacity"] {
         fails(&place.run(&[command, "t.gz"]), &["t.gz: the file is empty"]);
@@ -251,6 +253,37 @@ fn a_file_beyond_the_limits_is_read_where_it_is_trusted() {
     assert!(ran.err.contains("would become more than") && ran.err.contains("--trust"), "{}", ran.err);
     let ran = place.run(&["inspect", "s.pickle", "--trust"]);
     assert!(ran.err.contains("has no history"), "it was read: {}", ran.err);
+}
+
+#[test]
+fn an_archive_that_grows_without_measure_is_unpacked_where_it_is_trusted() {
+    let place = Place::new();
+    let packed = |text: &str| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        std::io::Write::write_all(&mut encoder, text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let padding = " ".repeat(5 << 20);
+    place.file("bomb.trace.gz", &packed(&format!("# {{{padding}}}\na 0 512 0\n")));
+    place.file("t.trace", b"# {}\na 0 512 0\nf 0\n");
+    assert_eq!(place.run(&["plan", "t.trace", "-o", "p"]).code, 0);
+    let plan = std::fs::read_to_string(place.path("p")).unwrap();
+    place.file("bomb.plan.gz", &packed(&(padding + &plan)));
+    for words in [
+        &["replay", "bomb.trace.gz"][..],
+        &["inspect", "bomb.trace.gz"],
+        &["replay", "t.trace", "--policy", "granule", "--plan", "bomb.plan.gz"],
+    ] {
+        let ran = place.run(words);
+        assert_eq!(ran.code, 1, "{words:?}: {}", ran.err);
+        assert!(
+            ran.err.contains("more than 64 times its size") && ran.err.contains("--trust"),
+            "{}",
+            ran.err
+        );
+        let ran = place.run(&[words, &["--trust"]].concat());
+        assert_eq!(ran.code, 0, "{words:?}: {}", ran.err);
+    }
 }
 
 #[test]

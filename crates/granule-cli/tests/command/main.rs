@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
+mod cases;
 mod check;
 mod devices;
 mod estimate;
@@ -13,6 +14,7 @@ mod json;
 mod min_capacity;
 mod plan;
 mod record;
+mod recorded;
 mod replay;
 mod report;
 mod screen;

@@ -12,9 +12,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <map>
 #include <unordered_map>
+#include <utility>
 
 namespace watcher {
+
+using Pool = std::pair<unsigned long long, unsigned long long>;
 
 class File {
  public:
@@ -26,6 +30,19 @@ class File {
   }
 
   uint64_t next_id = 0;
+
+  // A line that is a request, behind one that says its pool where that is another than before.
+  uint64_t request(size_t bytes, uintptr_t stream, Pool pool) {
+    if (pool != pool_) line("p %d\n", number(pool_ = pool));
+    line("a %llu %zu %d\n", (unsigned long long)next_id, bytes, this->stream(stream));
+    return next_id++;
+  }
+  // Pools are numbered as they first appear; the common one is 0.
+  void of_pool(char what, Pool pool) {
+    if (!pools_.count(pool)) return;
+    line("%c %d\n", what, number(pool));
+    if (what == 'q' && pool == pool_) pool_ = {0, 0};
+  }
 
   // Streams are numbered as they first appear; the default stream is 0.
   int stream(uintptr_t handle) { return streams_.emplace(handle, (int)streams_.size()).first->second; }
@@ -87,6 +104,9 @@ class File {
   char* window_ = nullptr;
   size_t window_at_ = 0, used_ = 0;
   std::unordered_map<uintptr_t, int> streams_{{0, 0}};
+  int number(Pool pool) { return pools_.emplace(pool, (int)pools_.size()).first->second; }
+  std::map<Pool, int> pools_{{{0, 0}, 0}};
+  Pool pool_{0, 0};
 };
 
 class Recording {
@@ -113,6 +133,10 @@ class Recording {
       file.vline(format, arguments);
       va_end(arguments);
     }
+  }
+  void of_pool(char what, Pool pool) {
+    if (!on_) return;
+    for (auto& [device, file] : files_) file.of_pool(what, pool);
   }
   void end() {
     if (!on_) return;

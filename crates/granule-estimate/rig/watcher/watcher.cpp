@@ -1,13 +1,15 @@
 // libgranule_watcher.so: stands between PyTorch and the allocator that it would use anyway, passes every call on, and
-// writes down what was asked: exact sizes and streams, frees, uses on other streams, flushes of the cache.
+// writes down what was asked: exact sizes, streams and pools, refusals, frees, uses on other streams, flushes of the cache.
 //
 // So a program finds PyTorch's own statistics, snapshots, graphs and out-of-memory errors, as if nobody looked.
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "forwarding.h"
 #include "recording.h"
@@ -33,20 +35,87 @@ std::unordered_map<void*, size_t>& sizes = *new std::unordered_map<void*, size_t
 bool sizes_are_kept = false;
 Recording& recording = *new Recording;
 
+// Pools that requests are sent to; where several want one, the newest gets it.
+struct Scope {
+  DeviceIndex device;
+  MempoolId_t pool;
+  std::function<bool(cudaStream_t)> wants;
+};
+std::vector<Scope>& scopes = *new std::vector<Scope>;
+
+// The filter is PyTorch's or the program's, and may ask what it likes: it is called without the lock.
+MempoolId_t pool_of(DeviceIndex device, cudaStream_t stream) {
+  std::vector<Scope> open;
+  {
+    std::lock_guard<std::mutex> guard(lock);
+    if (scopes.empty()) return {0, 0};
+    open = scopes;
+  }
+  for (auto scope = open.rbegin(); scope != open.rend(); ++scope)
+    if (scope->device == device && scope->wants(stream)) return scope->pool;
+  return {0, 0};
+}
+
 // A fork has its parent's memory, but none of its device memory: it starts a recording of its own.
 void after_fork() {
   new (&lock) std::mutex;
   live.clear();
+  scopes.clear();
   recording.forget();
 }
 
 void taken(void* pointer, size_t bytes, DeviceIndex device, cudaStream_t stream, DeleterFnPtr deleter) {
   if (!pointer || !bytes) return;
+  const MempoolId_t pool = pool_of(device, stream);
   std::lock_guard<std::mutex> guard(lock);
   if (sizes_are_kept) sizes[pointer] = bytes;
   if (File* file = recording.of(device)) {
     live[pointer] = {file->next_id, device, deleter};
-    file->line("a %llu %zu %d\n", (unsigned long long)file->next_id++, bytes, file->stream((uintptr_t)stream));
+    file->request(bytes, (uintptr_t)stream, pool);
+  }
+}
+
+// PyTorch compares deleters: that of every block is this one.
+void delete_block(void* pointer);
+
+DataPtr watched(DataPtr block, size_t bytes, cudaStream_t stream) {
+  const c10::Device device = block.device();
+  const DeleterFnPtr deleter = block.get_deleter();
+  void* pointer = block.release_context();
+  taken(pointer, bytes, device.index(), stream, deleter);
+  return {pointer, pointer, &delete_block, device};
+}
+
+void* watched(void* pointer, size_t bytes, cudaStream_t stream) {
+  taken(pointer, bytes, c10::cuda::current_device(), stream, behind->raw_deleter());
+  return pointer;
+}
+
+// What the process could have had: what it holds and what the driver has, or its fraction of the device.
+// 0 where the allocator cannot say: cudaMallocAsync has no such figures.
+size_t limit_of(DeviceIndex device) try {
+  const auto [free, total] = behind->getMemoryInfo(device);
+  const auto& held = behind->getDeviceStats(device).reserved_bytes;
+  const size_t fraction = (size_t)(behind->getMemoryFraction(device) * (double)total);
+  return std::min(fraction, free + (size_t)held[0].current);
+} catch (const c10::Error&) {
+  return 0;
+}
+
+template <typename Ask>
+auto asked(size_t bytes, cudaStream_t stream, Ask ask) {
+  try {
+    return watched(ask(), bytes, stream);
+  } catch (const c10::OutOfMemoryError&) {
+    const DeviceIndex device = c10::cuda::current_device();
+    const MempoolId_t pool = pool_of(device, stream);
+    const size_t limit = limit_of(device);
+    std::lock_guard<std::mutex> guard(lock);
+    if (File* file = recording.of(device)) {
+      const auto id = (unsigned long long)file->request(bytes, (uintptr_t)stream, pool);
+      file->line("x %llu %zu\n", id, limit);
+    }
+    throw;
   }
 }
 
@@ -85,17 +154,8 @@ size_t last_size(void* pointer) {
   return found == sizes.end() ? 0 : found->second;
 }
 
-// PyTorch compares deleters: that of every block is this one.
 void delete_block(void* pointer) {
   if (pointer) given_back(pointer)(pointer);
-}
-
-DataPtr watched(DataPtr block, size_t bytes, cudaStream_t stream) {
-  const c10::Device device = block.device();
-  const DeleterFnPtr deleter = block.get_deleter();
-  void* pointer = block.release_context();
-  taken(pointer, bytes, device.index(), stream, deleter);
-  return {pointer, pointer, &delete_block, device};
 }
 
 cudaStream_t current_stream() {
@@ -106,13 +166,17 @@ class Watcher final : public Forwarding {
  public:
   using Forwarding::Forwarding;
 
-  DataPtr allocate(size_t bytes) override { return watched(behind->allocate(bytes), bytes, current_stream()); }
-  DataPtr allocateWithAddress(size_t bytes, void* address) override {
-    return watched(behind->allocateWithAddress(bytes, address), bytes, current_stream());
+  DataPtr allocate(size_t bytes) override {
+    return asked(bytes, current_stream(), [&] { return behind->allocate(bytes); });
   }
-  void* raw_alloc(size_t bytes) override { return raw(behind->raw_alloc(bytes), bytes, current_stream()); }
+  DataPtr allocateWithAddress(size_t bytes, void* address) override {
+    return asked(bytes, current_stream(), [&] { return behind->allocateWithAddress(bytes, address); });
+  }
+  void* raw_alloc(size_t bytes) override {
+    return asked(bytes, current_stream(), [&] { return behind->raw_alloc(bytes); });
+  }
   void* raw_alloc_with_stream(size_t bytes, cudaStream_t stream) override {
-    return raw(behind->raw_alloc_with_stream(bytes, stream), bytes, stream);
+    return asked(bytes, stream, [&] { return behind->raw_alloc_with_stream(bytes, stream); });
   }
   void raw_delete(void* pointer) override {
     given_back(pointer);
@@ -128,12 +192,33 @@ class Watcher final : public Forwarding {
     lent.release_context();
   }
   void emptyCache(MempoolId_t pool) override {
-    if (pool == MempoolId_t{0, 0}) flushed();
+    if (pool == MempoolId_t{0, 0}) {
+      flushed();
+    } else {
+      std::lock_guard<std::mutex> guard(lock);
+      recording.of_pool('e', pool);
+    }
     behind->emptyCache(pool);
   }
   void beginAllocateToPool(DeviceIndex device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter) override {
     keep_sizes();
-    behind->beginAllocateToPool(device, pool, std::move(filter));
+    behind->beginAllocateToPool(device, pool, filter);
+    std::lock_guard<std::mutex> guard(lock);
+    scopes.push_back({device, pool, std::move(filter)});
+  }
+  void endAllocateToPool(DeviceIndex device, MempoolId_t pool) override {
+    {
+      std::lock_guard<std::mutex> guard(lock);
+      auto ended = [&](const Scope& scope) { return scope.device == device && scope.pool == pool; };
+      scopes.erase(std::remove_if(scopes.begin(), scopes.end(), ended), scopes.end());
+    }
+    behind->endAllocateToPool(device, pool);
+  }
+  void releasePool(DeviceIndex device, MempoolId_t pool) override {
+    const bool is_last = behind->name() == "native" && behind->getPoolUseCount(device, pool) == 1;
+    behind->releasePool(device, pool);
+    std::lock_guard<std::mutex> guard(lock);
+    if (is_last) recording.of_pool('q', pool);
   }
   native::CheckpointDelta setCheckpointPoolState(DeviceIndex device, std::shared_ptr<native::AllocatorState> state)
       override {
@@ -144,12 +229,6 @@ class Watcher final : public Forwarding {
       block = watched(std::move(block), bytes, current_stream());
     }
     return delta;
-  }
-
- private:
-  void* raw(void* pointer, size_t bytes, cudaStream_t stream) const {
-    taken(pointer, bytes, c10::cuda::current_device(), stream, behind->raw_deleter());
-    return pointer;
   }
 };
 

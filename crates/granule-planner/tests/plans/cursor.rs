@@ -1,11 +1,14 @@
 //! The cursor finds its place by content, leaves it at the first request that differs, and finds it again.
 
 use crate::common::Dice;
+use flate2::{Compression, write::GzEncoder};
 use granule_planner::{
     Advice, CrossStream, Options, Pattern, Plan, PlanCursor, ReadError, Recording, Solver,
 };
+use granule_snapshot::pickle::Limits;
 use granule_snapshot::trace::{Event, Trace};
 use proptest::prelude::*;
+use std::io::Write as _;
 use std::sync::Arc;
 
 /// A program: every iteration makes the same requests, and each block is given back some requests later, in the next
@@ -194,6 +197,13 @@ fn wrong_files_are_refused_in_words() {
     assert!(refused("{}").contains("no plan"));
     assert!(refused(&text[..text.len() / 2]).contains("damaged"));
     assert!(refused(&text.replace("\"version\":1", "\"version\":9")).contains("version 9"));
+    let padded = format!("{}{text}", " ".repeat(5 << 20));
+    assert_eq!(Plan::read(padded.as_bytes()).expect("long, but not packed"), plan);
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(padded.as_bytes()).expect("memory takes everything");
+    let packed = encoder.finish().expect("memory takes everything");
+    assert!(Plan::read(&packed[..]).expect_err("5 MiB of a few bytes").to_string().contains("--trust"));
+    assert_eq!(Plan::read_with(&packed[..], &Limits::trusting()).expect("it is trusted"), plan);
     let size = plan.steps()[0].size;
     let other = text.replacen(&format!("[[{size},"), &format!("[[{},", size + 512), 1);
     assert!(refused(&other).contains("pattern"));

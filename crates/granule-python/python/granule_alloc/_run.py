@@ -29,7 +29,7 @@ TABLES = ("runs", "iterations", "sites", "segments", "allocations", "events")
 def load(path: Path, *, device: int | None = None, trust: bool = False) -> Run:
     """Reads a trace, or a snapshot that torch.cuda.memory._dump_snapshot wrote.
 
-    `device` chooses one of a snapshot's histories; the first is taken where it is left out. `trust` reads a snapshot whatever
+    `device` chooses one of a snapshot's histories; the first is taken where it is left out. `trust` reads a file whatever
     memory that takes.
     """
     name = os.fspath(path)

@@ -1,4 +1,7 @@
 //! From what a pickle built to a snapshot.
+//!
+//! Addresses and sizes must make sense. All else is optional: what is missing, `None` or of another kind (forks and
+//! newer releases write such) is left out, and counted in [`Unread`].
 
 use super::Limits;
 use super::error::PickleError;
@@ -6,7 +9,7 @@ use super::heap::{Heap, Node, Val};
 use crate::schema::Word;
 use alloc_core::snapshot::{
     Action, BlockInfo, BlockState, Frame, HistoryStatus, Labels, SegmentInfo, Snapshot, Stack, TraceEntry,
-    Value,
+    Unread, Value,
 };
 use alloc_core::types::PoolId;
 use std::fmt;
@@ -44,11 +47,12 @@ pub(super) struct Conversion {
     length: u64,
     /// Values made so far by copying parts out of the arena.
     copies: u64,
+    unread: Unread,
 }
 
 impl Conversion {
     pub(super) fn new(heap: Heap, limits: Limits, length: u64) -> Self {
-        Self { heap, limits, length, copies: 0 }
+        Self { heap, limits, length, copies: 0, unread: Unread::default() }
     }
 
     /// The snapshot that `root` is.
@@ -59,27 +63,35 @@ impl Conversion {
         {
             // What torch.cuda.memory_snapshot() gives.
             snapshot.segments = self.segments(root, place)?;
+            snapshot.unread = self.unread;
             return Ok(snapshot);
         }
         let (mut device_traces, mut host_trace) = (Vec::new(), None);
-        let mut has_segments = false;
+        let mut is_snapshot = false;
         for index in 0..self.pairs(root, place)? {
             let (key, text, value) = self.pair(root, index, place)?;
             let place = Place::Key(&place, &text);
             match key {
                 Some(Word::Segments) => {
-                    has_segments = true;
+                    is_snapshot = true;
                     snapshot.segments = self.segments(value, place)?;
                 }
-                Some(Word::DeviceTraces) => device_traces = self.items(value, place)?,
-                Some(Word::AllocatorSettings) => snapshot.allocator_settings = self.settings(value, place)?,
+                Some(Word::DeviceTraces) => {
+                    is_snapshot = true;
+                    device_traces = self.items(value, place)?;
+                }
+                Some(Word::AllocatorSettings) => {
+                    snapshot.allocator_settings = self.or_default(value, place, Self::settings)?;
+                }
                 Some(Word::ExternalAnnotations) => {
-                    snapshot.external_annotations =
-                        self.each(value, place, |this, value, place| this.value(value, place, 1))?;
+                    let read = |this: &mut Self, value, place: Place<'_>| {
+                        this.each(value, place, |this, value, place| this.value(value, place, 1))
+                    };
+                    snapshot.external_annotations = self.or_default(value, place, read)?;
                 }
                 Some(Word::HostSegments) => snapshot.host_segments = self.segments(value, place)?,
                 Some(Word::HostTraces) => host_trace = Some(value),
-                Some(Word::Granule) => snapshot.history = Some(self.history(value, place)?),
+                Some(Word::Granule) => snapshot.history = self.optional(value, place, Self::history)?,
                 _ => snapshot.extra.push((Arc::clone(&text), self.value(value, place, 1)?)),
             }
         }
@@ -90,7 +102,37 @@ impl Conversion {
             snapshot.host_traces = traces.pop().unwrap_or_default();
         }
         snapshot.device_traces = traces;
-        if has_segments { Ok(snapshot) } else { Err(PickleError::NotASnapshot) }
+        snapshot.unread = self.unread;
+        if is_snapshot { Ok(snapshot) } else { Err(PickleError::NotASnapshot) }
+    }
+
+    /// An optional value under a key: one of another kind counts as missing.
+    fn optional<T>(
+        &mut self,
+        value: Val,
+        place: Place<'_>,
+        read: impl FnOnce(&mut Self, Val, Place<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        match value {
+            Val::None => Ok(None),
+            _ => match read(self, value, place) {
+                Err(PickleError::Schema { .. }) => {
+                    let key = if let Place::Key(_, key) = place { key } else { "" };
+                    *self.unread.values.entry(key.into()).or_default() += 1;
+                    Ok(None)
+                }
+                read => read.map(Some),
+            },
+        }
+    }
+
+    fn or_default<T: Default>(
+        &mut self,
+        value: Val,
+        place: Place<'_>,
+        read: impl FnOnce(&mut Self, Val, Place<'_>) -> Result<T>,
+    ) -> Result<T> {
+        Ok(self.optional(value, place, read)?.unwrap_or_default())
     }
 
     /// Counts values that are copied out of the arena, so that shared parts cannot multiply without end.
@@ -112,6 +154,7 @@ impl Conversion {
         match value {
             Val::None => "None",
             Val::Bool(_) => "a truth value",
+            Val::Int(..0) => "a negative number",
             Val::Int(_) | Val::Unsigned(_) => "a whole number",
             Val::Float(_) => "a floating-point number",
             Val::Text(_) => "a text",
@@ -147,13 +190,20 @@ impl Conversion {
             && let Node::Dict(pairs) = &self.heap.nodes[node as usize]
             && let Some(&(key, value)) = pairs.get(index)
         {
-            let Val::Text(id) = key else { return Err(self.expected(place, "only texts as keys", key)) };
-            return Ok((Word::from_id(id), self.heap.shared_text(id), value));
+            return Ok(match key {
+                Val::Text(id) => (Word::from_id(id), self.heap.shared_text(id), value),
+                Val::Int(number) => (None, number.to_string().into(), value),
+                _ => (None, format!("({})", self.kind(key)).into(), value),
+            });
         }
         Err(self.expected(place, "a dictionary", dict))
     }
 
+    /// The items of a list; `None` is an empty one.
     fn items(&mut self, value: Val, place: Place<'_>) -> Result<Vec<Val>> {
+        if value == Val::None {
+            return Ok(Vec::new());
+        }
         if let Val::Node(node) = value {
             let items = match &self.heap.nodes[node as usize] {
                 Node::List(items) => Some(items.clone()),
@@ -185,25 +235,39 @@ impl Conversion {
             .collect()
     }
 
-    fn unsigned(&self, value: Val, place: Place<'_>) -> Result<u64> {
+    fn unsigned(&mut self, value: Val, place: Place<'_>) -> Result<u64> {
         value.unsigned().ok_or_else(|| self.expected(place, "a whole number from 0 to 2^64 - 1", value))
     }
 
-    fn signed(&self, value: Val, place: Place<'_>) -> Result<i64> {
+    fn signed(&mut self, value: Val, place: Place<'_>) -> Result<i64> {
         value.signed().ok_or_else(|| self.expected(place, "a whole number of 64 signed bits", value))
     }
 
-    fn bool(&self, value: Val, place: Place<'_>) -> Result<bool> {
+    /// A handle, which some writers take for a signed number.
+    fn handle(&mut self, value: Val, place: Place<'_>) -> Result<u64> {
+        value.signed().map_or_else(|| self.unsigned(value, place), |handle| Ok(handle.cast_unsigned()))
+    }
+
+    fn bool(&mut self, value: Val, place: Place<'_>) -> Result<bool> {
         match value {
             Val::Bool(value) => Ok(value),
+            Val::Int(number @ 0..=1) => Ok(number == 1),
             _ => Err(self.expected(place, "True or False", value)),
         }
     }
 
-    fn text_of(&self, value: Val, place: Place<'_>) -> Result<Arc<str>> {
+    fn text_of(&mut self, value: Val, place: Place<'_>) -> Result<Arc<str>> {
         match value {
             Val::Text(id) => Ok(self.heap.shared_text(id)),
             _ => Err(self.expected(place, "a text", value)),
+        }
+    }
+
+    /// A text that the program chose. Anything else it chose becomes one, as JSON.
+    fn note(&mut self, value: Val, place: Place<'_>) -> Result<Arc<str>> {
+        match value {
+            Val::Text(id) => Ok(self.heap.shared_text(id)),
+            _ => Ok(crate::json::value(&self.value(value, place, 4)?).to_string().into()),
         }
     }
 
@@ -239,7 +303,7 @@ impl Conversion {
                 Some(Word::OperationsBeforeRecording) => {
                     history.before_recording = self.unsigned(value, place)?;
                 }
-                _ => return Err(wrong(place, "a key that this version does not know")),
+                _ => *self.unread.values.entry(text).or_default() += 1,
             }
         }
         Ok(history)
@@ -272,16 +336,24 @@ impl Conversion {
             let (key, text, value) = self.pair(dict, index, place)?;
             let place = Place::Key(&place, &text);
             match key {
-                Some(Word::Device) => segment.device = self.signed(value, place)?,
+                Some(Word::Device) => segment.device = self.or_default(value, place, Self::signed)?,
                 Some(Word::Address) => address = Some(self.unsigned(value, place)?),
-                Some(Word::TotalSize) => total = Some(self.unsigned(value, place)?),
-                Some(Word::AllocatedSize) => allocated = Some(self.unsigned(value, place)?),
-                Some(Word::ActiveSize) => active = Some(self.unsigned(value, place)?),
-                Some(Word::RequestedSize) => requested = Some(self.unsigned(value, place)?),
-                Some(Word::Stream) => segment.stream = self.unsigned(value, place)?,
-                Some(Word::SegmentType) => segment.segment_type = self.text_of(value, place)?,
-                Some(Word::SegmentPoolId) => segment.pool_id = self.pool(value, place)?,
-                Some(Word::IsExpandable) => segment.is_expandable = self.bool(value, place)?,
+                Some(Word::TotalSize) if value != Val::None => total = Some(self.unsigned(value, place)?),
+                Some(Word::TotalSize) => {}
+                Some(Word::AllocatedSize) => allocated = self.optional(value, place, Self::unsigned)?,
+                Some(Word::ActiveSize) => active = self.optional(value, place, Self::unsigned)?,
+                Some(Word::RequestedSize) => requested = self.optional(value, place, Self::unsigned)?,
+                Some(Word::Stream) => segment.stream = self.or_default(value, place, Self::handle)?,
+                Some(Word::SegmentType) => {
+                    segment.segment_type = self.or_default(value, place, Self::text_of)?;
+                }
+                Some(Word::SegmentPoolId) => {
+                    let pool = self.optional(value, place, Self::pool)?;
+                    segment.pool_id = pool.unwrap_or(PoolId::DEFAULT);
+                }
+                Some(Word::IsExpandable) => {
+                    segment.is_expandable = self.or_default(value, place, Self::bool)?;
+                }
                 Some(Word::Frames) => segment.frames = self.some_stack(value, place)?,
                 Some(Word::Blocks) => blocks = Some(value),
                 _ => segment.extra.push((Arc::clone(&text), self.value(value, place, 3)?)),
@@ -317,26 +389,29 @@ impl Conversion {
             let (key, text, value) = self.pair(dict, index, place)?;
             let place = Place::Key(&place, &text);
             match key {
-                Some(Word::Address) => address = self.unsigned(value, place)?,
+                Some(Word::Address) if value != Val::None => address = self.unsigned(value, place)?,
+                Some(Word::Address) => {}
                 Some(Word::Size) => size = Some(self.unsigned(value, place)?),
-                Some(Word::RequestedSize) => requested = Some(self.unsigned(value, place)?),
-                Some(Word::State) => {
-                    let name = self.text_of(value, place)?;
-                    let known = BlockState::from_name(&name);
-                    state = Some(known.ok_or_else(|| wrong(place, format!("unknown block state {name:?}")))?);
-                }
+                Some(Word::RequestedSize) => requested = self.optional(value, place, Self::unsigned)?,
+                Some(Word::State) => state = Some(self.note(value, place)?),
                 Some(Word::Frames) => frames = self.some_stack(value, place)?,
                 _ => extra.push((Arc::clone(&text), self.value(value, place, 5)?)),
             }
         }
         let size = size.ok_or_else(|| wrong(place, "the key 'size' is missing"))?;
-        let state = state.ok_or_else(|| wrong(place, "the key 'state' is missing"))?;
+        let state = state.unwrap_or_else(|| "None".into());
+        let state = BlockState::from_name(&state).unwrap_or_else(|| {
+            // In use, as far as is known; but the program may not hold it any more.
+            *self.unread.states.entry(state).or_default() += 1;
+            BlockState::ActivePendingFree
+        });
         Ok(BlockInfo { address, size, requested_size: requested.unwrap_or(size), state, frames, extra })
     }
 
     /// The call stack of a block or segment, where an empty list means that none was recorded.
     fn some_stack(&mut self, value: Val, place: Place<'_>) -> Result<Option<Stack>> {
-        Ok(Some(self.stack_at(value, place)?).filter(|stack| !stack.is_empty()))
+        let stack = self.optional(value, place, Self::stack_at)?;
+        Ok(stack.filter(|stack| !stack.is_empty()))
     }
 
     fn stack_at(&mut self, value: Val, place: Place<'_>) -> Result<Stack> {
@@ -357,9 +432,11 @@ impl Conversion {
             let (key, text, value) = self.pair(dict, index, place)?;
             let place = Place::Key(&place, &text);
             match key {
-                Some(Word::Name) => frame.name = self.text_of(value, place)?,
-                Some(Word::Filename) => frame.filename = self.text_of(value, place)?,
-                Some(Word::Line) => frame.line = self.unsigned(value, place)?,
+                Some(Word::Name) => frame.name = self.or_default(value, place, Self::text_of)?,
+                Some(Word::Filename) => frame.filename = self.or_default(value, place, Self::text_of)?,
+                // Below 0 where it is not known.
+                Some(Word::Line) if value.signed().is_some_and(|line| line < 0) => {}
+                Some(Word::Line) => frame.line = self.or_default(value, place, Self::unsigned)?,
                 _ => frame.extra.push((Arc::clone(&text), self.value(value, place, 6)?)),
             }
         }
@@ -379,7 +456,7 @@ impl Conversion {
             .enumerate()
             .map(|(device, &list)| {
                 let place = if device < devices { Place::Index(&device_place, device) } else { host_place };
-                self.each(list, place, Self::entry_at)
+                Ok(self.each(list, place, Self::entry_at)?.into_iter().flatten().collect())
             })
             .collect()
     }
@@ -422,12 +499,13 @@ impl Conversion {
         Some(traces)
     }
 
-    fn entry_at(&mut self, value: Val, place: Place<'_>) -> Result<TraceEntry> {
+    /// A history entry; `None` for one that is skipped.
+    fn entry_at(&mut self, value: Val, place: Place<'_>) -> Result<Option<TraceEntry>> {
         if let Some(entry) = self.heap.entry_number(value) {
             self.charge(1)?;
-            return Ok(self.heap.entries[entry as usize].clone());
+            return Ok(Some(self.heap.entries[entry as usize].clone()));
         }
-        let (mut action, mut addr, mut device_free, mut size) = (None, None, None, None);
+        let (mut action, mut addr, mut device_free, mut size) = (Val::None, Val::None, Val::None, Val::None);
         let mut entry = TraceEntry {
             action: Action::Alloc,
             addr: 0,
@@ -442,32 +520,49 @@ impl Conversion {
             let (key, text, value) = self.pair(value, index, place)?;
             let place = Place::Key(&place, &text);
             match key {
-                Some(Word::Action) => {
-                    let name = self.text_of(value, place)?;
-                    let known = self.heap.action(value);
-                    action = Some(known.ok_or_else(|| wrong(place, format!("unknown action {name:?}")))?);
+                Some(Word::Action) => action = value,
+                Some(Word::Addr) => addr = value,
+                Some(Word::DeviceFree) => device_free = value,
+                Some(Word::Size) => size = value,
+                Some(Word::Stream) => entry.stream = self.or_default(value, place, Self::handle)?,
+                Some(Word::TimeUs) => entry.time_us = self.or_default(value, place, Self::signed)?,
+                Some(Word::CompileContext) => {
+                    labels.compile_context = self.optional(value, place, Self::note)?;
                 }
-                Some(Word::Addr) => addr = Some(self.unsigned(value, place)?),
-                Some(Word::DeviceFree) => device_free = Some(self.unsigned(value, place)?),
-                Some(Word::Size) => size = Some(self.unsigned(value, place)?),
-                Some(Word::Stream) => entry.stream = self.unsigned(value, place)?,
-                Some(Word::TimeUs) => entry.time_us = self.signed(value, place)?,
-                Some(Word::CompileContext) => labels.compile_context = Some(self.text_of(value, place)?),
-                Some(Word::UserMetadata) => labels.user_metadata = Some(self.text_of(value, place)?),
-                Some(Word::PoolId) => labels.pool_id = Some(self.pool(value, place)?),
-                Some(Word::Frames) => entry.frames = Some(self.stack_at(value, place)?),
+                Some(Word::UserMetadata) => {
+                    labels.user_metadata = self.optional(value, place, Self::note)?;
+                }
+                Some(Word::PoolId) => labels.pool_id = self.optional(value, place, Self::pool)?,
+                Some(Word::Frames) => entry.frames = self.optional(value, place, Self::stack_at)?,
                 _ => labels.extra.push((Arc::clone(&text), self.value(value, place, 4)?)),
             }
         }
-        let missing = |key: &str| wrong(place, format!("the key '{key}' is missing"));
-        entry.action = action.ok_or_else(|| missing("action"))?;
-        entry.size = size.ok_or_else(|| missing("size"))?;
-        entry.addr = match entry.action {
-            Action::Oom => device_free.or(addr).ok_or_else(|| missing("device_free"))?,
-            _ => addr.ok_or_else(|| missing("addr"))?,
+        let Some(known) = self.heap.action(action) else {
+            let name = self.note(action, place)?;
+            *self.unread.actions.entry(name).or_default() += 1;
+            return Ok(None);
         };
+        entry.action = known;
         entry.labels = Arc::new(labels);
-        Ok(entry)
+        if known == Action::Oom && device_free.unsigned().or(addr.unsigned()).is_none() {
+            device_free = Val::Unsigned(TraceEntry::NOT_KNOWN);
+        }
+        let address =
+            if known == Action::Oom && device_free.unsigned().is_some() { device_free } else { addr };
+        // Only marks need neither; how much was given back, the entry that took it tells, too.
+        let is_mark = matches!(known, Action::Snapshot | Action::Annotate);
+        let is_free = matches!(known, Action::FreeRequested | Action::FreeCompleted);
+        if address == Val::None && !is_mark || size == Val::None && !is_mark && !is_free {
+            *self.unread.incomplete.entry(known.name().into()).or_default() += 1;
+            return Ok(None);
+        }
+        let number = |this: &mut Self, key, value| match value {
+            Val::None => Ok(0),
+            value => this.unsigned(value, Place::Key(&place, key)),
+        };
+        entry.addr = number(self, "addr", address)?;
+        entry.size = number(self, "size", size)?;
+        Ok(Some(entry))
     }
 
     /// An open value, `depth` levels below the root.

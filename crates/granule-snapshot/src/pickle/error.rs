@@ -89,9 +89,7 @@ pub enum PickleError {
         what: String,
     },
     /// The file takes more than [`super::Limits`] allows.
-    #[error(
-        "byte {offset}: {what}; if you trust the file, read it with larger limits (`--trust`, `pickle::Limits::trusting`)"
-    )]
+    #[error("byte {offset}: {what}; {}", crate::gzip::LARGER)]
     Limit {
         /// Byte offset in the unpacked pickle.
         offset: u64,
@@ -100,12 +98,15 @@ pub enum PickleError {
     },
     /// A dictionary without the key that every snapshot has.
     #[error(
-        "not a PyTorch memory snapshot: the pickle is a dictionary without 'segments'; \
+        "not a PyTorch memory snapshot: it is a dictionary without 'segments' and 'device_traces'; \
          give a file that torch.cuda.memory._dump_snapshot wrote"
     )]
     NotASnapshot,
     /// A well-formed pickle that is not a snapshot.
-    #[error("{place}: {what}; this is not a memory snapshot of a known PyTorch version")]
+    #[error(
+        "{place}: {what}; without it, nothing can be said about the memory: \
+         if PyTorch wrote the file, record it again, else ask for a fix where the program that wrote it is made"
+    )]
     Schema {
         /// Where in the structure, as Python would write it.
         place: String,

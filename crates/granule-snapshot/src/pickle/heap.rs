@@ -299,6 +299,7 @@ impl Val {
         match self {
             Self::Int(value) => u64::try_from(value).ok(),
             Self::Unsigned(value) => Some(value),
+            Self::Bool(value) => Some(value.into()),
             _ => None,
         }
     }
@@ -306,6 +307,7 @@ impl Val {
     pub(super) fn signed(self) -> Option<i64> {
         match self {
             Self::Int(value) => Some(value),
+            Self::Bool(value) => Some(value.into()),
             _ => None,
         }
     }

@@ -245,7 +245,10 @@ fn files_of_pytorch_read_the_same_both_ways() {
         if path.extension().is_some_and(|extension| extension == "gz") {
             let mut bytes = Vec::new();
             let file = std::fs::File::open(&path).expect("a file");
-            crate::gzip::open(file).and_then(|mut input| input.read_to_end(&mut bytes)).expect("an archive");
+            let limits = Limits::default();
+            crate::Input::new(file, &limits)
+                .and_then(|mut input| input.read_to_end(&mut bytes))
+                .expect("an archive");
             assert!(same(&bytes).is_ok_and(|snapshot| !snapshot.device_traces.is_empty()));
         }
     }

@@ -183,11 +183,14 @@ impl TraceHeader {
                     peak = peak.max(live);
                     allocs += 1;
                 }
-                Event::Free { id } => live = live.saturating_sub(sizes.remove(&id).unwrap_or(0)),
+                Event::Free { id } | Event::Refused { id, .. } => {
+                    live = live.saturating_sub(sizes.remove(&id).unwrap_or(0));
+                }
                 Event::RecordStream { stream, .. } => {
                     streams.insert(stream);
                 }
-                Event::EmptyCache => {}
+                Event::EmptyCache | Event::Pool { .. } | Event::PoolEnds { .. } | Event::EmptyPool { .. } => {
+                }
                 Event::Iteration { .. } => iterations += 1,
             }
         }

@@ -2,7 +2,8 @@
 
 use super::recording::is_unended;
 use super::{Event, TraceError, TraceHeader};
-use crate::gzip;
+use crate::Input;
+use crate::pickle::Limits;
 use rustc_hash::FxHashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -30,7 +31,7 @@ pub struct TraceReader<B> {
     done: bool,
 }
 
-impl TraceReader<BufReader<gzip::Input<File>>> {
+impl TraceReader<BufReader<Input<'static>>> {
     /// Opens a trace file, gzip'd or plain, and reads its header.
     ///
     /// # Errors
@@ -40,13 +41,14 @@ impl TraceReader<BufReader<gzip::Input<File>>> {
     }
 }
 
-impl<R: Read> TraceReader<BufReader<gzip::Input<R>>> {
+impl<'r> TraceReader<BufReader<Input<'r>>> {
     /// Starts on any input, gzip'd or plain, and reads the header.
     ///
     /// # Errors
     /// The input cannot be read, or its first line is not a header.
-    pub fn new(reader: R) -> Result<Self, TraceError> {
-        let input = gzip::open(reader).map_err(|source| TraceError::from_io(1, source))?;
+    pub fn new(reader: impl Read + 'r) -> Result<Self, TraceError> {
+        let input =
+            Input::new(reader, &Limits::default()).map_err(|source| TraceError::from_io(1, source))?;
         Self::from_plain(BufReader::with_capacity(1 << 16, input))
     }
 }
@@ -187,7 +189,9 @@ impl<B: BufRead> TraceReader<B> {
                     return Ok(());
                 }
             },
-            Event::Free { id } if !self.live.remove(&id) => self.not_live(id, "given back"),
+            Event::Free { id } | Event::Refused { id, .. } if !self.live.remove(&id) => {
+                self.not_live(id, "given back")
+            }
             Event::RecordStream { id, .. } if !self.live.contains(&id) => self.not_live(id, "recorded"),
             _ => return Ok(()),
         };
@@ -249,7 +253,7 @@ fn parse_event(line: &[u8]) -> Result<Event, String> {
         [b'a', b' ', rest @ ..] => {
             let (id, rest) = number(rest, "the id", true)?;
             let (size, rest) = number(rest, "the size", true)?;
-            let (stream, rest) = stream(rest)?;
+            let (stream, rest) = small(rest, "stream")?;
             if size == 0 {
                 return Err(
                     "a request of 0 bytes never reaches an allocator; remove the line and its 'f'".into()
@@ -263,27 +267,44 @@ fn parse_event(line: &[u8]) -> Result<Event, String> {
         }
         [b'r', b' ', rest @ ..] => {
             let (id, rest) = number(rest, "the id", true)?;
-            let (stream, rest) = stream(rest)?;
+            let (stream, rest) = small(rest, "stream")?;
             (Event::RecordStream { id, stream }, rest)
         }
         [b'i', b' ', rest @ ..] => {
             let (n, rest) = number(rest, "the iteration", false)?;
             (Event::Iteration { n }, rest)
         }
+        [b'x', b' ', rest @ ..] => {
+            let (id, rest) = number(rest, "the id", true)?;
+            let (limit, rest) = number(rest, "the limit", false)?;
+            (Event::Refused { id, limit }, rest)
+        }
+        [which @ (b'p' | b'q' | b'e'), b' ', rest @ ..] => {
+            let (pool, rest) = small(rest, "pool")?;
+            let event = match which {
+                b'p' => Event::Pool { pool },
+                b'q' => Event::PoolEnds { pool },
+                _ => Event::EmptyPool { pool },
+            };
+            (event, rest)
+        }
         [b'e', rest @ ..] => (Event::EmptyCache, rest),
         _ => {
             return Err(
-                "not an event; expected 'a ID SIZE STREAM', 'f ID', 'r ID STREAM', 'e' or 'i N'".into()
+                "not an event; expected 'a ID SIZE STREAM', 'f ID', 'r ID STREAM', 'e', 'i N', 'x ID LIMIT', 'p POOL', 'q POOL' \
+                 or 'e POOL'"
+                    .into()
             );
         }
     };
     if rest.is_empty() { Ok(event) } else { Err("something follows the event".into()) }
 }
 
-fn stream(text: &[u8]) -> Result<(u32, &[u8]), String> {
-    let (value, rest) = number(text, "the stream", false)?;
+/// The number of a stream or pool.
+fn small<'t>(text: &'t [u8], what: &str) -> Result<(u32, &'t [u8]), String> {
+    let (value, rest) = number(text, &format!("the {what}"), false)?;
     let value = u32::try_from(value)
-        .map_err(|_| "the stream number does not fit 32 bits; number streams from 0".to_owned())?;
+        .map_err(|_| format!("the {what} number does not fit 32 bits; number {what}s from 0"))?;
     Ok((value, rest))
 }
 

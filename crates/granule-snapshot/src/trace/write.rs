@@ -83,5 +83,9 @@ pub(super) fn push_line(line: &mut Vec<u8>, event: &Event) -> io::Result<()> {
         Event::RecordStream { id, stream } => writeln!(line, "r {id} {stream}"),
         Event::EmptyCache => line.write_all(b"e\n"),
         Event::Iteration { n } => writeln!(line, "i {n}"),
+        Event::Refused { id, limit } => writeln!(line, "x {id} {limit}"),
+        Event::Pool { pool } => writeln!(line, "p {pool}"),
+        Event::PoolEnds { pool } => writeln!(line, "q {pool}"),
+        Event::EmptyPool { pool } => writeln!(line, "e {pool}"),
     }
 }

@@ -95,7 +95,7 @@ fn what_was_live_before_comes_first_by_address() {
             Event::Free { id: 1 },
             Event::Alloc { id: 2, size: 40, stream: 2 },
             Event::Alloc { id: 3, size: 9, stream: 0 },
-            Event::Free { id: 3 },
+            Event::Refused { id: 3, limit: 0 },
         ]
     );
     let counts = converted.counts;
@@ -105,6 +105,68 @@ fn what_was_live_before_comes_first_by_address() {
         (2, 1, 1, 1)
     );
     assert_eq!(converted.reasons.len(), 5, "{:?}", converted.reasons);
+}
+
+/// Entries name their pool since PyTorch 2.12; before that the segments at the end do. Where a pool's memory leaves, it has ended.
+#[test]
+fn private_pools_are_pools_of_the_trace() {
+    let named = |action, addr, pool| TraceEntry {
+        labels: Arc::new(Labels { pool_id: pool, ..Labels::default() }),
+        ..entry(action, addr, 100, 0)
+    };
+    let pool = PoolId(3, 0);
+    let history = |pool, common| {
+        vec![
+            named(Action::SegmentAlloc, 0, common),
+            named(Action::Alloc, 8192, common),
+            named(Action::Alloc, 0, pool),
+            named(Action::Alloc, 100, pool),
+        ]
+    };
+    let events = [
+        Event::Alloc { id: 0, size: 100, stream: 0 },
+        Event::Pool { pool: 1 },
+        Event::Alloc { id: 1, size: 100, stream: 0 },
+        Event::Alloc { id: 2, size: 100, stream: 0 },
+    ];
+    let status = HistoryStatus { recorded: true, complete: true, ..HistoryStatus::default() };
+    let private = SegmentInfo { pool_id: pool, ..segment(Vec::new()) };
+    let converted = |history| {
+        let snapshot = Snapshot {
+            segments: vec![private.clone()],
+            device_traces: vec![history],
+            history: Some(status.clone()),
+            ..Snapshot::default()
+        };
+        convert::to_trace(&snapshot, 0).unwrap()
+    };
+    let exact = converted(history(Some(pool), Some(PoolId::DEFAULT)));
+    assert_eq!((&exact.trace.events[..], exact.exact), (&events[..], true), "{:?}", exact.reasons);
+    let inferred = converted(history(None, None));
+    assert_eq!((&inferred.trace.events[..], inferred.counts.inferred_pool_requests), (&events[..], 2));
+    assert!(inferred.reasons.iter().any(|reason| reason.contains("at least")), "{:?}", inferred.reasons);
+    let ends = [named(Action::SegmentFree, 0, Some(pool)), named(Action::SegmentFree, 4096, Some(pool))];
+    let ended = converted([history(Some(pool), Some(PoolId::DEFAULT)), ends.to_vec()].concat());
+    assert_eq!(ended.trace.events[4..], [Event::PoolEnds { pool: 1 }, Event::EmptyPool { pool: 1 }]);
+}
+
+/// One that refused a request comes first, else the one that held most; one without a history comes last.
+#[test]
+fn the_device_that_matters_comes_first() {
+    let held = |device, total_size| SegmentInfo { device, total_size, ..segment(Vec::new()) };
+    let used = || vec![entry(Action::Alloc, 0, 4, 0)];
+    let order = |histories: Vec<Vec<TraceEntry>>| {
+        let snapshot = Snapshot {
+            segments: vec![held(0, 2 << 20), held(1, 8 << 20), held(2, 4 << 20)],
+            device_traces: histories,
+            ..Snapshot::default()
+        };
+        convert::devices(&snapshot).iter().map(|one| one.device).collect::<Vec<_>>()
+    };
+    assert_eq!(order(vec![used(), used(), used()]), [1, 2, 0]);
+    assert_eq!(order(vec![vec![entry(Action::Oom, 0, 9, 0)], used(), used()]), [0, 1, 2]);
+    assert_eq!(order(vec![used(), Vec::new(), used()]), [2, 0, 1]);
+    assert_eq!(order(Vec::new()), [1, 2, 0]);
 }
 
 #[test]

@@ -182,6 +182,7 @@ pub(crate) fn snapshot() -> impl Strategy<Value = Snapshot> {
                         HistoryStatus { recorded, complete, overwritten, before_recording }
                     }),
                     extra,
+                    ..Snapshot::default()
                 },
             )
     })

@@ -1,6 +1,7 @@
 //! The trace format: round trips, messages, damaged files.
 
 use flate2::{Compression, write::GzEncoder};
+use granule_snapshot::pickle::Limits;
 use granule_snapshot::trace::{Event, Trace, TraceError, TraceHeader, TraceReader};
 use granule_snapshot::{LoadError, Loaded};
 use proptest::prelude::*;
@@ -45,7 +46,7 @@ fn numbers_of_a_header_are_read_to_the_last_bit() {
 #[test]
 fn wrong_lines_are_named_with_what_to_do() {
     let cases = [
-        ("x 1", "line 2: not an event; expected 'a ID SIZE STREAM'"),
+        ("y 1", "line 2: not an event; expected 'a ID SIZE STREAM'"),
         ("a 0 40", "line 2: the line ends after the size"),
         ("a 0 4k 0", "line 2: the size is not a number"),
         ("a 0 40 0 7", "line 2: the stream is not a number"),
@@ -54,7 +55,11 @@ fn wrong_lines_are_named_with_what_to_do() {
         ("a 0 0 0", "a request of 0 bytes never reaches"),
         ("f -1", "the id is not a number"),
         ("f ", "the id is missing"),
-        ("e e", "something follows"),
+        ("e e", "the pool is not a number"),
+        ("p", "not an event"),
+        ("p 4294967296", "the pool number does not fit 32 bits"),
+        ("x 0 1", "block 0 is given back before"),
+        ("a 0 1 0\nx 0", "the line ends after the id"),
         ("a 0 1 0\na 0 1 0", "line 3: request 0 comes after request 0: ids must rise"),
         ("a 5 1 0\na 4 1 0", "line 3: request 4 comes after request 5"),
         ("a 0 1 0\nf 0\nf 0", "line 4: block 0 is given back, but it is not live"),
@@ -104,6 +109,24 @@ fn damaged_archives_are_told_apart() {
     damaged[middle] ^= 0x55;
     let damaged = Trace::from_reader(&damaged[..]).unwrap_err();
     assert!(matches!(damaged, TraceError::CorruptGzip { .. }), "{damaged}");
+}
+
+#[test]
+fn an_archive_of_few_bytes_and_many_events_is_refused_unless_it_is_trusted() {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(b"# {}\n").unwrap();
+    let events = 2_600_000;
+    encoder.write_all(&b"e\n".repeat(events)).unwrap();
+    let packed = encoder.finish().unwrap();
+    assert!(packed.len() < 10_000);
+    let read = Trace::from_reader(&packed[..]).map(|trace| trace.events.len());
+    let TraceError::Io { line, source } = read.unwrap_err() else { panic!("another error") };
+    assert_eq!(source.kind(), std::io::ErrorKind::FileTooLarge);
+    assert!(source.to_string().contains("--trust") && line < 2_400_000, "line {line}: {source}");
+    let count = TraceReader::new(&packed[..]).unwrap().filter_map(Result::ok).count();
+    assert!(count < 2_400_000, "event by event, too: {count}");
+    let trusted = granule_snapshot::load_from_with(&packed[..], "x", &Limits::trusting()).unwrap();
+    assert!(matches!(trusted, Loaded::Trace(trace) if trace.events.len() == events));
 }
 
 #[test]

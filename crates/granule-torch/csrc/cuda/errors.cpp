@@ -31,6 +31,8 @@ void raise_failure(granule_status status) {
     case GRANULE_OUT_OF_MEMORY:
     case GRANULE_REJECTED:
       TORCH_CHECK_WITH(OutOfMemoryError, false, text);
+    case GRANULE_INVALID_DEVICE:
+      TORCH_CHECK(false, text, "; did you call init?");
     case GRANULE_SETTINGS:
       TORCH_CHECK_VALUE(false, text);
     case GRANULE_UNSUPPORTED:

@@ -30,6 +30,11 @@ GRANULE_TORCH_API void granule_torch_prepare(void* allocator, int device_count) 
   allocator_at(allocator).init(device_count);
 }
 
+// Which of the two PyTorch's own calls go to from here on.
+GRANULE_TORCH_API void granule_torch_make_current(void* allocator) {
+  native::allocator.store(&allocator_at(allocator));
+}
+
 // As tensors do it: allocate, and let the DataPtr go.
 GRANULE_TORCH_API double granule_torch_time_data_ptr(void* allocator, size_t bytes, uint64_t pairs) {
   auto& subject = allocator_at(allocator);

@@ -84,18 +84,28 @@ class TorchMemorySaver:
 
     @property
     def memory_margin_bytes(self) -> int:
-        """What allocations should leave free of the device. The library has a setter only."""
+        """What allocations leave free of the device, as set. The library has a setter only."""
         return self._margin
 
     @memory_margin_bytes.setter
     def memory_margin_bytes(self, value: int) -> None:
-        """Limits what PyTorch may hold, so that at least so many bytes of each device stay free."""
+        """Limits what PyTorch may hold, so that at least so many bytes of each device in use stay free; 0 ends that.
+
+        The limit stands in place of ``memory_limit`` and ``memory_soft_limit``. What others hold is looked at here, at each region
+        and at each :meth:`resume`. What they take afterwards comes from the margin.
+        """
+        self._margin = value
+        self._keep_margin()
+
+    def _keep_margin(self) -> None:
         import torch
 
-        for device in range(torch.cuda.device_count()):
-            _, total = torch.cuda.mem_get_info(device)
-            torch.cuda.set_per_process_memory_fraction(max(0.0, 1 - value / total), device)
-        self._margin = value
+        for device in {torch.cuda.current_device(), *_sleep.devices_in_use()}:
+            room = torch.cuda.memory_reserved(device) + torch.cuda.mem_get_info(device)[0] - self._margin
+            hard = max(1, room) if self._margin else _library.NO_LIMIT
+            _library.check(
+                _library.load().granule_set_memory_limits(_enable.engine(), device, hard, _library.NO_LIMIT)
+            )
 
     @property
     def retain_cpu_backup(self) -> bool:
@@ -139,6 +149,8 @@ class TorchMemorySaver:
         kind = _kind(enable_cpu_backup, enable_disk_backup, cpu_backup_backend)
         if kind == _DISK:
             _ = self.disk_backup_dir
+        if self._margin:
+            self._keep_margin()
         with _sleep.region(_region(tag, kind)), self._inside():
             self._note(tag, kind)
             yield
@@ -194,7 +206,7 @@ class TorchMemorySaver:
             raise ValueError("dispose_mem_pool_after_use must be True, as in the library")
         if not getattr(self._depth, "regions", 0):
             raise GranuleError("disable() is for the inside of a region, and this thread is in none")
-        with torch.cuda.use_mem_pool(torch.cuda.MemPool()):
+        with _sleep.entered(torch.cuda.MemPool):
             yield
 
     def pause(self, tag: str | None = None) -> None:
@@ -205,6 +217,8 @@ class TorchMemorySaver:
     def resume(self, tag: str | None = None) -> None:
         """Gives a tag its memory again, or all tags, at the same addresses."""
         names = [name for names in self._named(tag).values() for name in names]
+        if self._margin:
+            self._keep_margin()
         if names:
             _sleep.wake(names)
 

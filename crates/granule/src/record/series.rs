@@ -2,6 +2,7 @@
 
 use super::RecordOptions;
 use alloc_core::history::ProgramCall;
+use alloc_core::types::PoolId;
 use granule_snapshot::trace::{Event, TraceHeader, TraceRecording, add_reason};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
@@ -19,7 +20,8 @@ struct Live {
     id: u64,
     bytes: u64,
     stream: u32,
-    private: bool,
+    /// 0 is the common one.
+    pool: u32,
 }
 
 /// What a file holds.
@@ -33,7 +35,6 @@ struct Counts {
     peak_live: u64,
     live_before: u64,
     refused: u64,
-    private: u64,
     streams: FxHashSet<u32>,
 }
 
@@ -41,6 +42,8 @@ struct Counts {
 #[derive(Debug)]
 struct Current {
     recording: TraceRecording<File>,
+    /// The pool that requests are for.
+    pool: u32,
     counts: Counts,
 }
 
@@ -67,6 +70,8 @@ pub(super) struct Series {
     next_id: u64,
     /// Stream numbers, by device and handle.
     streams: FxHashMap<(u16, u64), u32>,
+    /// Pool numbers.
+    pools: FxHashMap<PoolId, u32>,
     /// So many calls tell what was there before the recording.
     found: usize,
     /// The program had used the device before.
@@ -94,6 +99,7 @@ impl Series {
             uses: FxHashMap::default(),
             next_id: 0,
             streams: FxHashMap::from_iter([((device, 0), 0)]),
+            pools: FxHashMap::from_iter([(PoolId::DEFAULT, 0)]),
             found,
             is_late,
             events: 0,
@@ -108,10 +114,10 @@ impl Series {
     /// Takes in what the program had before the recording.
     fn find(&mut self, call: &ProgramCall) {
         match *call {
-            ProgramCall::Alloc { addr, bytes, stream, private } => {
-                let stream = self.stream(self.device, stream);
+            ProgramCall::Alloc { addr, bytes, stream, pool } => {
+                let (stream, pool) = (self.stream(self.device, stream), self.pool(pool));
                 let id = self.number();
-                self.live.insert(addr, Live { id, bytes, stream, private });
+                self.live.insert(addr, Live { id, bytes, stream, pool });
             }
             ProgramCall::Use { addr, stream, device } => {
                 let stream = self.stream(device, stream);
@@ -138,9 +144,9 @@ impl Series {
             self.begin_file()?;
         }
         match *call {
-            ProgramCall::Alloc { addr, bytes, stream, private } => {
-                let stream = self.stream(self.device, stream);
-                let block = Live { id: self.number(), bytes, stream, private };
+            ProgramCall::Alloc { addr, bytes, stream, pool } => {
+                let (stream, pool) = (self.stream(self.device, stream), self.pool(pool));
+                let block = Live { id: self.number(), bytes, stream, pool };
                 if let Some(lost) = self.live.insert(addr, block) {
                     self.free(addr, &lost)?;
                 }
@@ -160,14 +166,23 @@ impl Series {
                 self.event(&Event::RecordStream { id, stream })
             }
             ProgramCall::Refused { bytes, stream } => {
-                // Given back at once, so that a device it fits on goes on as the program did.
-                let stream = self.stream(self.device, stream);
-                let block = Live { id: self.number(), bytes, stream, private: false };
+                let (stream, id) = (self.stream(self.device, stream), self.number());
                 if let Some(current) = &mut self.current {
                     current.counts.refused += 1;
                 }
-                self.event(&Event::Alloc { id: block.id, size: bytes, stream })?;
-                self.event(&Event::Free { id: block.id })
+                self.event(&Event::Alloc { id, size: bytes, stream })?;
+                self.event(&Event::Refused { id, limit: 0 })
+            }
+            ProgramCall::PoolEnds { pool } => {
+                let pool = self.pool(pool);
+                if let Some(current) = &mut self.current {
+                    current.pool = if current.pool == pool { 0 } else { current.pool };
+                }
+                self.event(&Event::PoolEnds { pool })
+            }
+            ProgramCall::EmptyPool { pool } => {
+                let pool = self.pool(pool);
+                self.event(&Event::EmptyPool { pool })
             }
             ProgramCall::EmptyCache => self.event(&Event::EmptyCache),
             ProgramCall::Iteration { n } => {
@@ -203,6 +218,11 @@ impl Series {
         *self.streams.entry((device, handle)).or_insert(next)
     }
 
+    fn pool(&mut self, pool: PoolId) -> u32 {
+        let next = u32::try_from(self.pools.len()).unwrap_or(u32::MAX);
+        *self.pools.entry(pool).or_insert(next)
+    }
+
     fn event(&mut self, event: &Event) -> io::Result<()> {
         let Some(current) = &mut self.current else { return Ok(()) };
         current.counts.events += 1;
@@ -216,10 +236,13 @@ impl Series {
     fn request(&mut self, block: &Live) -> io::Result<()> {
         if let Some(Current { counts, .. }) = &mut self.current {
             counts.allocs += 1;
-            counts.private += u64::from(block.private);
             counts.requested = counts.requested.saturating_add(block.bytes);
             counts.live = counts.live.saturating_add(block.bytes);
             counts.peak_live = counts.peak_live.max(counts.live);
+        }
+        let entered = self.current.as_mut().map(|current| std::mem::replace(&mut current.pool, block.pool));
+        if entered.is_some_and(|entered| entered != block.pool) {
+            self.event(&Event::Pool { pool: block.pool })?;
         }
         self.event(&Event::Alloc { id: block.id, size: block.bytes, stream: block.stream })
     }
@@ -239,6 +262,7 @@ impl Series {
         header.workload = program();
         header.extra.insert("device".into(), self.device.into());
         header.extra.insert("exact".into(), true.into());
+        header.extra.insert("pools".into(), true.into());
         header.extra.insert("conf".into(), self.conf.as_str().into());
         if is_window {
             add_reason(
@@ -249,7 +273,7 @@ impl Series {
         }
         let about = json!({ "process": std::process::id(), "number": self.number, "window": is_window });
         let recording = TraceRecording::new(file, header, about)?;
-        self.current = Some(Current { recording, counts: Counts::default() });
+        self.current = Some(Current { recording, pool: 0, counts: Counts::default() });
         self.files.push_back(path);
         while self.options.keep > 0 && self.files.len() > self.options.keep {
             self.files.pop_front().into_iter().for_each(remove);
@@ -273,7 +297,7 @@ impl Series {
     }
 
     fn end_file(&mut self, said: &Value) -> io::Result<()> {
-        let Some(Current { recording, counts }) = self.current.take() else { return Ok(()) };
+        let Some(Current { recording, counts, .. }) = self.current.take() else { return Ok(()) };
         let bytes = recording.bytes();
         recording.finish(|header, about| {
             header.events = Some(counts.events);
@@ -287,7 +311,6 @@ impl Series {
             for (count, what) in [
                 (counts.live_before, "blocks were live before the history began; the replay begins by requesting them"),
                 (counts.refused, "requests were refused when it was recorded; the replay asks again, and gives back at once"),
-                (counts.private, "requests were served by private pools; a trace has only one pool"),
             ] {
                 if count > 0 {
                     add_reason(header, &format!("{count} {what}"));

@@ -141,7 +141,7 @@ pub fn peak_live(trace: &Trace) -> u64 {
             Event::Alloc { id, size, .. } => {
                 live.requested(id, size);
             }
-            Event::Free { id } => live.freed(id),
+            Event::Free { id } | Event::Refused { id, .. } => live.freed(id),
             _ => {}
         }
     }

@@ -154,7 +154,7 @@ pub fn iterations(trace: &Trace) -> Vec<Iteration> {
                     last.requested_peak_growth += growth;
                 }
             }
-            Event::Free { id } => live.freed(id),
+            Event::Free { id } | Event::Refused { id, .. } => live.freed(id),
             Event::Iteration { n } => {
                 let hash = std::mem::take(&mut requests).finish();
                 if let Some(last) = found.last_mut() {
@@ -163,7 +163,7 @@ pub fn iterations(trace: &Trace) -> Vec<Iteration> {
                 begin = at;
                 found.push(Iteration { iteration: n, repeats: false, requested_peak_growth: 0 });
             }
-            Event::RecordStream { .. } | Event::EmptyCache => {}
+            _ => {}
         }
     }
     if let Some(last) = found.last_mut() {

@@ -179,7 +179,9 @@ fn equal_iterations(trace: &Trace, plan: &Plan) -> Vec<EqualIteration> {
                     *same = same.filter(|_| is_it).map(|at| at + 1);
                 }
             }
-            Event::Free { id } => live = live.saturating_sub(sizes.remove(&id).unwrap_or(0)),
+            Event::Free { id } | Event::Refused { id, .. } => {
+                live = live.saturating_sub(sizes.remove(&id).unwrap_or(0));
+            }
             Event::Iteration { n } if plan.iteration.is_some() => {
                 end(current.take(), &mut found);
                 let equal = EqualIteration {
@@ -190,7 +192,7 @@ fn equal_iterations(trace: &Trace, plan: &Plan) -> Vec<EqualIteration> {
                 };
                 current = Some((equal, Some(0)));
             }
-            Event::Iteration { .. } | Event::RecordStream { .. } | Event::EmptyCache => {}
+            _ => {}
         }
     }
     end(current, &mut found);

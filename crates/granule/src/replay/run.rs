@@ -1,6 +1,7 @@
 //! A replay under way.
 
 use super::planned::Planned;
+use super::private::PrivatePools;
 use super::simulated::Program;
 use super::{DEVICE, Refusal, ReplayError};
 use alloc_core::backend::Backend;
@@ -69,6 +70,7 @@ pub(super) struct Replaying<'a> {
     /// Where requests are to go.
     pub(super) plan: Option<Planned<'a>>,
     streams: Vec<Stream>,
+    pools: PrivatePools,
     /// By number.
     blocks: Vec<Replayed>,
     /// Numbers of the blocks that were live when somebody looked last, and of those that came since.
@@ -117,6 +119,7 @@ impl<'a> Replaying<'a> {
             program,
             plan,
             streams,
+            pools: PrivatePools::default(),
             blocks: vec![GONE; blocks as usize],
             looked_at: Vec::new(),
             marks: Vec::new(),
@@ -151,7 +154,8 @@ impl<'a> Replaying<'a> {
         }
         match *event {
             Event::Alloc { id, size, stream } => self.allocate(id, size, stream)?,
-            Event::Free { id } => {
+            // What a replay is not refused is given back at once.
+            Event::Free { id } | Event::Refused { id, .. } => {
                 self.ops += 1;
                 let Replayed { ptr, bytes, stream } = std::mem::replace(self.block(id)?, GONE);
                 self.live.bytes -= bytes;
@@ -169,6 +173,9 @@ impl<'a> Replaying<'a> {
                 }
             }
             Event::EmptyCache => self.allocator.empty_cache()?,
+            Event::Pool { pool } => self.pools.enter(self.allocator, pool)?,
+            Event::PoolEnds { pool } => self.pools.end(self.allocator, pool)?,
+            Event::EmptyPool { pool } => self.pools.empty(self.allocator, pool)?,
             Event::Iteration { n } => {
                 if let Some(program) = &mut self.program {
                     program.mark();

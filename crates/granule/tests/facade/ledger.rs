@@ -9,8 +9,9 @@ use backend_openreg::{OpenReg, OpenRegConfig};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::cell::Cell;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -36,18 +37,17 @@ fn held(allocator: &CachingAllocator) -> u64 {
     allocator.stats(DEVICE).unwrap().reserved_bytes.all.current.unsigned_abs()
 }
 
-/// When a process was started, in the system's ticks.
-fn started(pid: u32) -> u32 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let mut fields = text[text.rfind(')').unwrap() + 1..].split_ascii_whitespace();
-    fields.nth(19).unwrap().parse::<u64>().unwrap() as u32
+/// The name of a file of a process of this PID name space.
+fn name(pid: u32) -> String {
+    let here = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
+    format!("held.{here}.{pid}.x")
 }
 
 /// A process that takes memory of the device and writes of it what Granule's do, or nothing.
 struct Other {
     machine: Arc<OpenReg>,
     live: Vec<(DevicePtr, u64)>,
-    file: Option<PathBuf>,
+    file: Option<File>,
 }
 
 impl Other {
@@ -55,9 +55,10 @@ impl Other {
         Self { machine: Arc::clone(machine), live: Vec::new(), file: None }
     }
 
-    /// One with the number of a process that runs.
-    fn publishing(machine: &Arc<OpenReg>, root: &Path, pid: u32, started: u32) -> Self {
-        let file = registry::folder(root).join(format!("{pid}-{started}-0"));
+    /// One with a number.
+    fn publishing(machine: &Arc<OpenReg>, root: &Path, pid: u32) -> Self {
+        let file = File::create(registry::folder(root).join(name(pid))).unwrap();
+        file.lock().unwrap();
         let mut other = Self::silent(machine);
         other.file = Some(file);
         other.write();
@@ -76,7 +77,7 @@ impl Other {
             bytes.extend(half.iter().rev());
         }
         bytes.extend(self.held().to_le_bytes());
-        std::fs::write(file, bytes).unwrap();
+        file.write_all_at(&bytes, 0).unwrap();
     }
 
     fn step(&mut self, takes: bool, bytes: u64) {
@@ -138,8 +139,7 @@ fn play(machine: &Arc<OpenReg>, root: &Path, own: Settings, schedule: &[Step]) -
     let mut us = Engine::new(machine, own);
     let mut beside = Engine::new(machine, settings(root, true));
     let mut library = Other::silent(machine);
-    let parent = std::os::unix::process::parent_id();
-    let mut others = [1, parent].map(|pid| Other::publishing(machine, root, pid, started(pid)));
+    let mut others = [1, 2].map(|pid| Other::publishing(machine, root, pid));
     let mut worst = 0;
     for (who, takes, bytes) in schedule {
         match who {
@@ -156,7 +156,7 @@ fn play(machine: &Arc<OpenReg>, root: &Path, own: Settings, schedule: &[Step]) -
         assert_eq!(told.process_other, held(&beside.allocator), "the other engine of this process");
         assert_eq!(told.unaccounted, library.held(), "who says nothing is not accounted for");
         let of = |pid: u32| told.other_processes.iter().find(|one| one.pid == pid).map_or(0, |one| one.bytes);
-        assert_eq!([of(1), of(parent)], [others[0].held(), others[1].held()]);
+        assert_eq!([of(1), of(2)], [others[0].held(), others[1].held()]);
     }
     worst
 }
@@ -189,7 +189,7 @@ fn a_phase_of_one_engine_is_not_charged_with_what_its_neighbours_take() {
     let machine = machine();
     let mut us = Engine::new(&machine, settings(root.path(), true));
     let mut neighbour = Engine::new(&machine, settings(root.path(), true));
-    let mut other = Other::publishing(&machine, root.path(), 1, started(1));
+    let mut other = Other::publishing(&machine, root.path(), 1);
     let before = ledger(&us.allocator);
     us.step(true, 300 * MIB);
     neighbour.step(true, 2 * GIB);
@@ -205,32 +205,24 @@ fn a_phase_of_one_engine_is_not_charged_with_what_its_neighbours_take() {
 }
 
 #[test]
-fn files_of_processes_that_ended_go_and_numbers_that_are_used_again_are_told_apart() {
+fn files_that_nobody_has_locked_go_whatever_number_they_have() {
     let root = TempDir::new().unwrap();
     let machine = machine();
     let us = allocator(&machine, settings(root.path(), true));
-    let mut child = std::process::Command::new("true").spawn().unwrap();
-    let (pid, of_child) = (child.id(), started(child.id()));
-    child.wait().unwrap();
-    let mut dead = Other::publishing(&machine, root.path(), pid, of_child);
-    let mut reused = Other::publishing(&machine, root.path(), 1, started(1) + 7);
-    dead.step(true, GIB);
-    reused.step(true, GIB);
-    let files = [&dead, &reused].map(|one| one.file.clone().unwrap());
-    assert!(files.iter().all(|file| file.exists()));
+    let folder = registry::folder(root.path());
+    let mut others = [1, std::process::id()].map(|pid| Other::publishing(&machine, root.path(), pid));
+    others.iter_mut().for_each(|other| other.step(true, GIB));
     let told = ledger(&us);
-    assert_eq!((told.other_processes.len(), told.unaccounted), (0, 2 * GIB));
-    assert!(!files.iter().any(|file| file.exists()), "a reader removes them");
-    // Nobody writes the files anew.
-    (dead.file, reused.file) = (None, None);
-    let own: Vec<_> = std::fs::read_dir(registry::folder(root.path())).unwrap().collect();
-    assert_eq!(own.len(), 1);
+    assert_eq!((told.others(), told.process_other, told.unaccounted), (GIB, GIB, 0));
+    std::fs::write(folder.join("not ours"), "").unwrap();
+    // As the system does when a process ends.
+    others.iter_mut().for_each(|other| other.file = None);
+    let told = ledger(&us);
+    assert_eq!((told.others(), told.process_other, told.unaccounted), (0, 0, 2 * GIB));
+    let left = || std::fs::read_dir(&folder).unwrap().count();
+    assert_eq!(left(), 2, "a reader removes them");
     drop(us);
-    assert_eq!(
-        std::fs::read_dir(registry::folder(root.path())).unwrap().count(),
-        0,
-        "it goes with its allocator"
-    );
+    assert_eq!(left(), 1, "it goes with its allocator");
 }
 
 #[test]
@@ -240,17 +232,19 @@ fn a_folder_that_others_can_write_is_not_believed() {
     let us = allocator(&machine, settings(root.path(), false));
     assert!(!registry::folder(root.path()).exists(), "who does not publish writes nothing");
     std::fs::create_dir_all(registry::folder(root.path())).unwrap();
-    let mut other = Other::publishing(&machine, root.path(), 1, started(1));
+    let mut other = Other::publishing(&machine, root.path(), 1);
     other.step(true, GIB);
     assert_eq!(ledger(&us).other_processes.len(), 1);
     let mode =
         |mode| std::fs::set_permissions(registry::folder(root.path()), PermissionsExt::from_mode(mode));
-    mode(0o777).unwrap();
-    let told = ledger(&us);
-    assert_eq!((told.other_processes.len(), told.unaccounted), (0, GIB));
-    let refused = allocator(&machine, settings(root.path(), true));
-    assert_eq!(std::fs::read_dir(registry::folder(root.path())).unwrap().count(), 1, "nor written to");
-    drop(refused);
+    for writable_by in [0o720, 0o702] {
+        mode(writable_by).unwrap();
+        let told = ledger(&us);
+        assert_eq!((told.other_processes.len(), told.unaccounted), (0, GIB));
+        let refused = allocator(&machine, settings(root.path(), true));
+        assert_eq!(std::fs::read_dir(registry::folder(root.path())).unwrap().count(), 1, "nor written to");
+        drop(refused);
+    }
 }
 
 #[test]
@@ -264,7 +258,7 @@ fn files_that_are_cut_or_no_files_harm_nobody() {
     us.step(true, GIB);
     assert_eq!(held(&us.allocator), GIB);
     // Nobody writes to this one: whoever opened it as a file would wait for ever.
-    let pipe = folder.join(format!("1-{}-0", started(1)));
+    let pipe = folder.join(name(1));
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || tell.send(ledger(&us.allocator).other_processes.len()));

@@ -6,7 +6,7 @@ use granule::config::Settings;
 use granule::files::trace::{Event, Trace};
 use granule::files::{Loaded, load};
 use granule::openreg::{OpenReg, OpenRegConfig};
-use granule::pool::{MemoryPool, PoolOptions};
+use granule::pool::{Filter, MemoryPool, PoolOptions};
 use granule::record::{RecordError, RecordOptions, Recorder};
 use granule::replay::{Replay, ReplayOptions, replay};
 use granule::stats::Stat;
@@ -268,6 +268,37 @@ fn what_was_there_before_is_requested_first() {
     assert_eq!(traces(&again)[0].header.live_at_end, Some(14));
 }
 
+/// Pools share no free memory while they are used, and a replay's do not either.
+#[test]
+fn private_pools_are_recorded_until_they_end() {
+    let program = Program::new(8 << 30);
+    let recorder = program.record();
+    let main = program.machine.default_stream(DEVICE);
+    let in_a_pool = || {
+        let pool = MemoryPool::new(&program.allocator, DEVICE, PoolOptions::default()).unwrap();
+        let scope = pool.enter(Filter::Always).unwrap();
+        program.allocator.free(program.malloc(100 << 20, main)).unwrap();
+        drop(scope);
+        pool
+    };
+    let pools = [in_a_pool(), in_a_pool(), in_a_pool()];
+    program.allocator.free(program.malloc(100 << 20, main)).unwrap();
+    drop(pools);
+    program.allocator.free(program.malloc(300 << 20, main)).unwrap();
+    drop(in_a_pool());
+    recorder.stop().unwrap();
+    let trace = &traces(&recorder)[0];
+    assert!(!trace.is_window() && trace.reasons().next().is_none());
+    let entered = trace.events.iter().filter(|event| matches!(event, Event::Pool { pool: 1.. })).count();
+    let ended = trace.events.iter().filter(|event| matches!(event, Event::PoolEnds { .. })).count();
+    assert_eq!((entered, ended), (4, 4), "{:?}", trace.events);
+    let figures = program.allocator.stats(DEVICE).unwrap();
+    let again = replayed(trace).stats;
+    assert_eq!(again.reserved_bytes.all, figures.reserved_bytes.all);
+    assert_eq!(again.num_device_alloc, figures.num_device_alloc);
+    assert_eq!(figures.reserved_bytes.all.peak, 500 << 20);
+}
+
 #[test]
 fn out_of_memory_leaves_a_snapshot_and_the_trace_up_to_there() {
     let program = Program::new(64 << 20);
@@ -287,7 +318,10 @@ fn out_of_memory_leaves_a_snapshot_and_the_trace_up_to_there() {
     assert!(snapshot.history.as_ref().unwrap().complete);
     assert!(std::fs::read_to_string(named("-oom.txt")).unwrap().contains("50.00 MiB"));
     let trace = Trace::load(named(".trace.gz")).unwrap();
-    assert_eq!(trace.events[1..], [Event::Alloc { id: 1, size: 50 << 20, stream: 0 }, Event::Free { id: 1 }]);
+    assert_eq!(
+        trace.events[1..],
+        [Event::Alloc { id: 1, size: 50 << 20, stream: 0 }, Event::Refused { id: 1, limit: 0 }]
+    );
     assert!(trace.reasons().any(|reason| reason.contains("not ended")));
     recorder.stop().unwrap();
     let replay = replay(

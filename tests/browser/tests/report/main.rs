@@ -36,6 +36,7 @@ fn what_if() -> WhatIf {
         recommended,
     };
     let device = WhatIfDevice {
+        capacity: 24 << 30,
         verdict: "On a card of 24 GiB (21.47 GiB without the context): fits with expandable_segments:True."
             .into(),
         steps: vec!["export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True".into()],

@@ -32,14 +32,14 @@ fn steps(trace: &Trace) -> (Vec<Step>, usize, u64) {
                 peak = peak.max(live);
                 steps.push(Step::Malloc { place, stream, bytes: size as usize });
             }
-            Event::Free { id } => {
+            Event::Free { id } | Event::Refused { id, .. } => {
                 let Some((place, size)) = places.remove(&id) else { continue };
                 live -= size;
                 spare.push(place);
                 steps.push(Step::Free { place });
             }
             Event::EmptyCache => steps.push(Step::EmptyCache),
-            Event::RecordStream { .. } | Event::Iteration { .. } => {}
+            _ => {}
         }
     }
     (steps, count as usize, peak)

@@ -13,6 +13,7 @@ use crate::memory::source::SegmentSource;
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Ordering};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
+use crate::watch::history::ProgramCall;
 use crate::watch::snapshot::Snapshot;
 use std::collections::BTreeSet;
 
@@ -140,7 +141,12 @@ impl<'a> Pools<'a> {
     }
 
     pub(crate) fn unreference_pool(self, device: DeviceIndex, pool: PoolId, holder: Holder) -> Result<()> {
-        self.0.give_back(device, |device| device.pools().release(pool, holder))
+        self.0.give_back(device, |device| {
+            if device.pools().release(pool, holder)? {
+                device.history().note(ProgramCall::PoolEnds { pool });
+            }
+            Ok(())
+        })
     }
 
     /// A graph knows addresses of the pool: nothing of it leaves while it is in use.
@@ -190,9 +196,15 @@ impl<'a> Pools<'a> {
     /// The first driver error; memory that could not be given back stays cached.
     pub fn empty(self, pool: PoolId) -> Result<()> {
         self.0.each_device(|device| match device.pools().slot_of(pool) {
-            Ok(slot) => device.release().empty_cache(Flush::Pool(slot)),
+            Ok(slot) => {
+                device.history().note(ProgramCall::EmptyPool { pool });
+                device.release().empty_cache(Flush::Pool(slot))
+            }
             // Another device's, or gone with its memory.
-            Err(_) => Ok(()),
+            Err(_) => {
+                device.pools().pass_over_gone(pool);
+                Ok(())
+            }
         })
     }
 

@@ -43,7 +43,8 @@ impl<'a> Statistics<'a> {
         Ok(())
     }
 
-    /// Sums and event counters begin anew. PyTorch: `resetAccumulatedStats`.
+    /// Sums of what came and went, and all counters, Granule's own included, are 0 again: they say what happened since. Levels and
+    /// peaks stay, which are not sums. PyTorch: `resetAccumulatedStats`.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).

@@ -278,12 +278,10 @@ impl Checkpoints {
                     delta.allocated.extend(segment.live.iter().map(|block| self.bring_back(arena, block)));
                 }
                 trash.0.extend(arena.ledger_mut().history_mut().end_call());
-                peaks.note(arena.ledger_mut().counters_mut());
+                arena.note_used(peaks);
             }
-            let mut counters: Vec<_> = arenas.iter_mut().map(|a| a.ledger_mut().counters_mut()).collect();
-            if counters.iter().any(|counters| counters.crossed()) {
-                let is_only = counters.len() == 1;
-                peaks.settle(&mut counters, is_only);
+            if arenas.iter().any(|arena| arena.ledger().counters().crossed()) {
+                self.base.arenas.settle(peaks, arenas);
             }
             Ok::<_, AllocError>((delta, trash))
         })?;

@@ -162,11 +162,13 @@ impl Statistics {
             (stats.reserved_bytes, stats.reserved_bytes_by_private_pools) = state.accounts().figures();
             stats.oversize_segments = own.oversize_segments;
             let (granules_moved, compactions) = (own.granules_moved, own.compactions);
+            let unrecorded_at_reset = own.unrecorded_at_reset;
             let asleep_bytes = i64::try_from(state.regions().asleep_bytes()).unwrap_or(i64::MAX);
             drop(state);
             stats.granule = GranuleStats {
                 pending_bytes: stats.active_bytes.all.current - stats.allocated_bytes.all.current,
-                unrecorded_frees: i64::try_from(self.base.lifetimes.failures()).unwrap_or(i64::MAX),
+                unrecorded_frees: i64::try_from(self.base.lifetimes.failures() - unrecorded_at_reset)
+                    .unwrap_or(i64::MAX),
                 granules_moved,
                 asleep_bytes,
                 compactions: compactions.count,
@@ -183,7 +185,7 @@ impl Statistics {
         let site = &self.base.site;
         let processes = self.base.observers.process_memory(&site.calls());
         let views = self.views();
-        let own = self.base.holdings.lock().published().map(|own| own.path().to_owned());
+        let own = self.base.holdings.lock().published();
         let read = || {
             let entries = site.published_by_others(own.as_deref());
             let stats = self.stats();
@@ -263,7 +265,7 @@ impl Statistics {
     /// own. `None` where the driver does not tell.
     fn used_by_the_driver(&self) -> Option<u64> {
         let site = &self.base.site;
-        let own = self.base.holdings.lock().published().map(|own| own.path().to_owned());
+        let own = self.base.holdings.lock().published();
         let others: u64 = site.published_by_others(own.as_deref()).iter().map(|entry| entry.held).sum();
         let nodes = self.node_memory()?;
         // Both at once, and nothing else: other threads may rest for moments only.
@@ -317,8 +319,9 @@ impl Statistics {
         });
     }
 
-    /// Sums of increases and decreases and the event counters begin anew (PyTorch: `resetAccumulatedStats`).
+    /// See [`Statistics::reset_accumulated`](crate::allocator::Statistics::reset_accumulated).
     pub(crate) fn reset_accumulated_stats(&self) {
+        let failures = self.base.lifetimes.failures();
         self.base.arenas.with_all(|_, arenas| {
             for arena in arenas {
                 arena.ledger_mut().counters_mut().reset_accumulated();
@@ -329,6 +332,8 @@ impl Statistics {
             own.segment.each(Stat::reset_accumulated);
             own.oversize_segments.reset_accumulated();
             own.at_reset = own.events();
+            (own.granules_moved, own.compactions) = Default::default();
+            own.unrecorded_at_reset = failures;
         });
     }
 

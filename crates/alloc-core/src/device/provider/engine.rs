@@ -25,7 +25,7 @@ impl Engine<GranuleMemory> for Provider {
         arena.lock()
     }
 
-    fn attend<'a>(&'a self, arena: &'a Arena, call: &Call<'_>) -> impl DerefMut<Target = ArenaState> + 'a {
+    fn attend<'a>(&'a self, arena: &'a Arena, call: &'a Call<'a>) -> impl DerefMut<Target = ArenaState> + 'a {
         self.base.arenas.attend(arena, call)
     }
 

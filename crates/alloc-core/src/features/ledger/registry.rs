@@ -4,23 +4,26 @@
 //! `/tmp`. It is used only where it is the user's and nobody else may write to it. Under another `system_root` it is
 //! `run/user/UID/granule` there.
 //!
-//! A file has the device's UUID and the bytes that are held of it, which its allocator changes in place. Its name has the process's
-//! number and start, so that a number that is used again is told apart. It goes with its allocator; that of a process which was
-//! killed is removed by the next reader.
+//! A file has the device's UUID and the bytes that are held of it, which its allocator changes in place; one that was removed is
+//! made again by the next change. Its name has the process's number and the PID name space that this is of. Its process has it
+//! locked, which readers in any name space see: they remove a file that is not.
 
-use crate::features::share::process::Process;
-use crate::process::own;
+use crate::process::attention::Attention;
+use crate::process::edges;
+use crate::process::own::{self, Kept, Locked};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
 
 /// The first word of a file: its kind and version.
 const MAGIC: u64 = u64::from_le_bytes(*b"granule1");
 /// Words of a file: kind, two of UUID, bytes held.
 const WORDS: usize = 4;
 const HELD: usize = 3;
+/// How names of files begin.
+const NAME: &str = "held.";
 
 /// What identifies a device in every process that sees it.
 pub type Uuid = [u8; 16];
@@ -28,10 +31,17 @@ pub type Uuid = [u8; 16];
 /// What an allocator holds of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// The PID name space of its process; 0 for that of this one.
+    pub name_space: u64,
     /// Its process.
     pub pid: u32,
     /// Bytes.
     pub held: u64,
+}
+
+/// Which PID name space this process is in, where the system tells.
+fn name_space() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |there| there.ino())
 }
 
 /// The folder for allocators made with this `system_root`.
@@ -49,84 +59,101 @@ pub fn folder(system_root: &Path) -> PathBuf {
     }
 }
 
-/// The file of an allocator, for one device.
+/// What an allocator tells other processes of one device.
 #[derive(Debug)]
 pub(crate) struct Published {
-    path: PathBuf,
-    process: Process,
+    uuid: Uuid,
+    system_root: Arc<Path>,
+    attention: &'static Attention,
     /// Written, not mapped: who cuts it harms nobody.
-    file: File,
+    file: &'static Kept,
+    /// The last change was not written.
+    failed: bool,
 }
 
 impl Published {
-    /// A file that says that nothing is held, in a folder of [`own::make_folder`]. May block on the file system.
-    pub(crate) fn new(folder: &Path, uuid: Uuid) -> io::Result<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let process = Process::current()?;
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!("{}-{}-{number}", process.id, process.started));
-        let mut words = vec![MAGIC];
-        words.extend(
-            uuid.chunks_exact(8).map(|half| half.iter().fold(0, |word, byte| word << 8 | u64::from(*byte))),
-        );
-        words.push(0);
-        // Whole before it has its name, for whoever reads meanwhile.
-        let mut file = tempfile::Builder::new().prefix(".new").tempfile_in(folder)?;
-        io::Write::write_all(&mut file, &words.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>())?;
-        let file = file.persist(&path).map_err(|error| error.error)?;
-        Ok(Self { path, process, file })
+    /// Says that nothing is held. May block on the file system.
+    pub(crate) fn new(uuid: Uuid, system_root: Arc<Path>, attention: &'static Attention) -> Option<Self> {
+        let file = edges::published_of(attention)?;
+        let mut this = Self { uuid, system_root, attention, file, failed: false };
+        this.set(0);
+        Some(this)
     }
 
     /// So much is held from here on.
-    pub(crate) fn set(&self, held: u64) {
-        if let Err(error) = self.file.write_all_at(&held.to_le_bytes(), 8 * HELD as u64) {
-            tracing::debug!(%error, path = %self.path.display(), "published figures are not the latest");
+    pub(crate) fn set(&mut self, held: u64) {
+        // A forked child has no file, and the end of the process has removed it.
+        if self.attention.edge().is_some() {
+            return;
+        }
+        let written = match self.file.get().filter(|file| file.is_there()) {
+            Some(Locked { file, .. }) => file.write_all_at(&held.to_le_bytes(), 8 * HELD as u64),
+            None => self.make(held),
+        };
+        let failed = std::mem::replace(&mut self.failed, written.is_err());
+        if let (Err(error), false) = (written, failed) {
+            let folder = folder(&self.system_root);
+            let folder = folder.display();
+            tracing::warn!(%error, %folder, "other processes are not told what is held; XDG_RUNTIME_DIR can name a folder of your own");
         }
     }
 
-    /// The file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for Published {
-    fn drop(&mut self) {
-        // Not in a forked child: the file is the parent's.
-        if self.process.id == std::process::id()
-            && let Err(error) = fs::remove_file(&self.path)
-        {
-            tracing::debug!(%error, path = %self.path.display(), "published figures stay; a reader removes them");
+    fn make(&mut self, held: u64) -> io::Result<()> {
+        let folder = folder(&self.system_root);
+        own::make_folder(&folder)?;
+        let file = Locked::new(&folder, &format!("{NAME}{}.{}.", name_space(), std::process::id()))?;
+        let uuid = self.uuid.chunks_exact(8).flat_map(|half| half.iter().rev()).copied();
+        let words = MAGIC.to_le_bytes().into_iter().chain(uuid).chain(held.to_le_bytes());
+        file.file.write_all_at(&words.collect::<Vec<_>>(), 0)?;
+        // SAFETY: what looks at the file has a reference to this.
+        unsafe { self.file.put(Some(file)) };
+        // The process may have begun to end meanwhile.
+        if self.attention.edge().is_some() {
+            self.file.remove();
         }
+        Ok(())
+    }
+
+    /// The file, while there is one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.file.get().map(|file| &*file.path)
     }
 }
 
-/// What others have published of a device, without the file `own`. Removes files of processes that have ended. Reads a file for every
+/// What others have published of a device, without the file `own`. Removes files whose processes have ended. Reads a file for every
 /// allocator that publishes.
 pub(crate) fn others(folder: &Path, uuid: Uuid, own: Option<&Path>) -> Vec<Entry> {
     if own::folder(folder).is_err() {
         return Vec::new();
     }
     let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
+    let here = name_space();
     let files = files.filter_map(Result::ok).map(|file| file.path());
-    files.filter(|path| own != Some(path)).filter_map(|path| read(&path, uuid)).collect()
+    files.filter(|path| own != Some(path)).filter_map(|path| read(&path, uuid, here)).collect()
 }
 
 /// What the file of an allocator says of a device; `None` where it is about another one, and of a process that has ended.
-fn read(path: &Path, uuid: Uuid) -> Option<Entry> {
-    let mut parts = path.file_name()?.to_str()?.split('-').map(str::parse::<u32>);
-    let (Some(Ok(id)), Some(Ok(started))) = (parts.next(), parts.next()) else { return None };
-    if !(Process { id, started }).is_alive() {
+fn read(path: &Path, uuid: Uuid, here: u64) -> Option<Entry> {
+    let mut name = path.file_name()?.to_str()?.strip_prefix(NAME)?.split('.');
+    let (name_space, pid) = (name.next()?.parse().ok()?, name.next()?.parse().ok()?);
+    let file = own::file(path, File::options().read(true)).ok()?;
+    if !own::is_locked(&file) {
         // Another reader may have been faster.
         let _ = fs::remove_file(path);
         return None;
     }
     let mut bytes = [0; WORDS * 8];
-    own::file(path, File::options().read(true)).ok()?.read_exact_at(&mut bytes, 0).ok()?;
+    file.read_exact_at(&mut bytes, 0).ok()?;
     let words: Vec<u64> = bytes
         .chunks_exact(8)
         .map(|word| word.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
         .collect();
     let there: Vec<u8> = words[1..HELD].iter().copied().flat_map(u64::to_be_bytes).collect();
-    (words[0] == MAGIC && there == uuid).then_some(Entry { pid: id, held: words[HELD] })
+    let name_space = match name_space {
+        same if same == here => 0,
+        // The system did not tell its process.
+        0 => u64::MAX,
+        other => other,
+    };
+    (words[0] == MAGIC && there == uuid).then_some(Entry { name_space, pid, held: words[HELD] })
 }

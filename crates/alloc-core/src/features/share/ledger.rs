@@ -205,6 +205,21 @@ impl Ledger {
         true
     }
 
+    /// Whether a process that is alive holds a block. Asks about those only that hold it.
+    pub(crate) fn is_held(&self, ticket: Ticket) -> bool {
+        (0..self.page.cells_used()).any(|cell| {
+            let holder = self.page.holder(cell).load(Ordering::SeqCst);
+            holder != 0
+                && self.page.held(cell).load(Ordering::SeqCst) == ticket.to_word()
+                && (Process::from_word(holder).is_alive() || !self.vacate(cell, holder))
+        })
+    }
+
+    /// Takes a cell from a process that has ended. Its successor may take the cell at the same time; then it keeps it.
+    fn vacate(&self, cell: usize, holder: u64) -> bool {
+        self.page.holder(cell).compare_exchange(holder, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
     /// [`holds`](Self::holds), for a request that has this many blocks waiting. `None` where looking is more than a request
     /// should pay, and was done a short while ago.
     pub(crate) fn holds_in_passing(&self, waiting: usize) -> Option<HeldTickets> {
@@ -231,9 +246,7 @@ impl Ledger {
                 continue;
             }
             if asks && !*alive.entry(holder).or_insert_with(|| Process::from_word(holder).is_alive()) {
-                // Its successor may take the cell at the same time; then it keeps it.
-                let _ =
-                    self.page.holder(cell).compare_exchange(holder, 0, Ordering::SeqCst, Ordering::SeqCst);
+                self.vacate(cell, holder);
                 continue;
             }
             held.insert(self.page.held(cell).load(Ordering::SeqCst));

@@ -4,6 +4,7 @@ use super::mapping::Mapping;
 use crate::backend::{Backend, BackendError, Granularity, HandleType, ShareableHandle};
 use crate::error::{AllocError, Result};
 use crate::memory::source::SegmentSource;
+use crate::process::attention::Edge;
 use crate::process::edges;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, Stream};
@@ -169,6 +170,7 @@ impl RegisteredMemory {
     /// # Errors
     /// [`AllocError::InvalidPointer`](crate::AllocError::InvalidPointer) where `ptr` is not of this memory.
     pub fn window(self: &Arc<Self>, ptr: DevicePtr) -> Result<Window> {
+        edges::admit(self.backend.id()).map_err(Edge::refusal)?;
         let mut chunks = self.chunks.lock();
         let Some((base, chunk)) = chunks.holding(ptr) else {
             let wrong = BadPointer { ptr, problem: Problem::NotRegistered, history: Vec::new() };
@@ -266,6 +268,9 @@ fn rounded(bytes: u64) -> u64 {
 
 impl Drop for RegisteredMemory {
     fn drop(&mut self) {
+        if self.backend.id().is_inherited() {
+            return;
+        }
         // No pool and no window is left: also what an allocator left behind that ended before its windows.
         let chunks = std::mem::take(&mut *self.chunks.lock());
         self.chunks.lock().leftovers = chunks.leftovers;
@@ -309,6 +314,7 @@ impl Window {
     /// The driver's; that it cannot share physical memory.
     pub fn share(&self) -> Result<ShareableHandle> {
         let RegisteredMemory { backend, handle_type, .. } = &*self.memory;
+        edges::admit(backend.id()).map_err(Edge::refusal)?;
         let sharing = backend.physical_sharing().map_err(BackendError::from)?;
         Ok(sharing.export_physical(self.physical, *handle_type)?)
     }
@@ -316,6 +322,10 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
+        // A thread of the parent's may have had the lock when a child was forked.
+        if self.memory.backend.id().is_inherited() {
+            return;
+        }
         let mut chunks = self.memory.chunks.lock();
         let unused = chunks.in_use.get_mut(&self.base.0).and_then(|chunk| {
             chunk.windows -= 1;

@@ -5,6 +5,7 @@
 //! reader is that far behind, so nothing is ever left out.
 
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Rank};
+use crate::types::PoolId;
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -19,8 +20,8 @@ pub enum ProgramCall {
         bytes: u64,
         /// The handle of the stream.
         stream: u64,
-        /// A private pool served it.
-        private: bool,
+        /// The pool that serves it.
+        pool: PoolId,
     },
     /// A block was given back.
     Free {
@@ -45,6 +46,16 @@ pub enum ProgramCall {
     },
     /// The cache was emptied.
     EmptyCache,
+    /// Nobody uses a private pool any more.
+    PoolEnds {
+        /// Which one.
+        pool: PoolId,
+    },
+    /// A private pool's cached memory was given back, if nobody used the pool any more.
+    EmptyPool {
+        /// Which one.
+        pool: PoolId,
+    },
     /// An iteration begins, as the program says.
     Iteration {
         /// Its number.

@@ -10,13 +10,16 @@ use super::trackers::{Outbox, Tracked};
 use super::{Context, Details, HistoryTemplate, Owner, Record, RecordContext, bit, stamps, thread};
 use crate::base::ids::BlockId;
 use crate::sync::Arc;
-use crate::types::PoolId;
 use crate::watch::snapshot::Action;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 /// Bits of all actions.
 const ALL: u16 = u16::MAX;
+
+/// Contexts to be dropped without a lock: few, unless a call frees much.
+pub(crate) type Trash = SmallVec<[Context; 4]>;
 
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -34,7 +37,7 @@ pub(super) struct Journal {
     /// Where live blocks were allocated.
     of_blocks: FxHashMap<BlockId, Context>,
     /// Contexts that nothing needs any more.
-    trash: Vec<Context>,
+    trash: Trash,
     owner: Owner,
     /// Owners before the present one, in order: each with the first number it has not.
     former: VecDeque<(u64, Owner)>,
@@ -51,7 +54,7 @@ impl Journal {
             calls: None,
             call: None,
             of_blocks: FxHashMap::default(),
-            trash: Vec::new(),
+            trash: Trash::new(),
             owner,
             former: VecDeque::new(),
         }
@@ -89,7 +92,7 @@ impl Journal {
     pub(super) fn note_alloc(&self, addr: u64, bytes: u64) {
         if let Some(calls) = &self.calls {
             let (stream, pool) = self.owner;
-            calls.push(ProgramCall::Alloc { addr, bytes, stream, private: pool != PoolId::DEFAULT });
+            calls.push(ProgramCall::Alloc { addr, bytes, stream, pool });
         }
     }
 
@@ -132,9 +135,9 @@ impl Journal {
         if let Some(calls) = &self.calls {
             calls.push(ProgramCall::Free { addr });
         }
-        let about = self.of_blocks.get(&block).cloned();
+        // The call's own would be shown in its place. The block keeps this one, so it does not end here.
+        let about = if self.call.is_none() { self.of_blocks.get(&block).cloned() } else { None };
         self.record(Action::FreeRequested, addr, size, about.as_ref(), Details::default());
-        self.trash.extend(about);
     }
 
     pub(super) fn free_completed(&mut self, block: BlockId, addr: u64, size: u64) {
@@ -157,9 +160,11 @@ impl Journal {
         if ring.is_none() && self.outbox.is_none() {
             return;
         }
-        let (metadata, compiled) = thread::said();
-        details.metadata = details.metadata.or(metadata);
-        details.compiled = details.compiled.or(compiled);
+        if thread::has_said() {
+            let (metadata, compiled) = thread::said();
+            details.metadata = details.metadata.or(metadata);
+            details.compiled = details.compiled.or(compiled);
+        }
         let context = self.call.as_ref().or(about);
         details.context = context.filter(|_| self.contexts >= RecordContext::Alloc).cloned();
         let record = ring.as_ref().map(|ring| ring.stamp(action, addr, size));
@@ -183,9 +188,9 @@ impl Journal {
     }
 
     /// The operation is over. What is returned is to be dropped without a lock.
-    pub(super) fn end_call(&mut self) -> Vec<Context> {
-        let call = self.call.take();
-        self.trash.extend(call);
+    pub(super) fn end_call(&mut self) -> Trash {
+        // Whoever made the call has its context still, so that it does not end here.
+        self.call = None;
         std::mem::take(&mut self.trash)
     }
 
@@ -211,7 +216,7 @@ impl Journal {
         if template.max_entries == 0 {
             contexts.extend(self.of_blocks.drain().map(|(_, context)| context));
         }
-        contexts.append(&mut self.trash);
+        contexts.extend(self.trash.drain(..));
         (self.skip, self.contexts) = (template.skip, template.contexts);
         self.outbox.clone_from(&template.outbox);
         self.calls.clone_from(&template.calls);
@@ -227,7 +232,7 @@ impl Journal {
 
     /// What nothing needs any more, to be dropped without a lock.
     pub(super) fn into_contexts(mut self: Box<Self>) -> Vec<Context> {
-        let mut contexts = std::mem::take(&mut self.trash);
+        let mut contexts = self.trash.into_vec();
         contexts.extend(self.call.take());
         contexts.extend(self.of_blocks.drain().map(|(_, context)| context));
         contexts.extend(self.ring.iter_mut().flat_map(Ring::clear).filter_map(|details| details.context));
@@ -258,6 +263,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::PoolId;
     use crate::watch::history::Stamps;
 
     #[test]

@@ -1,6 +1,6 @@
 //! Structs that may grow: they begin with the size that the caller compiled.
 
-use super::handle;
+use super::pointed;
 use crate::error::{Failure, GRANULE_ABI};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -43,7 +43,7 @@ pub(crate) const fn bytes_of<T, F>(_: fn(&T) -> &F) -> usize {
 /// What callers promise.
 unsafe fn said<T: Growing>(ptr: *const T, name: &str) -> Result<usize, Failure> {
     // SAFETY: passed on; the size comes first.
-    let said = unsafe { handle(ptr.cast::<u32>(), name) }?;
+    let said = unsafe { pointed(ptr.cast::<u32>(), name) }?;
     let said = *said as usize;
     if !ptr.is_aligned() {
         return Err(Failure::argument(format!("{name} is not aligned for its type")));

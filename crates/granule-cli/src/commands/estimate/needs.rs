@@ -1,5 +1,6 @@
 //! What a recorded program needs, under each way to allocate.
 
+use crate::allocator_args::native;
 use crate::failure::Failure;
 use granule::config::{Flavour, PolicyName, Settings, environment, pytorch};
 use granule::files::trace::Trace;
@@ -39,7 +40,7 @@ pub(crate) fn ways() -> Vec<Way> {
 fn yours() -> Option<Settings> {
     let text = environment::PYTORCH_VARIABLES.into_iter().find_map(|name| std::env::var(name).ok())?;
     let settings = pytorch::parse(&text, &Settings::default(), Flavour::Cuda).ok()?.settings;
-    Some(Settings { text, policy: None, caching: true, ..settings })
+    Some(native(Settings { text, policy: None, ..settings }))
 }
 
 /// What it needs, one way. Bytes unless said otherwise.
@@ -66,9 +67,13 @@ pub(crate) fn needs(name: &str, trace: &Trace, context: u64) -> Result<Vec<Need>
 }
 
 fn need(trace: &Trace, way: &Way, context: u64) -> Result<Need, ReplayError> {
-    let peak = trace.header.peak_live_requested.unwrap_or_default();
-    // Plenty: as much as there can be, twice.
-    let plenty = (1 << 40).max(peak.saturating_mul(4).min(1 << 44));
+    let header = &trace.header;
+    let peak = header.peak_live_requested.unwrap_or_default();
+    // Plenty: as much as there can be, twice, but no more than as if nothing were used again. Each private pool may take
+    // addresses for a whole device.
+    let all = header.bytes_requested_in_all.unwrap_or_default().saturating_mul(2);
+    let all = all.saturating_add(header.allocs.unwrap_or_default().saturating_mul(40 << 20)).max(4 << 30);
+    let plenty = (1 << 40).max(peak.saturating_mul(4).min(1 << 44)).min(all);
     let on = |capacity| ReplayOptions {
         capacity: Some(capacity),
         settings: way.settings.clone(),

@@ -9,7 +9,6 @@ use crate::result_file::ResultFile;
 use granule::round::size_text;
 use granule_analysis::Inspection;
 use granule_analysis::inspect::Summary;
-use granule_analysis::rules::Rules;
 use granule_report::{Compared, Comparison};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -58,7 +57,7 @@ pub(super) fn run(
         // Only replays ask for it, and of many long runs it is large.
         recording.trace = Arc::default();
         let capacity = args.capacity.map(|size| size.0).or(recording.capacity);
-        let inspection = Inspection::new(&recording.run, &Rules::new(&recording.settings), &[]);
+        let inspection = Inspection::new(&recording.run, &recording.rules(), &[]);
         let summary = Summary::new(&inspection, capacity, recording.window, None);
         runs.push((
             workload.input().display().to_string(),

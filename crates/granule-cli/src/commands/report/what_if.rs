@@ -34,6 +34,7 @@ pub(in crate::commands) fn answer(
         recorded_capacity: recording.capacity,
         before: recording.before,
         held: recording.held,
+        newest_release: recording.newest_release.map(|newest| newest.release),
         ..Question::default()
     };
     ask(&question, &recording.trace, &recording.name).map(Some)

@@ -38,7 +38,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
 fn write_all(command: &Command, directory: &Path) -> Result<(), Failure> {
     fs::create_dir_all(directory)
         .map_err(|error| Failure::WriteFile { path: directory.to_owned(), error })?;
-    for command in std::iter::once(command).chain(command.get_subcommands()) {
+    let named = command.get_subcommands().filter(|command| !command.is_hide_set());
+    for command in std::iter::once(command).chain(named) {
         let path = directory.join(Man::new(command.clone()).get_filename());
         ResultFile::create(&path)?.write(|file| page(command, file))?;
     }

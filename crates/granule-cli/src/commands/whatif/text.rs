@@ -26,12 +26,6 @@ pub(super) fn print(
         counted(answer.replays, "replay")
     );
     writeln!(out, "{}", wrapped(&said))?;
-    if answer.doubt.is_none() && not_exact.iter().any(|why| why.effect == Effect::RightUntil) {
-        writeln!(
-            out,
-            "Only a part of the run was recorded: what fits here fits for that part (see the end)."
-        )?;
-    }
     for verdict in &answer.verdicts {
         writeln!(out, "\n{}", wrapped(&verdict.text))?;
         print_verdict(verdict, out)?;

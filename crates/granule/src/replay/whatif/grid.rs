@@ -3,13 +3,14 @@
 use super::candidate::{candidates, has_iterations};
 use super::rank::{ranked, verdict};
 use super::smallest::{Smallest, smallest};
-use super::{Candidate, Doubt, Held, Kind, NOT_MODELLED, Outcome, Tried, Verdict, capacities};
+use super::{Candidate, Doubt, Held, Kind, Missing, NOT_MODELLED, Outcome, Tried, Verdict, capacities};
 use crate::replay::{CostModel, ReplayError, ReplayOptions, peak_live, replay};
-use alloc_core::config::{PolicyName, Settings};
+use alloc_core::config::{OptionInfo, PolicyName, Settings, options};
 use alloc_core::types::GIB;
 use granule_snapshot::trace::{Event, Trace};
 use rayon::prelude::*;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -32,6 +33,9 @@ pub struct Question {
     pub lag: u64,
     /// What driver calls cost.
     pub costs: CostModel,
+    /// The newest release of PyTorch that the program can run with, where it has not all options: those that came later are
+    /// not advised.
+    pub newest_release: Option<(u16, u16)>,
 }
 
 /// What a program had reserved when its workload begins.
@@ -70,6 +74,7 @@ impl Default for Question {
             held: None,
             lag: 0,
             costs: CostModel::default(),
+            newest_release: None,
         }
     }
 }
@@ -128,6 +133,29 @@ impl Answer {
 }
 
 impl Question {
+    /// What a piece of advice would change that the program's release does not have.
+    fn lacking(&self, candidate: &Candidate) -> Vec<&'static OptionInfo> {
+        let advised = candidate.kind != Kind::Yours;
+        let changed = |option: &&OptionInfo| advised && candidate.changed_options.contains(&option.name);
+        let newer = |option: &&OptionInfo| self.newest_release.is_some_and(|newest| option.since > newest);
+        options().iter().filter(changed).filter(newer).collect()
+    }
+
+    fn not_tried(&self, trace: &Trace) -> Vec<String> {
+        let mut reasons: Vec<String> = NOT_MODELLED.iter().map(|&reason| reason.to_owned()).collect();
+        if !has_iterations(trace) {
+            let why = "the recording does not say where iterations begin";
+            reasons.push(format!("torch.cuda.empty_cache() at every iteration: {why}"));
+        }
+        let all = candidates(&self.current, &self.own, &self.policies, trace);
+        let lacking: BTreeMap<_, _> =
+            all.iter().flat_map(|one| self.lacking(one)).map(|option| (option.name, option.since)).collect();
+        reasons.extend(lacking.iter().map(|(name, (major, minor))| {
+            format!("{name}: it came with PyTorch {major}.{minor}, and the recording is of an older one")
+        }));
+        reasons
+    }
+
     /// Replays everything. Uses all threads of rayon's pool and blocks until all is done; `progress` is called from them.
     ///
     /// # Errors
@@ -157,8 +185,7 @@ impl Question {
             Some(tried) => (tried.roomy.held(), self.held.filter(|_| current.is_some())),
             None => (0, None),
         };
-        let part = self.before != Before::Nothing || trace.is_cut();
-        let doubt = Doubt::new("Replay", replayed, held, part);
+        let doubt = Doubt::new("Replay", replayed, held, Missing::of(trace, self.before));
         let on_device = |(index, capacity): (usize, &u64)| {
             verdict(&candidates, index, *capacity, peak_requested, doubt.is_none())
         };
@@ -188,14 +215,16 @@ impl Question {
             verdicts,
             smallest,
             candidates,
-            not_tried: not_tried(trace),
+            not_tried: self.not_tried(trace),
         })
     }
 
     /// The candidates, without doubles: the current settings first, Granule's policy and caching off last.
     #[must_use]
     pub fn candidates(&self, trace: &Trace) -> Vec<Candidate> {
-        candidates(&self.current, &self.own, &self.policies, trace)
+        let mut all = candidates(&self.current, &self.own, &self.policies, trace);
+        all.retain(|candidate| self.lacking(candidate).is_empty());
+        all
     }
 
     /// The devices that are asked about, ascending.
@@ -285,15 +314,6 @@ fn attempt(
     };
     let replayed = replay(trace, &options, progress)?;
     Ok(Outcome::new(replayed.result, replayed.first_refusal.as_ref()))
-}
-
-fn not_tried(trace: &Trace) -> Vec<String> {
-    let mut reasons: Vec<String> = NOT_MODELLED.iter().map(|&reason| reason.to_owned()).collect();
-    if !has_iterations(trace) {
-        let why = "the recording does not say where iterations begin";
-        reasons.push(format!("torch.cuda.empty_cache() at every iteration: {why}"));
-    }
-    reasons
 }
 
 #[cfg(test)]

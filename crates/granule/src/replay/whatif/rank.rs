@@ -1,9 +1,10 @@
 //! Which candidate is the answer.
 
 use super::candidate::Effort;
-use super::{Card, FirstRefusal, Outcome, Tried};
+use super::{Before, Card, FirstRefusal, Outcome, Tried};
 use alloc_core::round::size_text;
 use granule_snapshot::convert::RECORD;
+use granule_snapshot::trace::Trace;
 use serde::Serialize;
 use std::cmp::Reverse;
 
@@ -96,28 +97,50 @@ pub struct Held {
 /// A replay that holds less than this of what the program held is not one of that program, in percent.
 const ALIKE: u128 = 95;
 
+/// What a recording does not have of its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// What came before it or after it.
+    Time,
+    /// Which pools served what.
+    Pools,
+    /// The rest of the file.
+    Rest,
+}
+
+impl Missing {
+    /// What the recording of `trace` lacks, in which this was reserved `before`.
+    #[must_use]
+    pub fn of(trace: &Trace, before: Before) -> Option<Self> {
+        match () {
+            () if trace.is_cut() => Some(Self::Rest),
+            () if before != Before::Nothing => Some(Self::Time),
+            () => trace.lacks_pools().then_some(Self::Pools),
+        }
+    }
+}
+
 impl Doubt {
     /// What there is to doubt where `what` (a replay under the program's own settings) took `replayed` bytes, and the program `held`.
-    /// `part` says that only a part of the run was recorded.
     #[must_use]
-    pub fn new(what: &str, replayed: u64, held: Option<Held>, part: bool) -> Option<Self> {
+    pub fn new(what: &str, replayed: u64, held: Option<Held>, missing: Option<Missing>) -> Option<Self> {
         let short = held.is_some_and(|held| u128::from(replayed) * 100 < u128::from(held.bytes) * ALIKE);
-        if !part && !short {
-            return None;
-        }
+        let (why, next) = match missing {
+            Some(Missing::Time) => {
+                ("the recording is a window of the run", format!(" Record the run from its start: {RECORD}."))
+            }
+            Some(Missing::Pools) => {
+                ("the trace does not say which pools served what", " Record the run anew.".into())
+            }
+            Some(Missing::Rest) => ("the file was cut", " Fetch it again.".into()),
+            None if short => ("what took the rest is not in the file", String::new()),
+            None => return None,
+        };
         let theirs = held.map_or_else(
             || "what the program held is not recorded".to_owned(),
             |Held { by, bytes }| format!("{by} held {}", size_text(bytes)),
         );
-        let why = if part {
-            "the recording is a window of the run, and what came before or after it is missing"
-        } else {
-            "the recording lacks what took the rest, such as private pools and other streams"
-        };
-        let text = format!(
-            "{what} {}, {theirs}: {why}. Do not choose by this. Record the run from its start: {RECORD}.",
-            size_text(replayed)
-        );
+        let text = format!("{what} {}, {theirs}: {why}. Do not choose by this.{next}", size_text(replayed));
         Some(Self { text, replayed, recorded: held.map(|held| held.bytes) })
     }
 }

@@ -1,5 +1,6 @@
 //! Which conclusions are not exact, and how.
 
+use alloc_core::config::AllocatorBackend;
 use granule_snapshot::convert::{Counts, Recorded};
 use granule_snapshot::trace::Trace;
 use serde::Serialize;
@@ -67,10 +68,7 @@ fn of_window(counts: &Counts, recorded: &Recorded) -> [Option<NotExact>; 2] {
         ),
         not_exact(
             recorded.window && counts.live_before > 0,
-            format!(
-                "{} were there before it, and are requested first, side by side",
-                blocks(counts.live_before)
-            ),
+            format!("before it {} lived, requested first, side by side", blocks(counts.live_before)),
             list(&[&HELD, &CALLS, &REFUSALS]),
             Effect::ProbablyTooLow,
             "the real program's memory was in more pieces by then: it reserves more, and retries more often",
@@ -79,7 +77,7 @@ fn of_window(counts: &Counts, recorded: &Recorded) -> [Option<NotExact>; 2] {
 }
 
 /// What the history does not tell of itself.
-fn of_history(counts: &Counts) -> [Option<NotExact>; 5] {
+fn of_history(counts: &Counts) -> [Option<NotExact>; 7] {
     [
         not_exact(
             counts.delayed_frees > 0,
@@ -102,6 +100,16 @@ fn of_history(counts: &Counts) -> [Option<NotExact>; 5] {
             "the replay gives memory back only where it has to; device calls and driver time leave such flushes out",
         ),
         not_exact(
+            counts.empty_caches > 0,
+            format!(
+                "{} of empty_cache inferred from segments that were given back",
+                plural(counts.empty_caches, "call")
+            ),
+            list(&[&HELD, &CALLS]),
+            Effect::Other,
+            "where the program called it for nothing, that is not known",
+        ),
+        not_exact(
             counts.refused > 0,
             format!("the recording has {} itself", plural(counts.refused, "refused request")),
             list(&[&PEAKS, &CALLS, &REFUSALS]),
@@ -109,13 +117,13 @@ fn of_history(counts: &Counts) -> [Option<NotExact>; 5] {
             "a device it fits on serves what was refused; what the program would have asked for after that is not known",
         ),
         not_exact(
-            counts.private_pool_requests > 0,
+            counts.inferred_pool_requests > 0,
             format!(
-                "{} served by private pools (graphs, MemPool); the replay has one pool",
-                plural(counts.private_pool_requests, "request")
+                "{} served by private pools (graphs, MemPool), and pools that were gone at the end are not known",
+                plural(counts.inferred_pool_requests, "request")
             ),
             list(&[&HELD, &CALLS, &REFUSALS]),
-            Effect::ProbablyTooLow,
+            Effect::LowerBound,
             "pools do not share free memory: the program reserves more",
         ),
         not_exact(
@@ -124,6 +132,13 @@ fn of_history(counts: &Counts) -> [Option<NotExact>; 5] {
             list(&[&PEAKS, &CALLS, &REFUSALS]),
             Effect::ProbablyTooHigh,
             "such blocks are taken to live until another gets their address",
+        ),
+        not_exact(
+            counts.unknown_actions > 0,
+            format!("{} of unknown actions skipped", plural(counts.unknown_actions, "history record")),
+            list(&[&PEAKS, &CALLS, &REFUSALS]),
+            Effect::Other,
+            "what they did to memory is not in any figure",
         ),
     ]
 }
@@ -155,6 +170,14 @@ pub fn of_trace(trace: &Trace) -> Vec<NotExact> {
             },
         })
         .collect();
+    if trace.lacks_pools() {
+        found.push(NotExact {
+            reason: "the trace does not say what private pools served (graphs, MemPool)".into(),
+            figures: list(&[&HELD, &CALLS, &REFUSALS]),
+            effect: Effect::LowerBound,
+            meaning: "pools do not share free memory: the program reserves at least this; record it anew",
+        });
+    }
     if trace.is_cut() {
         let all = trace.header.events.unwrap_or_default();
         found.push(NotExact {
@@ -176,6 +199,18 @@ pub fn of_lag(lag: u64) -> Option<NotExact> {
         effect: Effect::Other,
         meaning: "figures compare the candidates with each other; a real device is sometimes further behind, and sometimes less",
     })
+}
+
+/// What a program leaves open that ran with pools of the driver's; `None` for PyTorch's own.
+#[must_use]
+pub fn of_backend(backend: AllocatorBackend) -> Option<NotExact> {
+    not_exact(
+        backend != AllocatorBackend::Native,
+        "the program ran with backend:cudaMallocAsync, whose rules are not public".into(),
+        list(&[&PEAKS, &CALLS, &REFUSALS]),
+        Effect::Other,
+        "figures are those of backend:native on these requests",
+    )
 }
 
 fn blocks(count: u64) -> String {
@@ -205,9 +240,11 @@ mod tests {
             live_before: 1,
             delayed_frees: 2,
             segments_returned: 1,
+            empty_caches: 1,
             refused: 1,
-            private_pool_requests: 3,
+            inferred_pool_requests: 3,
             missing_frees: 1,
+            unknown_actions: 1,
         };
         let recorded = Recorded { window: true, ..Recorded::default() };
         let found = of_snapshot(&counts, &recorded);
@@ -219,9 +256,11 @@ mod tests {
                 Effect::ProbablyTooLow,
                 Effect::ProbablyTooLow,
                 Effect::ProbablyTooHigh,
+                Effect::Other,
                 Effect::RightUntil,
-                Effect::ProbablyTooLow,
+                Effect::LowerBound,
                 Effect::ProbablyTooHigh,
+                Effect::Other,
             ]
         );
         assert!(found.iter().all(|one| !one.figures.is_empty() && !one.meaning.is_empty()));

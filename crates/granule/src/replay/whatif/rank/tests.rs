@@ -1,4 +1,4 @@
-use super::{Doubt, Effort, Held, ranked, verdict};
+use super::{Doubt, Effort, Held, Missing, ranked, verdict};
 use crate::replay::whatif::{Candidate, Kind, Outcome, Question, Tried};
 use granule_snapshot::trace::Trace;
 use proptest::prelude::*;
@@ -111,15 +111,14 @@ fn advice_is_never_empty() {
 fn a_replay_that_holds_much_less_than_the_program_is_doubted_and_a_part_always() {
     let held = |bytes| Some(Held { by: "PyTorch", bytes });
     assert!(
-        Doubt::new("Replay", 96, held(100), false).is_none()
-            && Doubt::new("Replay", 96, None, false).is_none()
+        Doubt::new("Replay", 96, held(100), None).is_none() && Doubt::new("Replay", 96, None, None).is_none()
     );
-    let text = |part, held| Doubt::new("Replay", 10 << 30, held, part).unwrap().text;
-    let short = text(false, held(33 << 30));
-    assert!(short.starts_with("Replay 10.00 GiB, PyTorch held 33.00 GiB: the recording lacks"), "{short}");
-    let window = text(true, held(10 << 30));
-    assert!(window.contains("PyTorch held 10.00 GiB: the recording is a window of the run, and"), "{window}");
-    assert!(text(true, None).contains("what the program held is not recorded"));
+    let text = |missing, held| Doubt::new("Replay", 10 << 30, held, missing).unwrap().text;
+    let short = text(None, held(33 << 30));
+    assert!(short.starts_with("Replay 10.00 GiB, PyTorch held 33.00 GiB: what took the rest"), "{short}");
+    let window = text(Some(Missing::Time), held(10 << 30));
+    assert!(window.contains("PyTorch held 10.00 GiB: the recording is a window of the run"), "{window}");
+    assert!(text(Some(Missing::Pools), None).contains("what the program held is not recorded"));
 }
 
 fn effort() -> impl Strategy<Value = Effort> {

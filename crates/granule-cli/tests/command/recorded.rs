@@ -1,0 +1,168 @@
+//! Files in the shapes of public reports, and what must be said of them: one row a case.
+
+use super::Place;
+
+const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/cases/");
+const ASYNC: &[(&str, &str)] = &[("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync")];
+
+struct Case {
+    file: &'static str,
+    /// The command, and options behind the file.
+    args: &'static [&'static str],
+    env: &'static [(&'static str, &'static str)],
+    code: i32,
+    /// On either output.
+    says: &'static [&'static str],
+    never: &'static [&'static str],
+}
+
+const fn case(
+    file: &'static str,
+    args: &'static [&'static str],
+    code: i32,
+    says: &'static [&'static str],
+) -> Case {
+    Case { file, args, env: &[], code, says, never: &[] }
+}
+
+const ROWS: &[Case] = &[
+    // Private pools hold what they hold.
+    Case {
+        never: &["fits as it is"],
+        ..case("02/native-2.15-20-graphs.pickle", &["whatif", "--capacity", "500MiB"], 0, &["1.99 GiB"])
+    },
+    Case {
+        never: &["fits as it is"],
+        ..case("02/20-pools.trace.gz", &["whatif", "--capacity", "500MiB"], 0, &["1.99 GiB"])
+    },
+    case(
+        "02/20-pools.trace.gz",
+        &["check", "--max-reserved", "1GiB"],
+        6,
+        &["1.99 GiB reserved at most, exceeded"],
+    ),
+    // The program printed 200.0.
+    case(
+        "02/pools-that-end.trace.gz",
+        &["check", "--max-reserved", "1GiB"],
+        0,
+        &["200.00 MiB reserved at most"],
+    ),
+    // Files that lack them.
+    Case {
+        never: &["fits as it is"],
+        ..case(
+            "02/granule-recorded.trace.gz",
+            &["whatif", "--capacity", "500MiB"],
+            0,
+            &["not known", "at least"],
+        )
+    },
+    case(
+        "02/estimate-of-graphs2.trace.gz",
+        &["inspect"],
+        0,
+        &["At least 101.00 MiB", "does not say what private pools served"],
+    ),
+    Case {
+        never: &["ok: ", "a window"],
+        ..case(
+            "02/estimate-of-graphs2.trace.gz",
+            &["check", "--max-reserved", "1GiB"],
+            1,
+            &["not known: graphs2", "record it anew"],
+        )
+    },
+    case(
+        "02/granule-recorded.trace.gz",
+        &["check", "--max-reserved", "50MiB"],
+        6,
+        &["at least 104.00 MiB reserved"],
+    ),
+    // The device that refused, else the one that held most.
+    case(
+        "03/real-2.15-d1-oom.pickle",
+        &["inspect"],
+        0,
+        &["One request was refused, of 4.00 TiB", "oom.pickle, device 1:", "│ 0      ┆ 2.00 MiB"],
+    ),
+    case("03/real-2.15-d1-oom.pickle", &["whatif", "--capacity", "16GiB"], 0, &["oom.pickle, device 1:"]),
+    case("03/real-2.15-d1-oom.pickle", &["replay"], 0, &["oom.pickle, device 1:", "refused"]),
+    case(
+        "03/real-2.15-d1-oom.pickle",
+        &["check", "--max-reserved", "1TiB"],
+        6,
+        &[
+            "exceeded: real-2.15-d1-oom.pickle, device 1",
+            "1 request was refused",
+            "ok: real-2.15-d1-oom.pickle, device 0",
+        ],
+    ),
+    case(
+        "03/real-2.15-d1-oom.pickle",
+        &["check", "--max-reserved", "1TiB", "--json"],
+        6,
+        &["\"ok\":false", "\"refused\":1", "\"exceeded\":[\"refused\"]"],
+    ),
+    case("03/real-2.15-d1-oom.pickle", &["check", "--max-reserved", "1TiB", "--device", "0"], 0, &["ok: "]),
+    case(
+        "03/81-small-dev0.pickle",
+        &["inspect"],
+        0,
+        &["81-small-dev0.pickle, device 3:", "71.00 MiB were live"],
+    ),
+    // Refused requests are events.
+    case("04/midoom.trace.gz", &["check", "--max-reserved", "1GiB"], 6, &["1 request was refused"]),
+    case("04/midoom2.trace.gz", &["check", "--max-reserved", "1GiB"], 6, &["1 request was refused"]),
+    case("04/midoom2.trace.gz", &["check", "--max-reserved", "1GiB", "--capacity", "2GiB"], 0, &["ok: "]),
+    case("04/midoom2.trace.gz", &["inspect"], 0, &["request was refused, of 600.00 MiB", "of 512.00 MiB"]),
+    case("04/midoom2.trace.gz", &["whatif"], 0, &["On 512.00 MiB: nothing can fit"]),
+    case("04/frac.trace.gz", &["inspect"], 0, &["set_per_process_memory_fraction", "of 1.02 MiB"]),
+    // The driver's own pools are not modelled.
+    case("06/62-conf-async.pickle", &["replay"], 0, &["cudaMallocAsync is not modelled"]),
+    Case {
+        never: &["Exact: "],
+        ..case(
+            "06/62-conf-async.pickle",
+            &["whatif", "--capacity", "1GiB"],
+            0,
+            &["cudaMallocAsync is not modelled", "Not exact: the program ran with backend:cudaMallocAsync"],
+        )
+    },
+    case("06/62-conf-async.pickle", &["inspect"], 0, &["cudaMallocAsync is not modelled"]),
+    case("06/62-conf-async.pickle", &["min-capacity"], 0, &["cudaMallocAsync is not modelled"]),
+    case(
+        "04/midoom2.trace.gz",
+        &["replay", "--conf", "max_split_size_mb:64,backend:cudaMallocAsync"],
+        0,
+        &["cudaMallocAsync is not modelled"],
+    ),
+    Case {
+        env: ASYNC,
+        ..case("04/midoom2.trace.gz", &["inspect"], 0, &["cudaMallocAsync is not modelled", "refused"])
+    },
+    Case {
+        env: &[("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync")],
+        ..case("04/midoom2.trace.gz", &["whatif"], 0, &["cudaMallocAsync is not modelled"])
+    },
+];
+
+#[test]
+fn every_case_gets_the_right_answer() {
+    let place = Place::new();
+    for Case { file, args, env, code, says, never } in ROWS {
+        let path = format!("{CASES}{file}");
+        let words: Vec<&str> = [&args[..1], &[path.as_str()], &args[1..]].concat();
+        let ran = place.run_with(&words, env);
+        let all = format!("{}{}", ran.err, ran.out);
+        let unwrapped = all.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(ran.code, *code, "{file} {args:?}: {all}");
+        for text in *says {
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(unwrapped.contains(&text), "{file} {args:?} does not say '{text}': {all}");
+        }
+        for text in *never {
+            assert!(!ran.out.contains(text), "{file} {args:?} says '{text}': {all}");
+        }
+    }
+}
