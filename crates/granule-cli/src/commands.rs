@@ -23,7 +23,7 @@ mod whatif;
 use crate::console;
 use crate::failure::Failure;
 use crate::workload::{self, WorkloadArgs};
-use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use machine::{devices, doctor};
 use serde::Serialize;
 #[cfg(feature = "full")]
@@ -107,8 +107,7 @@ impl Cli {
 /// Whether a first word means a file: it is there, or is written like one. A command's name always means the command.
 fn is_file(word: &OsStr) -> bool {
     let text = word.to_string_lossy();
-    let is_command = text == "help"
-        || left_out::NAMES.contains(&&*text)
+    let is_command = left_out::NAMES.contains(&&*text)
         || Cli::command().get_subcommands().any(|command| command.get_name() == text);
     !is_command && !text.starts_with('-') && (text.contains(['/', '.']) || Path::new(word).exists())
 }
@@ -116,7 +115,9 @@ fn is_file(word: &OsStr) -> bool {
 /// The command line as clap knows it. Help fits a terminal; a negative number is a value, so that the option says what is wrong
 /// with it.
 pub(crate) fn command() -> clap::Command {
-    let command = Cli::command().term_width(console::WIDTH.into());
+    let command = Cli::command().term_width(console::WIDTH.into()).disable_help_subcommand(true);
+    let command =
+        command.help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{subcommands}{after-help}");
     // What is replayed without a file comes with the command.
     let command = command.mut_subcommand("replay", |replay| {
         replay.mut_arg("input", |input| {
@@ -129,16 +130,46 @@ pub(crate) fn command() -> clap::Command {
     })
 }
 
-/// `--help` is one screen; `granule help COMMAND` and the manual page have all.
+/// Options that few need: `-h` is without them.
+const RARE: &[&str] = &[
+    "across-streams",
+    "alignment",
+    "cost",
+    "device",
+    "hook-path",
+    "kernel-time",
+    "lag",
+    "metrics",
+    "no-virtual-memory",
+    "of-peak",
+    "overwrite",
+    "points",
+    "pytorch",
+    "scale",
+    "seed",
+    "slices",
+    "time-limit",
+    "trust",
+    "try-larger",
+];
+
+/// `-h` is one screen: the usual options, of each the first words, and two examples. `--help` and the manual page have all.
 fn fitted(command: clap::Command) -> clap::Command {
-    let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print this help");
+    let all = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let examples = all.lines().take_while(|line| !line.ends_with('\\') && !line.is_empty()).take(3);
+    let examples = examples.collect::<Vec<_>>().join("\n");
     command
-        .disable_help_flag(true)
         .mut_args(|arg| {
+            let is_rare = arg.get_long().is_some_and(|name| RARE.contains(&name));
             let takes_value = arg.get_action().takes_values() && arg.get_long().is_some();
-            if takes_value { arg.allow_negative_numbers(true) } else { arg }
+            let arg = if takes_value { arg.allow_negative_numbers(true) } else { arg };
+            let all = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            let end = [" [", "; ", ": "].iter().filter_map(|end| all.find(end)).min();
+            let first = all[..end.unwrap_or(all.len())].to_owned();
+            arg.help(first).long_help(all).hide_short_help(is_rare)
         })
-        .arg(help)
+        .after_help(examples)
+        .after_long_help(all)
         .mut_subcommands(fitted)
 }
 
@@ -165,8 +196,7 @@ Exit codes:
   6  a limit is exceeded or a request was refused (granule check)
   7  no device can be used, or the self-test failed (granule doctor)
 
-With --json, a command prints JSON, also where it fails (docs/json.md).
-'granule help COMMAND' says all that there is to say of one.";
+With --json, a command prints JSON, also where it fails (docs/json.md).";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -259,7 +289,7 @@ pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Some(Command::Whatif(args)) => whatif::run(args, out),
         Some(Command::Report(args)) => report::run(args, out),
         #[cfg(feature = "full")]
-        Some(Command::Estimate(args)) => estimate::run(args, out),
+        Some(Command::Estimate(args)) => estimate::run(args, &cli.lead, out),
         Some(Command::Record(args)) => record::run(args, out),
         #[cfg(feature = "full")]
         Some(Command::Export(args)) => export::run(args, out),
@@ -303,7 +333,7 @@ mod tests {
 
     #[test]
     fn every_command_has_an_example() {
-        for command in command().get_subcommands() {
+        for command in command().get_subcommands().filter(|command| !command.is_hide_set()) {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains(&format!("granule {}", command.get_name())), "{}", command.get_name());
         }

@@ -4,7 +4,7 @@ mod plan;
 pub(crate) mod table;
 
 use crate::compare::table::Table;
-use crate::console::{counted, format_time};
+use crate::console::{counted, format_time, wrapped};
 use crate::workload::{Newest, Origin, Workload, parse_recorded};
 use granule::config::Settings;
 use granule::files::trace::{NativeResult, TraceHeader};
@@ -100,14 +100,15 @@ pub(crate) fn report(workload: &Workload, result: &ReplayResult, conditions: &Co
     } else {
         format!("settings '{}'", result.conf)
     };
-    let mut text = format!(
-        "{}: {} on {} of {}, policy {}, {settings}\n",
+    let said = format!(
+        "{}: {} on {} of {}, policy {}, {settings}",
         workload.name,
         counted(result.events, "event"),
         conditions.device,
         size_text(result.capacity),
         result.policy
     );
+    let mut text = wrapped(&said) + "\n";
     let native = native.map(|(_, native)| Native::new(native, workload, result, conditions));
     let _ = write!(text, "{}", table(result, conditions, native.as_ref()));
     if let Some(figures) = &result.plan {
@@ -116,10 +117,12 @@ pub(crate) fn report(workload: &Workload, result: &ReplayResult, conditions: &Co
     match native {
         Some(native) => {
             for reason in native.differences {
-                let _ = write!(text, "\nNot the same conditions: {reason}.");
+                let _ = write!(text, "\n{}", wrapped(&format!("Not the same conditions: {reason}.")));
             }
         }
-        None => text.push_str(&without_native(&workload.trace.header)),
+        None => {
+            let _ = write!(text, "\n{}", wrapped(&without_native(&workload.trace.header)));
+        }
     }
     text
 }
@@ -260,9 +263,9 @@ fn without_native(header: &TraceHeader) -> String {
     let recorded: Vec<_> =
         header.native.iter().map(|(name, native)| format!("{name} ('{}')", native.conf)).collect();
     if recorded.is_empty() {
-        return "\nThe file has no results of PyTorch's native allocator to compare with.".into();
+        return "The file has no results of PyTorch's native allocator to compare with.".into();
     }
-    format!("\nPyTorch's native results in the file have other settings: {}.", recorded.join(", "))
+    format!("PyTorch's native results in the file have other settings: {}.", recorded.join(", "))
 }
 
 /// A figure that native may have too.

@@ -31,8 +31,7 @@ const NAME: &str = "train-oom.pickle.gz";
 /// Where the workload comes from.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WorkloadArgs {
-    /// A trace, or a snapshot of torch.cuda.memory._dump_snapshot, plain or gzip'd; - is
-    /// standard input
+    /// A trace or a snapshot, plain or gzip'd; - is standard input. torch.cuda.memory._dump_snapshot writes snapshots
     #[arg(value_name = "TRACE|SNAPSHOT")]
     input: PathBuf,
 

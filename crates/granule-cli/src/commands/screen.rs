@@ -19,15 +19,17 @@ use std::sync::Arc;
 
 /// The arguments of `granule FILE`.
 #[derive(clap::Args, Clone, Debug)]
-#[command(after_help = "\
+#[command(
+    override_usage = "granule FILE [OPTIONS]",
+    after_help = "\
 Examples:
   granule snapshot.pickle
   granule granule-recording
-  granule show snapshot.pickle     # the same in full
   granule ./replay                 # a file that has a command's name
 
 A folder is one of granule record: of its recordings the newest with an
-out-of-memory error is shown, else the newest. The page is a new file beside you.")]
+out-of-memory error is shown, else the newest. The page is a new file beside you."
+)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) workload: WorkloadArgs,
@@ -83,7 +85,11 @@ fn show(
     let page = listener.during(|| {
         let recording = read(workload, &AllocatorArgs::default(), capacity)?;
         let answer = what_if::answer(&recording, capacity, None)?;
-        let at = if recording.run.refusals.is_empty() { When::Peak } else { When::Oom };
+        let at = match &recording.run {
+            run if run.length == 0 => When::End,
+            run if run.refusals.is_empty() => When::Peak,
+            _ => When::Oom,
+        };
         Ok::<_, Failure>(Page::new(recording, capacity, answer, &[at]))
     })?;
     let mut parts = vec![verdict(&page)];
@@ -97,11 +103,14 @@ fn show(
         notes.insert(0, format!("{}: the folder has {beside} more", workload.file_name()));
     }
     let room = height.saturating_sub(screen.len());
-    if notes.len() > room {
-        notes.truncate(room.saturating_sub(1));
-        notes.push("there is more to know: granule inspect says it".into());
+    let notes = notes.iter().filter_map(|note| note.lines().next()).map(|note| format!("note: {note}"));
+    let whole: Vec<_> = notes.clone().flat_map(|note| lines_of(&note)).collect();
+    let mut shown = if whole.len() > room { notes.map(|note| cut(&note)).collect() } else { whole };
+    if shown.len() > room {
+        shown.truncate(room.saturating_sub(1));
+        shown.extend((room > 0).then(|| "note: there is more to know: granule inspect says it".into()));
     }
-    screen.extend(notes.iter().take(room).map(|note| cut(&format!("note: {note}"))));
+    screen.extend(shown);
     screen.iter().try_for_each(|line| writeln!(out, "{line}"))?;
     // The page of a long history takes longer than the screen.
     out.flush()?;
@@ -140,18 +149,27 @@ fn verdict(page: &Page) -> Vec<String> {
     // What helps is said with the line to paste.
     let summary = page.summary.text.strip_suffix(page.tried().unwrap_or_default());
     let text = doubt.map_or(summary.unwrap_or(&page.summary.text), |doubt| &doubt.text);
+    lines_of(text).iter().map(|line| console::strong(line)).collect()
+}
+
+/// Its lines on the terminal.
+fn lines_of(text: &str) -> Vec<String> {
     console::wrapped(text).lines().map(str::to_owned).collect()
 }
 
 /// The lines of code that hold most.
 fn lines(view: &View) -> Vec<String> {
     let live = &view.live;
-    let when = if view.what == "oom" { "when the request was refused" } else { "at the peak" };
+    let when = match view.what {
+        "oom" => "when the request was refused",
+        "end" => "in the snapshot",
+        _ => "at the peak",
+    };
     if live.count == 0 {
         return Vec::new();
     }
     if live.by_caller.is_empty() {
-        let rows = live.by_size.iter().map(|group| {
+        let rows = live.by_size.iter().take(NAMED).filter_map(|group| {
             row(
                 group,
                 live.bytes,
@@ -159,9 +177,9 @@ fn lines(view: &View) -> Vec<String> {
             )
         });
         let title = format!("Live {when}, by size (there are no stacks: granule record keeps them):");
-        return titled(title, rows.take(NAMED));
+        return titled(title, rows);
     }
-    let rows = live.by_caller.iter().map(|group| {
+    let rows = live.by_caller.iter().take(NAMED).filter_map(|group| {
         let caller = &group.key;
         let through = caller.through.as_ref().map(|place| format!(", through {}", place.short()));
         let by = || caller.called_by.first().map(|place| format!(", called by {}", place.short()));
@@ -170,29 +188,26 @@ fn lines(view: &View) -> Vec<String> {
             if caller.place == Place::default() { "(without a stack)".into() } else { caller.place.short() };
         row(group, live.bytes, &format!("{line}{by}"))
     });
-    let rows: Vec<_> = rows.take(NAMED).collect();
-    titled(format!("The lines that hold most of {} {when}:", size_text(live.bytes)), rows.into_iter())
+    titled(format!("The lines that hold most of {} {when}:", size_text(live.bytes)), rows)
 }
 
+/// Rows under their title, if there are any.
 fn titled(title: String, rows: impl Iterator<Item = String>) -> Vec<String> {
-    std::iter::once(title).chain(rows).map(|line| cut(&line)).collect()
+    let mut rows = rows.peekable();
+    let title = rows.peek().is_some().then_some(title);
+    title.into_iter().chain(rows).map(|line| cut(&line)).collect()
 }
 
-fn row<K>(group: &Group<K>, of: u64, name: &str) -> String {
-    format!(
-        "{:>12} {:>4} %  {name}",
-        size_text(group.bytes),
-        u128::from(group.bytes) * 100 / u128::from(of.max(1))
-    )
+/// What is a part of the whole, and not next to nothing.
+fn row<K>(group: &Group<K>, of: u64, name: &str) -> Option<String> {
+    let percent = (u128::from(group.bytes) * 200 / u128::from(of.max(1))).div_ceil(2);
+    (percent > 0).then(|| format!("{:>12} {percent:>4} %  {name}", size_text(group.bytes)))
 }
 
 /// What memory splits into by how long it is held.
 fn how_long(page: &Page, view: &View) -> Vec<String> {
     let groups = page.inspection.held(&page.recording.run, view.at);
-    if groups.is_empty() {
-        return Vec::new();
-    }
-    titled("Held:".into(), groups.iter().map(|group| row(group, view.live.bytes, group.key.text())))
+    titled("Held:".into(), groups.iter().filter_map(|group| row(group, view.live.bytes, group.key.text())))
 }
 
 /// The line to paste with what it gives, or what there is instead.
@@ -208,17 +223,14 @@ fn advice(page: &Page) -> Vec<String> {
             lines[0] = lines[0].replace(": fits", ": it fits");
             // What is to be pasted stays whole.
             return std::iter::once(cut(&lines[0]))
-                .chain(choice.steps.iter().map(|step| format!("    {step}")))
+                .chain(choice.steps.iter().map(|step| format!("    {}", console::to_paste(step))))
                 .chain([cut(&format!("  {}", gives(choice)))])
                 .collect();
         }
         None if verdict.known => lines.push(missing(answer, verdict)),
         None => {}
     }
-    lines
-        .iter()
-        .flat_map(|line| console::wrapped(line).lines().map(str::to_owned).collect::<Vec<_>>())
-        .collect()
+    lines.iter().flat_map(|line| lines_of(line)).collect()
 }
 
 /// How much larger the device would have to be.
@@ -227,7 +239,12 @@ fn missing(answer: &Answer, verdict: &Verdict) -> String {
         answer.smallest.as_ref().into_iter().flat_map(|smallest| [&smallest.pytorch, &smallest.granule]);
     let least = smallest.flatten().map(|device| device.found.min_capacity).min();
     let by = least.and_then(|least| least.checked_sub(verdict.capacity));
-    let by = by.map(|by| format!("{} are missing; the lines above hold what there is. ", size_text(by)));
+    let by = by.map(|by| {
+        format!(
+            "For all of the recording {} are missing; the lines above hold what there is. ",
+            size_text(by)
+        )
+    });
     format!("{}What to do then: {REMEDIES}.", by.unwrap_or_default())
 }
 

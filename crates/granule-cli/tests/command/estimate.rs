@@ -320,6 +320,22 @@ fn the_smallest_device_is_exact_to_2_mib() {
     assert_eq!(smallest, [56, 60, 56]);
 }
 
+/// What leaves the snapshots is `granule record`, which gives the program its variable.
+#[test]
+fn a_program_that_may_run_out_of_memory_or_shall_keep_stacks_is_recorded() {
+    let place = Place::new();
+    place.python(TORCH, &format!("echo record=$GRANULE_RECORD; {RECORDED}"));
+    for (args, on_oom) in
+        [(&["--stacks"][..], Some(false)), (&["--capacity", "24GiB"], Some(true)), (&[], None)]
+    {
+        let ran = place.estimate(&[args, &["--", "./python", "train.py"]].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let said = ran.out.lines().find_map(|line| line.strip_prefix("record=")).unwrap();
+        let expected = on_oom.map(|on_oom| (true, on_oom)).unwrap_or_default();
+        assert_eq!((said.contains("granule-recording"), said.contains("on_oom=True")), expected, "{said}");
+    }
+}
+
 #[test]
 fn the_program_finds_what_was_asked_for() {
     let place = Place::new();

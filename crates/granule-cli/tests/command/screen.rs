@@ -30,6 +30,7 @@ fn without_arguments_it_shows_an_error_and_the_line_that_helps() {
     place.file("train-oom.pickle.gz", OOM);
     let tried = place.run(&["whatif", "train-oom.pickle.gz"]);
     assert!(tried.out.contains(line), "{}", tried.out);
+    assert!(!ran.out.contains('\u{1b}'), "no colours in a file");
     let demo = place.run(&["replay"]);
     assert!(demo.out.contains("same") && !demo.out.contains("differs"), "{}", demo.out);
 }

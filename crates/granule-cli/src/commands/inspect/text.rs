@@ -20,7 +20,7 @@ const BRIEF: usize = 4;
 /// The report; tables have `top` rows. Without `all` it is what decides. The verdict is where the eye is: last on a terminal, first in
 /// a file.
 pub(super) fn report(inspected: &Inspected, top: usize, all: bool) -> String {
-    let verdict = console::wrapped(&inspected.summary.text);
+    let verdict = console::strong(&console::wrapped(&inspected.summary.text));
     let tables = tables(inspected, top, all);
     if std::io::stdout().is_terminal() {
         format!("{tables}\n{verdict}\n")
@@ -37,7 +37,7 @@ fn tables(inspected: &Inspected, top: usize, all: bool) -> String {
         memory::write_refused(refused, run.refused, if all { top } else { 0 }, &mut text);
     }
     if (all || refused.is_none()) && moments.iter().any(|view| view.memory.is_some()) {
-        let _ = writeln!(text, "\n{}", overview(moments));
+        let _ = writeln!(text, "\n{}", overview(moments, all || moments.len() == 1));
     }
     if moments.iter().any(|view| view.live.count > 0)
         && moments.iter().all(|view| view.live.by_caller.is_empty())
@@ -109,14 +109,17 @@ fn peaks(inspected: &Inspected, least: &str, text: &mut String) {
 }
 
 /// A table with a column for each moment, whose bytes sum up.
-fn overview(views: &[View]) -> Table {
+fn overview(views: &[View], all: bool) -> Table {
     let mut header = vec!["memory".to_owned()];
     header.extend(views.iter().map(title));
     let mut table = Table::new(header);
     let mut row = |name: &str, value: &dyn Fn(&View) -> String| {
         let mut row = vec![name.to_owned()];
         row.extend(views.iter().map(value));
-        table.row(row);
+        // Nothing of it is no news.
+        if row[1..].iter().any(|value| value != "0 bytes") {
+            table.row(row);
+        }
     };
     let bytes = |of: fn(&granule_analysis::inspect::Memory) -> u64| {
         move |view: &View| view.memory.as_ref().map_or_else(String::new, |memory| size_text(of(memory)))
@@ -131,14 +134,16 @@ fn overview(views: &[View]) -> Table {
     row("+ free", &bytes(|memory| memory.free));
     row("= reserved", &bytes(|memory| memory.reserved));
     row("largest free piece", &bytes(|memory| memory.largest_free));
-    row("free pieces", &count(|memory| memory.free_pieces));
-    row("segments", &count(|memory| memory.segments));
-    row("of which idle", &|view| {
-        let idle = |memory: &granule_analysis::inspect::Memory| {
-            format!("{} ({})", memory.idle_segments, size_text(memory.idle))
-        };
-        view.memory.as_ref().map_or_else(String::new, idle)
-    });
+    if all {
+        row("free pieces", &count(|memory| memory.free_pieces));
+        row("segments", &count(|memory| memory.segments));
+        row("of which idle", &|view| {
+            let idle = |memory: &granule_analysis::inspect::Memory| {
+                format!("{} ({})", memory.idle_segments, size_text(memory.idle))
+            };
+            view.memory.as_ref().map_or_else(String::new, idle)
+        });
+    }
     table.align_right(1..=views.len());
     table
 }

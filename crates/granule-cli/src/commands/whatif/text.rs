@@ -27,7 +27,7 @@ pub(super) fn print(
     );
     writeln!(out, "{}", wrapped(&said))?;
     for verdict in &answer.verdicts {
-        writeln!(out, "\n{}", wrapped(&verdict.text))?;
+        writeln!(out, "\n{}", console::strong(&wrapped(&verdict.text)))?;
         print_verdict(verdict, out)?;
     }
     if let Some(smallest) = &answer.smallest {
@@ -73,7 +73,7 @@ fn print_verdict(verdict: &Verdict, out: &mut dyn Write) -> Result<(), Failure> 
 /// What to paste, and what it gives.
 fn print_choice(choice: &Choice, out: &mut dyn Write) -> Result<(), Failure> {
     for step in &choice.steps {
-        writeln!(out, "    {step}")?;
+        writeln!(out, "    {}", console::to_paste(step))?;
     }
     writeln!(out, "  {}", gives(choice))?;
     Ok(())
@@ -136,32 +136,32 @@ fn shown(answer: &Answer, all: bool) -> Vec<&Tried> {
 
 /// A line per candidate.
 fn table(answer: &Answer, shown: &[&Tried]) -> Table {
-    let mut header: Vec<String> = ["candidate", "reserved", "driver time"].map(ToOwned::to_owned).to_vec();
+    let unit = if shown.iter().all(|tried| tried.roomy.held() < 1 << 30) { "MiB" } else { "GiB" };
+    let mut header = vec!["candidate".to_owned(), format!("reserved {unit}"), "driver ms".to_owned()];
     header.extend(answer.verdicts.iter().map(|verdict| size_text(verdict.capacity)));
     let columns = header.len();
     let mut table = Table::new(header);
     for tried in shown {
-        table.row(row(tried, answer));
+        table.row(row(tried, answer, if unit == "MiB" { 1 << 20 } else { 1 << 30 }));
     }
     table.align_right(1..columns);
     table
 }
 
-fn row(tried: &Tried, answer: &Answer) -> Vec<String> {
+#[allow(clippy::cast_precision_loss)]
+fn row(tried: &Tried, answer: &Answer, unit: u64) -> Vec<String> {
     let roomy = &tried.roomy;
     let mark = match tried.candidate.kind {
         Kind::Current => " (now)",
         Kind::Yours => " (yours)",
         Kind::Default | Kind::Advice | Kind::Combination | Kind::Granule => "",
     };
-    #[allow(clippy::cast_precision_loss)]
-    let time = format_time(roomy.modelled_driver_ns as f64);
     let mut cells = vec![
         // Blanks where a line may end.
         format!("{}{mark}", tried.candidate.name.replace(',', ", ")),
         // On a device that was too small for it, it would be more.
-        format!("{}{}", size_text(roomy.held()), if was_full(roomy) { " +" } else { "" }),
-        time,
+        format!("{:.2}{}", roomy.held() as f64 / unit as f64, if was_full(roomy) { "+" } else { "" }),
+        format!("{:.1}", roomy.modelled_driver_ns as f64 / 1e6),
     ];
     let known = answer.verdicts.iter().map(|verdict| verdict.known);
     cells.extend(tried.outcomes.iter().zip(known).map(|(there, known)| outcome(there, known)));

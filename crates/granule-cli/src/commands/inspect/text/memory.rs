@@ -128,13 +128,10 @@ pub(super) fn write_refused(refused: &Refused, count: u64, top: usize, text: &mu
         row("the largest piece of that", refused.usable_largest),
         row("free memory of other streams, pools and sizes", refused.other_free),
         row("the largest piece of that", refused.other_largest),
+        row("waiting for other streams", refused.waiting),
+        row("missing, however it lay", refused.missing),
     ]);
-    if refused.waiting > 0 {
-        rows.push(row("waiting for other streams", refused.waiting));
-    }
-    if refused.missing > 0 {
-        rows.push(row("missing, however it lay", refused.missing));
-    }
+    rows.retain(|[_, bytes]| bytes != "0 bytes");
     let _ = writeln!(text, "{}", figures(["it needed, and there was", "bytes"], rows, &[1]));
     if let Some(caller) = &refused.caller {
         let _ = writeln!(text, "asked for by {}", caller_text(caller));
