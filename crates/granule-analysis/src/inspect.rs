@@ -2,6 +2,7 @@
 
 mod diff;
 mod growth;
+mod how_long;
 mod live;
 mod memory;
 mod period;
@@ -12,6 +13,7 @@ mod waste;
 
 pub use diff::{Comparison, Figure, Function, GroupChange, MomentChange};
 pub use growth::{Growth, Marks, Step, Suspect};
+pub use how_long::HowLong;
 pub use live::{Class, Group, Live, OfLabel, OfPool, OfStream, Size};
 pub use memory::{Blocker, HeldBlock, HeldOpen, Memory, PoolMemory};
 pub use place::{Caller, Place, program_frame};
@@ -147,6 +149,12 @@ impl Inspection {
             refused: context.refused(1).next(),
             growth: Growth::new(&context),
         }
+    }
+
+    /// What was live at a moment, by how long it is held; empty where nothing says where iterations begin.
+    #[must_use]
+    pub fn held(&self, run: &Run, at: Moment) -> Vec<Group<HowLong>> {
+        how_long::held(run, &self.growth, at)
     }
 
     /// Why the first so many refused requests were refused. Each costs a look at all that was live then.

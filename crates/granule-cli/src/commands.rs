@@ -3,7 +3,6 @@
 mod check;
 #[cfg(feature = "full")]
 mod conformance;
-mod demo;
 #[cfg(feature = "full")]
 mod estimate;
 #[cfg(feature = "full")]
@@ -16,28 +15,30 @@ mod plan;
 mod record;
 mod replay;
 mod report;
+mod screen;
 #[cfg(feature = "full")]
 mod shell;
 mod whatif;
 
 use crate::console;
 use crate::failure::Failure;
-use crate::workload::WorkloadArgs;
-use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
+use crate::workload::{self, WorkloadArgs};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use machine::{devices, doctor};
 use serde::Serialize;
 #[cfg(feature = "full")]
 use shell::{completions, man};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use tracing_subscriber::filter::LevelFilter;
 
 /// One device-memory allocator for every accelerator.
 ///
-/// Without a command, replays a recorded training run that comes with it and says what to try next.
+/// With a file, says on one screen what took its memory and what would help; without one, of a recording that comes with it.
 #[derive(Debug, Parser)]
-#[command(name = "granule", version, after_help = MORE)]
+#[command(name = "granule", version, after_help = MORE, override_usage = "granule [FILE | COMMAND]")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -57,7 +58,11 @@ impl Cli {
     /// # Errors
     /// It is not one, or asks for help.
     pub(crate) fn read(words: &[OsString]) -> Result<Self, clap::Error> {
-        let matches = command().try_get_matches_from(words);
+        let mut words = words.to_vec();
+        if words.get(1).is_some_and(|word| is_file(word)) {
+            words.insert(1, "show".into());
+        }
+        let matches = command().try_get_matches_from(&words);
         let matches = matches.map_err(|error| left_out::explain(error, left_out::NAMES))?;
         let mut cli = Self::from_arg_matches(&matches)?;
         cli.program =
@@ -74,6 +79,7 @@ impl Cli {
     /// The recording that the command reads, where it reads one.
     pub(crate) fn workload(&mut self) -> Option<&mut WorkloadArgs> {
         match self.command.as_mut()? {
+            Command::Show(args) => Some(&mut args.workload),
             Command::Replay(args) => Some(&mut args.workload),
             Command::MinCapacity(args) => Some(&mut args.workload),
             Command::Plan(args) => Some(&mut args.workload),
@@ -98,31 +104,78 @@ impl Cli {
     }
 }
 
+/// Whether a first word means a file: it is there, or is written like one. A command's name always means the command.
+fn is_file(word: &OsStr) -> bool {
+    let text = word.to_string_lossy();
+    let is_command = left_out::NAMES.contains(&&*text)
+        || Cli::command().get_subcommands().any(|command| command.get_name() == text);
+    !is_command && !text.starts_with('-') && (text.contains(['/', '.']) || Path::new(word).exists())
+}
+
 /// The command line as clap knows it. Help fits a terminal; a negative number is a value, so that the option says what is wrong
 /// with it.
 pub(crate) fn command() -> clap::Command {
-    let command = Cli::command().term_width(console::WIDTH.into());
+    let command = Cli::command().term_width(console::WIDTH.into()).disable_help_subcommand(true);
+    let command =
+        command.help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{subcommands}{after-help}");
+    // What is replayed without a file comes with the command.
+    let command = command.mut_subcommand("replay", |replay| {
+        replay.mut_arg("input", |input| {
+            input.required(false).default_value(workload::BUNDLED).hide_default_value(true)
+        })
+    });
     fitted(match left_out::help(left_out::NAMES) {
         Some(said) => command.after_help(format!("{said}\n\n{MORE}")),
         None => command,
     })
 }
 
-/// `--help` is one screen; `granule help COMMAND` and the manual page have all.
+/// Options that few need: `-h` is without them.
+const RARE: &[&str] = &[
+    "across-streams",
+    "alignment",
+    "cost",
+    "device",
+    "hook-path",
+    "kernel-time",
+    "lag",
+    "metrics",
+    "no-virtual-memory",
+    "of-peak",
+    "overwrite",
+    "points",
+    "pytorch",
+    "scale",
+    "seed",
+    "slices",
+    "time-limit",
+    "trust",
+    "try-larger",
+];
+
+/// `-h` is one screen: the usual options, of each the first words, and two examples. `--help` and the manual page have all.
 fn fitted(command: clap::Command) -> clap::Command {
-    let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print this help");
+    let all = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let examples = all.lines().take_while(|line| !line.ends_with('\\') && !line.is_empty()).take(3);
+    let examples = examples.collect::<Vec<_>>().join("\n");
     command
-        .disable_help_flag(true)
         .mut_args(|arg| {
+            let is_rare = arg.get_long().is_some_and(|name| RARE.contains(&name));
             let takes_value = arg.get_action().takes_values() && arg.get_long().is_some();
-            if takes_value { arg.allow_negative_numbers(true) } else { arg }
+            let arg = if takes_value { arg.allow_negative_numbers(true) } else { arg };
+            let all = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            let end = [" [", "; ", ": "].iter().filter_map(|end| all.find(end)).min();
+            let first = all[..end.unwrap_or(all.len())].to_owned();
+            arg.help(first).long_help(all).hide_short_help(is_rare)
         })
-        .arg(help)
+        .after_help(examples)
+        .after_long_help(all)
         .mut_subcommands(fitted)
 }
 
 const MORE: &str = "\
-Example:
+Examples:
+  granule snapshot.pickle
   granule replay train.trace.gz --capacity 24GiB
 
 Environment:
@@ -143,11 +196,13 @@ Exit codes:
   6  a limit is exceeded or a request was refused (granule check)
   7  no device can be used, or the self-test failed (granule doctor)
 
-With --json, a command prints JSON, also where it fails (docs/json.md).
-'granule help COMMAND' says all that there is to say of one.";
+With --json, a command prints JSON, also where it fails (docs/json.md).";
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Says what there is to say of a recording, on one screen
+    #[command(hide = true)]
+    Show(screen::Args),
     /// Replays a recorded run, beside PyTorch's own allocator
     Replay(replay::Args),
     /// Finds the smallest device that never refuses memory
@@ -224,7 +279,8 @@ impl Outcome {
 /// Runs what the command line asks for; results go to `out`, everything else to standard error.
 pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
     match &cli.command {
-        None => demo::run(&cli.program, out),
+        None => screen::run_bundled(&cli.program, out),
+        Some(Command::Show(args)) => screen::run(args, &cli.program, out),
         Some(Command::Replay(args)) => replay::run(args, out),
         Some(Command::MinCapacity(args)) => min_capacity::run(args, out),
         Some(Command::Plan(args)) => plan::run(args, out),
@@ -233,7 +289,7 @@ pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Some(Command::Whatif(args)) => whatif::run(args, out),
         Some(Command::Report(args)) => report::run(args, out),
         #[cfg(feature = "full")]
-        Some(Command::Estimate(args)) => estimate::run(args, out),
+        Some(Command::Estimate(args)) => estimate::run(args, &cli.lead, out),
         Some(Command::Record(args)) => record::run(args, out),
         #[cfg(feature = "full")]
         Some(Command::Export(args)) => export::run(args, out),
@@ -277,7 +333,7 @@ mod tests {
 
     #[test]
     fn every_command_has_an_example() {
-        for command in command().get_subcommands() {
+        for command in command().get_subcommands().filter(|command| !command.is_hide_set()) {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains(&format!("granule {}", command.get_name())), "{}", command.get_name());
         }

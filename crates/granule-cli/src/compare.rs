@@ -1,11 +1,10 @@
 //! Figures of a replay beside those of PyTorch's native allocator from the trace header.
 
-mod driver;
 mod plan;
 pub(crate) mod table;
 
 use crate::compare::table::Table;
-use crate::console::{counted, format_time};
+use crate::console::{counted, format_time, wrapped};
 use crate::workload::{Newest, Origin, Workload, parse_recorded};
 use granule::config::Settings;
 use granule::files::trace::{NativeResult, TraceHeader};
@@ -49,15 +48,19 @@ impl Mark {
         }
     }
 
-    /// For people; `bytes` says that the figures are bytes.
-    pub(crate) fn text(self, bytes: bool) -> String {
+    /// For people; `bytes` says that the figures are bytes, and `theirs` is the part of which a difference is told.
+    pub(crate) fn text(self, bytes: bool, theirs: u64) -> String {
         match self {
             Self::Same => "same".into(),
             Self::Differs(by) => {
-                let sign = if by < 0 { '-' } else { '+' };
+                let sign = if by < 0 { '−' } else { '+' };
                 let size = u64::try_from(by.unsigned_abs()).unwrap_or(u64::MAX);
                 let size = if bytes { size_text(size) } else { size.to_string() };
-                format!("differs: {sign}{size}")
+                let share = (theirs > 0).then(|| (by.unsigned_abs() * 200 / u128::from(theirs)).div_ceil(2));
+                format!(
+                    "{sign}{size}{}",
+                    share.map(|percent| format!(" ({sign}{percent} %)")).unwrap_or_default()
+                )
             }
         }
     }
@@ -97,29 +100,29 @@ pub(crate) fn report(workload: &Workload, result: &ReplayResult, conditions: &Co
     } else {
         format!("settings '{}'", result.conf)
     };
-    let mut text = format!(
-        "{}: {} on {} of {}, policy {}, {settings}\n",
+    let said = format!(
+        "{}: {} on {} of {}, policy {}, {settings}",
         workload.name,
         counted(result.events, "event"),
         conditions.device,
         size_text(result.capacity),
         result.policy
     );
+    let mut text = wrapped(&said) + "\n";
     let native = native.map(|(_, native)| Native::new(native, workload, result, conditions));
     let _ = write!(text, "{}", table(result, conditions, native.as_ref()));
-    if let Some(simulated) = &result.simulated {
-        let _ = write!(text, "\n{}", driver::table(simulated));
-    }
     if let Some(figures) = &result.plan {
         let _ = write!(text, "\n{}", plan::report(figures));
     }
     match native {
         Some(native) => {
             for reason in native.differences {
-                let _ = write!(text, "\nNot the same conditions: {reason}.");
+                let _ = write!(text, "\n{}", wrapped(&format!("Not the same conditions: {reason}.")));
             }
         }
-        None => text.push_str(&without_native(&workload.trace.header)),
+        None => {
+            let _ = write!(text, "\n{}", wrapped(&without_native(&workload.trace.header)));
+        }
     }
     text
 }
@@ -260,9 +263,9 @@ fn without_native(header: &TraceHeader) -> String {
     let recorded: Vec<_> =
         header.native.iter().map(|(name, native)| format!("{name} ('{}')", native.conf)).collect();
     if recorded.is_empty() {
-        return "\nThe file has no results of PyTorch's native allocator to compare with.".into();
+        return "The file has no results of PyTorch's native allocator to compare with.".into();
     }
-    format!("\nPyTorch's native results in the file have other settings: {}.", recorded.join(", "))
+    format!("PyTorch's native results in the file have other settings: {}.", recorded.join(", "))
 }
 
 /// A figure that native may have too.
@@ -339,7 +342,7 @@ struct Row {
 impl Row {
     fn new(figure: &Figure) -> Self {
         let show = |value: u64| if figure.is_bytes { size_text(value) } else { value.to_string() };
-        let mark = figure.theirs.map(|theirs| Mark::new(figure.ours, theirs).text(figure.is_bytes));
+        let mark = figure.theirs.map(|theirs| Mark::new(figure.ours, theirs).text(figure.is_bytes, theirs));
         Self {
             name: figure.name,
             ours: show(figure.ours),
@@ -364,9 +367,13 @@ fn table(result: &ReplayResult, conditions: &Conditions<'_>, native: Option<&Nat
             let ours = result.efficiency.map_or_else(|| "nothing reserved".into(), ratio);
             rows.push(Row::plain("E (peak requested / reserved)", ours, theirs));
         }
-        rows.push(Row::new(figure));
+        if figure.ours > 0 || figure.theirs.is_some_and(|theirs| theirs > 0) {
+            rows.push(Row::new(figure));
+        }
     }
-    rows.push(Row::plain("refused requests", result.refused.to_string(), None));
+    if result.refused > 0 {
+        rows.push(Row::plain("refused requests", result.refused.to_string(), None));
+    }
     rows.extend(native.and_then(|native| iteration_marks(result, native.result)));
     rows.push(Row::plain("host time per operation", format_time(result.ns_per_op), None));
     if let Some(simulated) = &result.simulated {
@@ -419,9 +426,11 @@ mod tests {
 
     #[test]
     fn marks_say_how_much_is_missing() {
-        assert_eq!(Mark::new(5, 5).text(true), "same");
-        assert_eq!(Mark::new(3 << 20, 1 << 20).text(true), "differs: +2.00 MiB");
-        assert_eq!(Mark::new(0, u64::MAX).text(false), "differs: -18446744073709551615");
+        let text = |ours, theirs, bytes| Mark::new(ours, theirs).text(bytes, theirs);
+        assert_eq!(text(5, 5, true), "same");
+        assert_eq!(text(3 << 20, 1 << 20, true), "+2.00 MiB (+200 %)");
+        assert_eq!(text(0, u64::MAX, false), "−18446744073709551615 (−100 %)");
+        assert_eq!(text(2, 0, false), "+2", "there is no part of nothing");
     }
 
     #[test]

@@ -4,9 +4,10 @@ use granule::replay::whatif::Doubt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::RefCell;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use textwrap::core::display_width;
 
 thread_local! {
     /// Who is told instead of standard error.
@@ -17,6 +18,8 @@ thread_local! {
 #[derive(Debug, Default)]
 pub struct Listener {
     said: Mutex<Vec<Message>>,
+    /// The bar is drawn, too.
+    draws: bool,
     bar: Mutex<Option<ProgressBar>>,
 }
 
@@ -41,6 +44,11 @@ pub struct Progress {
 }
 
 impl Listener {
+    /// One that hears messages, and leaves progress to the terminal.
+    pub(crate) fn beside_a_terminal() -> Self {
+        Self { draws: true, ..Self::default() }
+    }
+
     /// What was said since the last call.
     pub fn messages(&self) -> Vec<Message> {
         std::mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner))
@@ -70,7 +78,9 @@ impl Listener {
 
     /// The bar is drawn by whoever listens, if at all.
     fn follow(&self, bar: &ProgressBar) {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
+        if !self.draws {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
         *self.bar.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
     }
 }
@@ -94,9 +104,59 @@ pub(crate) fn wrapped(text: &str) -> String {
     textwrap::fill(text, width())
 }
 
+/// As [`wrapped`]; in a file it stays one line, for programs that read it.
+pub(crate) fn fitted(line: &str) -> String {
+    if io::stdout().is_terminal() { wrapped(line) } else { line.to_owned() }
+}
+
+/// Whether colours are shown there, and wanted.
+pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
+    let unset = |name| std::env::var_os(name).is_none_or(|value| value.is_empty());
+    stream.is_terminal() && unset("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// What is painted, by the character that begins it in text for [`Visible`], with what the terminal is told.
+const PAINT: [(u8, &[u8]); 3] = [(END, b"\x1b[0m"), (2, b"\x1b[1m"), (3, b"\x1b[32m")];
+const END: u8 = 1;
+
+/// What decides.
+pub(crate) fn strong(text: &str) -> String {
+    painted(2, text)
+}
+
+/// What is to be pasted.
+pub(crate) fn to_paste(text: &str) -> String {
+    painted(3, text)
+}
+
+/// In lines of their own, so that whatever shows one of them shows it so.
+fn painted(begin: u8, text: &str) -> String {
+    if !is_coloured(&io::stdout()) {
+        return text.to_owned();
+    }
+    let line = |line: &str| format!("{}{line}{}", char::from(begin), char::from(END));
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// What fits on a line.
+pub(crate) fn cut(line: &str) -> String {
+    let width = width();
+    if display_width(line) <= width {
+        return line.to_owned();
+    }
+    let mut kept = String::new();
+    for character in line.chars() {
+        if display_width(&kept) + display_width(character.encode_utf8(&mut [0; 4])) >= width {
+            break;
+        }
+        kept.push(character);
+    }
+    kept + "…"
+}
+
 /// What comes before an answer that says nothing of the program, if it is one.
 pub(crate) fn doubt(doubt: Option<&Doubt>, out: &mut dyn Write) -> io::Result<()> {
-    doubt.map_or(Ok(()), |doubt| writeln!(out, "{}\n", wrapped(&doubt.text)))
+    doubt.map_or(Ok(()), |doubt| writeln!(out, "{}\n", strong(&wrapped(&doubt.text))))
 }
 
 /// Something worth knowing.
@@ -124,7 +184,14 @@ fn say(kind: &'static str, text: impl Display) {
     if let Some(listener) = listener() {
         return listener.say(kind, text.to_string());
     }
-    let _ = writeln!(Visible::new(std::io::stderr().lock()), "{kind}: {text}");
+    let (stderr, mut said) = (io::stderr().lock(), format!("{kind}: {text}"));
+    // In a file each is one line.
+    if let Ok(size) = rustix::termios::tcgetwinsize(&stderr)
+        && size.ws_col > 0
+    {
+        said = textwrap::fill(&said, usize::from(size.ws_col));
+    }
+    let _ = writeln!(Visible::new(stderr, false), "{said}");
 }
 
 /// Text for a terminal, where what files say may be in it: control characters, which could command the terminal, become visible.
@@ -134,14 +201,16 @@ pub(crate) struct Visible<W> {
     inner: W,
     /// The last byte began a character of two, which may be a control character.
     began: bool,
+    /// Some of them paint.
+    paints: bool,
 }
 
 /// The first byte of those behind ASCII, which are the second byte's number.
 const LEAD: u8 = 0xc2;
 
 impl<W> Visible<W> {
-    pub(crate) fn new(inner: W) -> Self {
-        Self { inner, began: false }
+    pub(crate) fn new(inner: W, paints: bool) -> Self {
+        Self { inner, began: false, paints }
     }
 }
 
@@ -159,6 +228,11 @@ impl<W: Write> Write for Visible<W> {
             };
             match byte {
                 b'\n' | b'\t' => shown.push(byte),
+                _ if self.paints
+                    && let Some((_, told)) = PAINT.iter().find(|(begins, _)| *begins == byte) =>
+                {
+                    shown.extend_from_slice(told);
+                }
                 _ if control => shown.extend(format!("\\u{{{byte:x}}}").bytes()),
                 LEAD => {}
                 _ => shown.push(byte),
@@ -188,6 +262,9 @@ pub(crate) fn progress_bar(length: usize, what: &'static str, unit: &'static str
 
 /// Leaves the bar as it is, on a line of its own.
 pub(crate) fn leave(bar: &ProgressBar) {
+    if listener().is_some() {
+        return bar.finish_and_clear();
+    }
     let drawn = !bar.is_hidden();
     bar.abandon();
     if drawn {
@@ -241,7 +318,7 @@ mod tests {
         let text = "µ é 𝄞\t\u{1b}]0;x\u{7}\u{9b}2J\r\u{7f}\u{a0}\n";
         let shown = "µ é 𝄞\t\\u{1b}]0;x\\u{7}\\u{9b}2J\\u{d}\\u{7f}\u{a0}\n";
         for at_once in [1, 2, 100] {
-            let mut visible = Visible::new(Vec::new());
+            let mut visible = Visible::new(Vec::new(), false);
             text.as_bytes().chunks(at_once).for_each(|bytes| visible.write_all(bytes).unwrap());
             assert_eq!(String::from_utf8(visible.inner).unwrap(), shown);
         }

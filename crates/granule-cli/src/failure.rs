@@ -84,6 +84,12 @@ pub(crate) enum Failure {
     /// A file could not be written.
     #[error("{}: {error}", path.display())]
     WriteFile { path: PathBuf, error: io::Error },
+    /// A file would be replaced.
+    #[error("{}: there is a file of this name", .0.display())]
+    Exists(PathBuf),
+    /// A folder without recordings.
+    #[error("{}: there is no recording in this folder", .0.display())]
+    NoRecording(PathBuf),
     /// There is no place for what Python programs are given.
     #[error("{}: {error}", path.display())]
     Hook { path: PathBuf, error: io::Error },
@@ -203,6 +209,10 @@ impl Failure {
                 "see what it printed; it must use PyTorch's own CUDA allocator, in a Python started with its environment".into(),
             ),
             Self::Hook { .. } => Some("let XDG_CACHE_HOME name a folder of your own".into()),
+            Self::Exists(_) => Some("--force replaces it; -o gives another name".into()),
+            Self::NoRecording(_) => Some(
+                "granule record -- python train.py makes one: .pickle or .trace, also .gz; or name a file of yours".into(),
+            ),
             Self::WriteFile { path, error } => Some(writing_hint(path, error)),
             _ => None,
         }

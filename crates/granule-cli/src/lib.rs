@@ -40,8 +40,10 @@ use std::process::ExitCode;
 pub fn main(words: &[OsString], lead: &[String]) -> ExitCode {
     let wants_json = wants_json(words);
     let out = std::io::stdout().lock();
+    let paints = console::is_coloured(&out);
     // What is JSON has them escaped already, where it must.
-    let mut out: Box<dyn Write> = if wants_json { Box::new(out) } else { Box::new(Visible::new(out)) };
+    let mut out: Box<dyn Write> =
+        if wants_json { Box::new(out) } else { Box::new(Visible::new(out, paints)) };
     let cli = match Cli::read(words) {
         Ok(cli) => cli.behind(lead),
         Err(error) => return usage(&error, wants_json, &mut *out),

@@ -1,7 +1,6 @@
 //! The log: what `GRANULE_LOG` asks for, on standard error.
 
 use crate::console;
-use std::io::IsTerminal;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
@@ -25,7 +24,8 @@ const TARGETS: [&str; 9] = [
 pub(crate) fn start(otherwise: LevelFilter) {
     let filter = std::env::var(VARIABLE).map_or_else(|_| all(otherwise), |text| filter(&text));
     let stderr = std::io::stderr;
-    let lines = tracing_subscriber::fmt::layer().with_ansi(stderr().is_terminal()).with_writer(stderr);
+    let lines =
+        tracing_subscriber::fmt::layer().with_ansi(console::is_coloured(&stderr())).with_writer(stderr);
     tracing_subscriber::registry().with(filter).with(lines).init();
 }
 

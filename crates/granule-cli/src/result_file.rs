@@ -36,6 +36,14 @@ impl ResultFile {
         Ok(Self { path: path.to_owned(), packed, target })
     }
 
+    /// As [`ResultFile::create`], of a file that is not there yet, or may be replaced.
+    pub(crate) fn create_new(path: &Path, replace: bool) -> Result<Self, Failure> {
+        if !replace && path.is_file() {
+            return Err(Failure::Exists(path.to_owned()));
+        }
+        Self::create(path)
+    }
+
     /// Writes what `content` has to say and puts the file in its place. Blocks on file output.
     pub(crate) fn write(
         self,
@@ -57,6 +65,14 @@ impl ResultFile {
         encode(content, file, self.packed).map_err(|error| failed(&self.path, error))?;
         Ok(WholeFile(self))
     }
+}
+
+/// The first name of no file, here: with a number where there is one already.
+pub(crate) fn fresh(stem: &str, ending: &str) -> PathBuf {
+    let numbered = (2..).map(|number: u64| format!("{stem}-{number}{ending}"));
+    let names = std::iter::once(format!("{stem}{ending}")).chain(numbered).map(PathBuf::from);
+    // A link that leads nowhere is there, too.
+    names.into_iter().find(|path| path.symlink_metadata().is_err()).unwrap_or_default()
 }
 
 /// A file that only has to be put in its place.

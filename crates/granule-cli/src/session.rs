@@ -6,7 +6,7 @@ use crate::console::Listener;
 use crate::failure::{Failure, Told};
 use crate::recording::Recording;
 use crate::size::Size;
-use crate::workload::{Input, WorkloadArgs, limits};
+use crate::workload::{Input, WorkloadArgs, limits, stem};
 use clap::Parser;
 use granule::files::LoadError;
 use granule_analysis::Run;
@@ -122,7 +122,7 @@ impl Session {
         let capacity = args.capacity.map(|size| size.0);
         let recording = listener.during(|| Recording::read(&args.workload, &args.allocator, capacity))?;
         Ok(History {
-            id: export::stem(&args.workload.file_name()).to_owned(),
+            id: stem(&args.workload.file_name()).to_owned(),
             file: self.path.to_string_lossy().into_owned(),
             settings: export::settings(&recording),
             recording,

@@ -20,13 +20,18 @@ mod in_force;
 pub(crate) use in_force::{InForce, Newest, parse_recorded};
 
 /// A training run of a convolutional network, recorded from PyTorch.
-const BUNDLED: &[u8] = include_bytes!("../data/resnet_train.trace.gz");
+const BUNDLED_TRACE: &[u8] = include_bytes!("../data/resnet_train.trace.gz");
+/// What stands for it in the place of a path.
+pub(crate) const BUNDLED: &str = "the recording that comes with granule";
+
+/// A training run that ended out of memory, recorded from PyTorch on a simulated device.
+const BUNDLED_ERROR: &[u8] = include_bytes!("../data/train-oom.pickle.gz");
+const NAME: &str = "train-oom.pickle.gz";
 
 /// Where the workload comes from.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WorkloadArgs {
-    /// A trace, or a snapshot of torch.cuda.memory._dump_snapshot, plain or gzip'd; - is
-    /// standard input
+    /// A trace or a snapshot, plain or gzip'd; - is standard input. torch.cuda.memory._dump_snapshot writes snapshots
     #[arg(value_name = "TRACE|SNAPSHOT")]
     input: PathBuf,
 
@@ -78,6 +83,19 @@ impl Input {
 }
 
 impl WorkloadArgs {
+    /// An out-of-memory error's snapshot with stacks, which comes with the command.
+    pub(crate) fn bundled() -> Result<Self, Failure> {
+        let Loaded::Snapshot(snapshot) = load_from_with(BUNDLED_ERROR, NAME, &Limits::default())? else {
+            unreachable!("it is one")
+        };
+        Ok(Self {
+            input: NAME.into(),
+            device: None,
+            trust: false,
+            read: Some(Input::Snapshot(Arc::from(snapshot))),
+        })
+    }
+
     /// Takes what has been read for what is in the file.
     pub(crate) fn take(&mut self, read: Input) {
         self.read = Some(read);
@@ -182,6 +200,9 @@ impl Origin {
 impl Workload {
     /// Reads the file, and says what is not exact about it.
     pub(crate) fn read(args: &WorkloadArgs) -> Result<Self, Failure> {
+        if args.input == Path::new(BUNDLED) {
+            return Self::bundled();
+        }
         match args.load()? {
             Input::Trace(trace) => Ok(Self::of_trace(trace, args)),
             Input::Snapshot(snapshot) => {
@@ -222,8 +243,8 @@ impl Workload {
     }
 
     /// The workload in this binary.
-    pub(crate) fn bundled() -> Result<Self, Failure> {
-        let trace = Trace::from_reader(BUNDLED).map_err(Failure::Bundled)?;
+    fn bundled() -> Result<Self, Failure> {
+        let trace = Trace::from_reader(BUNDLED_TRACE).map_err(Failure::Bundled)?;
         let name = trace.header.workload.clone().unwrap_or_else(|| "bundled".into());
         Ok(Self { name, file: None, trace: Arc::new(trace), notes: Vec::new(), recording: None })
     }
@@ -306,6 +327,12 @@ fn native(recording: &Origin) -> NativeResults {
         ..NativeResult::default()
     };
     NativeResults(vec![("snapshot".into(), result)])
+}
+
+/// A file's name without the endings that recordings have.
+pub(crate) fn stem(name: &str) -> &str {
+    let name = name.strip_suffix(".gz").unwrap_or(name);
+    [".trace", ".pickle", ".pkl"].into_iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
 }
 
 fn file_name(path: &Path) -> String {

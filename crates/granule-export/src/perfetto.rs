@@ -158,9 +158,10 @@ impl<W: Write> Trace<W> {
     fn allocations(&mut self, run: &Run, clock: &Clock, indices: &[usize]) -> io::Result<()> {
         for &index in indices {
             let life = &run.allocations[index];
+            let name = &slices::name(run, life);
             let begin = Packet {
                 phase: Phase::AsyncBegin,
-                name: slices::name(run, life),
+                name,
                 category: "allocation",
                 id: Some(index),
                 time: clock.on_axis(life.begin),

@@ -118,8 +118,8 @@ def test_the_command(tmp_path: Path) -> None:
     missing = command("replay", "missing.pickle")
     assert missing.returncode == 1 and missing.stderr.startswith("error: missing.pickle: ")
     demo = command()
-    assert demo.returncode == 0 and (tmp_path / "granule-snapshot.pickle").exists()
-    assert f"{COMMAND} --help" in demo.stdout, "what to type is what was typed"
+    assert demo.returncode == 0 and (tmp_path / "train-oom.html").exists()
+    assert f"{COMMAND} replay" in demo.stdout, "what to type is what was typed"
     module = subprocess.run([sys.executable, "-m", "granule_alloc", "--version"], capture_output=True, text=True, check=True)
     assert module.stdout == command("--version").stdout
 

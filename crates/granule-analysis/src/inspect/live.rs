@@ -98,7 +98,7 @@ impl Live {
     }
 }
 
-fn live_at(run: &Run, at: Moment) -> impl Iterator<Item = &Allocation> {
+pub(super) fn live_at(run: &Run, at: Moment) -> impl Iterator<Item = &Allocation> {
     run.allocations.iter().take_while(move |life| life.begin <= at).filter(move |life| life.is_live(at))
 }
 
@@ -117,7 +117,7 @@ fn class(size: u64) -> u64 {
 }
 
 /// Groups by a key, the largest first; of equal ones the one with the smaller key.
-fn by<'a, K: Hash + Eq + Ord + Copy, N>(
+pub(super) fn by<'a, K: Hash + Eq + Ord + Copy, N>(
     live: impl Iterator<Item = &'a Allocation>,
     key: impl Fn(&Allocation) -> K,
     name: impl Fn(K) -> N,

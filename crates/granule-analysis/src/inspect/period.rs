@@ -1,7 +1,7 @@
 //! Finding the iterations of a run whose file has no marks: a program that repeats itself asks for the same sizes again.
 
 use crate::Run;
-use crate::run::{Iteration, Moment};
+use crate::run::{Allocation, Iteration, Moment};
 use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
 
@@ -10,12 +10,18 @@ const SHORTEST: usize = 8;
 /// How often the period must be seen at the end of the run.
 const TIMES: usize = 3;
 
-/// The iterations that the requests' sizes and streams give: the shortest repetition that goes on to the end of the run and
-/// has at least half of its requests. With it, how many requests that is.
+/// The iterations that the requests' call sites give, or else their sizes and streams: the shortest repetition that goes on to the
+/// end of the run and has at least half of its requests. With it, how many requests that is.
 pub(super) fn repetition(run: &Run) -> Option<(Vec<Iteration>, usize)> {
+    // Batches of several lengths come from the same lines.
+    let of_sites = (run.sites.len() > 1).then(|| repetition_of(run, |life| hash(&(life.site, life.stream))));
+    of_sites.flatten().or_else(|| repetition_of(run, |life| hash(&(life.size, life.stream))))
+}
+
+fn repetition_of(run: &Run, what: impl Fn(&Allocation) -> u64) -> Option<(Vec<Iteration>, usize)> {
     let older = run.allocations.partition_point(|life| life.is_older());
     let requests = &run.allocations[older..];
-    let backwards: Vec<u64> = requests.iter().rev().map(|life| hash(&(life.size, life.stream))).collect();
+    let backwards: Vec<u64> = requests.iter().rev().map(what).collect();
     let same = matches_with_itself(&backwards);
     let enough = backwards.len() / 2;
     // `same[period]` requests are those of one period before.

@@ -21,7 +21,9 @@ pub struct Place {
 }
 
 impl Place {
-    fn of(frame: &Frame) -> Self {
+    /// That of a frame.
+    #[must_use]
+    pub fn of(frame: &Frame) -> Self {
         Self { file: frame.filename.to_string(), line: frame.line, function: frame.name.to_string() }
     }
 

@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     }
     if !args.json {
         for (name, answer) in &all {
-            writeln!(out, "{}", line(name, answer))?;
+            writeln!(out, "{}", console::fitted(&line(name, answer)))?;
         }
     }
     if let Some(limit) = args.max_reserved

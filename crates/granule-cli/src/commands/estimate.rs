@@ -23,7 +23,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What `granule help estimate` says before the options.
+/// What `granule estimate --help` says before the options.
 pub(crate) const LONG: &str = "\
 Runs a training or inference program without a GPU and says what memory it needs
 
@@ -48,9 +48,9 @@ Ctrl-C ends the program, and what it asked for up to then is evaluated. The smal
 #[command(after_help = "\
 Examples:
   granule estimate -- python train.py --batch-size 64
-  granule estimate --max-iterations 5 -o train.trace.gz -- \\
-      python -m package.train
   granule estimate --capacity 24GiB -- python train.py     # out of memory there
+  granule estimate --max-iterations 5 --stacks -o train.trace.gz -- \\
+      python -m package.train
   granule estimate --python .venv/bin/python --json -- \\
       .venv/bin/accelerate launch train.py
 
@@ -66,9 +66,14 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Memory of a simulated device: 24GiB, 80G, or bytes
-    #[arg(long, value_name = "SIZE", default_value = "1TiB")]
-    capacity: Size,
+    /// Memory of a simulated device: 24GiB, 80G, or bytes; where it is too little, the error leaves a snapshot with stacks in
+    /// granule-recording [default: 1TiB]
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Size>,
+
+    /// Keep who asked: a snapshot with stacks is left in granule-recording, as granule record does
+    #[arg(long)]
+    stacks: bool,
 
     /// How many devices there are
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
@@ -86,7 +91,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_iterations: Option<u64>,
 
-    /// Interrupt the program after this many seconds, as Ctrl-C does; both end all that it has started
+    /// Interrupt the program after this many seconds; as Ctrl-C, that ends all that it has started
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     timeout: Option<u64>,
 
@@ -131,8 +136,41 @@ struct Found {
     needs: Vec<Need>,
 }
 
+impl Args {
+    fn capacity(&self) -> u64 {
+        self.capacity.map_or(1 << 40, |size| size.0)
+    }
+
+    /// The program, recorded where somebody wants to know who asked. `lead` starts this command once more.
+    fn program(&self, lead: &[String]) -> Result<Program, Failure> {
+        let mut command = Vec::new();
+        if self.stacks || self.capacity.is_some() {
+            let failed = |error| Failure::Program { program: "granule record".into(), error };
+            let started = if lead.is_empty() {
+                vec![std::env::current_exe().map_err(failed)?.into_os_string()]
+            } else {
+                lead.iter().map(OsString::from).collect()
+            };
+            command.extend(started);
+            command.push("record".into());
+            command.extend((!self.stacks).then(|| "--on-oom".into()));
+            command.push("--".into());
+        }
+        command.extend(self.command.iter().cloned());
+        Ok(Program {
+            command,
+            capacity: self.capacity(),
+            devices: self.devices,
+            context: self.context.0,
+            iterations: self.max_iterations,
+            timeout: self.timeout.map(Duration::from_secs),
+            quiet: self.json,
+        })
+    }
+}
+
 /// Runs the program, works out what it needs, prints it.
-pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(crate) fn run(args: &Args, lead: &[String], out: &mut dyn Write) -> Result<Outcome, Failure> {
     let command = args.command.first().map(OsString::as_os_str).unwrap_or_default();
     if find_program(command).is_none() {
         let error = rustix::io::Errno::NOENT.into();
@@ -157,7 +195,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     };
     // A place that cannot be written is noticed before the program has run for hours.
     drop(ResultFile::create(args.output.as_deref().unwrap_or(Path::new("estimate.trace.gz")))?);
-    let mut ended = program(args).run(&drivers, &torch, &mut || signals.received())?;
+    let mut ended = args.program(lead)?.run(&drivers, &torch, &mut || signals.received())?;
     drop(signals);
     say_how_it_ended(args, &ended);
     let nothing = ended.recorded.is_empty().then(|| Failure::NothingRecorded(nothing_recorded(&ended)));
@@ -175,18 +213,6 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         print(args, &torch, &found, out)?;
     }
     Ok(outcome(&ended))
-}
-
-fn program(args: &Args) -> Program {
-    Program {
-        command: args.command.clone(),
-        capacity: args.capacity.0,
-        devices: args.devices,
-        context: args.context.0,
-        iterations: args.max_iterations,
-        timeout: args.timeout.map(Duration::from_secs),
-        quiet: args.json,
-    }
 }
 
 fn answer<'a>(
@@ -276,7 +302,7 @@ fn refused(args: &Args, trace: &mut Trace) -> u64 {
     let (count, limit) = trace.refusals();
     if count > 0 {
         let limit = limit.unwrap_or_default();
-        let of_the_device = args.capacity.0.saturating_sub(args.context.0);
+        let of_the_device = args.capacity().saturating_sub(args.context.0);
         let why = if limit < of_the_device {
             format!(
                 ", a part of {}, as torch.cuda.set_per_process_memory_fraction says",
@@ -341,14 +367,14 @@ fn print(args: &Args, torch: &Torch, found: &[Found], out: &mut dyn Write) -> Re
         } else {
             String::new()
         };
-        writeln!(
-            out,
+        let said = format!(
             "{whose}peak requested {}; {}, {}, under torch {}",
             size_text(one.requested_bytes_peak),
             console::counted(one.events, "event"),
             console::counted(one.iterations, "iteration"),
             torch.version
-        )?;
+        );
+        writeln!(out, "{}", console::wrapped(&said))?;
         let mut table =
             Table::new(["allocator", "settings", "peak reserved", "smallest device", "fits on a card of"]);
         for need in &one.needs {
@@ -363,15 +389,12 @@ fn print(args: &Args, torch: &Torch, found: &[Found], out: &mut dyn Write) -> Re
         table.align_right([2, 3]);
         writeln!(out, "{table}")?;
     }
-    writeln!(
-        out,
-        "Cards: what PyTorch reports on the smallest of that size, less {} for the context (--context).",
+    let said = format!(
+        "Cards: what PyTorch reports on the smallest of that size, less {} for the context (--context). Kernels did not run and \
+         convolution workspaces are made up: granule estimate --help has the limits.",
         size_text(args.context.0)
-    )?;
-    writeln!(
-        out,
-        "Kernels did not run and convolution workspaces are made up: granule help estimate has the limits."
-    )?;
+    );
+    writeln!(out, "{}", console::wrapped(&said))?;
     for one in found {
         writeln!(out, "Trace: {}", one.trace.display())?;
     }

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::recording::Recording;
 use crate::result_file::ResultFile;
 use crate::size::Size;
-use crate::workload::WorkloadArgs;
+use crate::workload::{WorkloadArgs, stem};
 use granule::config::PolicyName;
 use granule::round::size_text;
 use granule_export::parquet::Table;
@@ -176,12 +176,6 @@ pub(crate) fn source<'a>(
         window: recording.window,
         notes: &recording.notes,
     }
-}
-
-/// A file's name without the endings that recordings have.
-pub(crate) fn stem(name: &str) -> &str {
-    let name = name.strip_suffix(".gz").unwrap_or(name);
-    [".trace", ".pickle", ".pkl"].into_iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
 }
 
 /// The settings as a text that says the policy, too.

@@ -39,6 +39,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHEN", value_parser = parse_when)]
     at: Option<When>,
 
+    /// Print every table: how memory lay, what grew, what rounding cost, at each moment
+    #[arg(long)]
+    all: bool,
+
     /// Rows of each table; the others are summed up
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
     top: u16,
@@ -110,7 +114,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     } else if args.json {
         write_json(&Answer { version, inspected: &first }, out)?;
     } else {
-        write!(out, "{}", text::report(&first, top))?;
+        write!(out, "{}", text::report(&first, top, args.all))?;
     }
     Ok(Outcome::Done)
 }

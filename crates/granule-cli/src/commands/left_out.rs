@@ -25,8 +25,23 @@ pub(super) fn explain(error: Error, names: &[&str]) -> Error {
             ErrorKind::InvalidSubcommand,
             format!("this quick build leaves '{name}' out; all commands are in\n  {BUILD} {name}"),
         ),
+        Some(ContextValue::String(name)) => {
+            command().error(ErrorKind::InvalidSubcommand, neither(name, &error))
+        }
         _ => error,
     }
+}
+
+/// What to do about a first word that is nothing.
+fn neither(name: &str, error: &Error) -> String {
+    let similar = match error.get(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(names)) => Some(format!("; is '{}' meant?", names.join("' or '"))),
+        _ => None,
+    };
+    format!(
+        "'{name}' is neither a command nor a file{}\n  granule FILE takes a snapshot, a trace, or a folder of recordings",
+        similar.unwrap_or_default()
+    )
 }
 
 #[cfg(test)]

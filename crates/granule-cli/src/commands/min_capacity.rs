@@ -177,7 +177,7 @@ fn print(
     )?;
     let mut table = Table::new(["figure", "granule", "PyTorch native", ""]);
     let mark = |ours: u64, theirs: Option<u64>, bytes: bool| match theirs {
-        Some(theirs) if comparable => Mark::new(ours, theirs).text(bytes),
+        Some(theirs) if comparable => Mark::new(ours, theirs).text(bytes, theirs),
         // A search in other steps, or on a device that is behind, ends elsewhere.
         Some(_) => "not compared".into(),
         None => String::new(),

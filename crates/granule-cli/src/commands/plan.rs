@@ -267,14 +267,17 @@ fn show(args: &Args, answer: &Answer<'_>, out: &mut dyn Write) -> Result<(), Fai
         (streams, true) => format!(", {streams} streams that wait for each other"),
         (streams, false) => format!(", {streams} streams"),
     };
-    writeln!(out, "{}{part}: {}{streams}", answer.workload, counted(answer.requests, "request"))?;
+    let said = format!("{}{part}: {}{streams}", answer.workload, counted(answer.requests, "request"));
+    writeln!(out, "{}", console::fitted(&said))?;
     let mut table = table::Table::new(["figure", "", "in bytes"]);
     for (figure, bytes) in [
         ("live at once, at most", answer.max_load),
         ("planned memory", answer.height),
         ("held from before, unplanned", answer.resident_bytes),
     ] {
-        table.row([figure, &size_text(bytes), &bytes.to_string()]);
+        if bytes > 0 {
+            table.row([figure, &size_text(bytes), &bytes.to_string()]);
+        }
     }
     table.align_right([1, 2]);
     writeln!(out, "{table}")?;
@@ -282,7 +285,8 @@ fn show(args: &Args, answer: &Answer<'_>, out: &mut dyn Write) -> Result<(), Fai
     if left > 0 {
         let (have, they_are) = if left == 1 { ("has", "it is") } else { ("have", "they are") };
         let left = counted(left, "request");
-        writeln!(out, "{left} {have} no place in the plan: {they_are} held until made again.")?;
+        let said = format!("{left} {have} no place in the plan: {they_are} held until made again.");
+        writeln!(out, "{}", console::fitted(&said))?;
     }
     let best = if answer.optimal {
         "no placement is lower".into()

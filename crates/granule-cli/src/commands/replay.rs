@@ -21,7 +21,6 @@ use granule::replay::whatif::Doubt;
 use granule::replay::{
     BadCost, Costs, KernelTime, Replay, ReplayOptions, ReplayResult, costs, peak_live, replay, replay_on,
 };
-use granule_planner::Plan;
 use refusal::FirstOom;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -109,25 +108,6 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// The defaults, and a snapshot if there is a path.
-    pub(crate) fn writing(snapshot: Option<impl Into<PathBuf>>) -> Self {
-        let snapshot = snapshot.map(Into::into);
-        Self {
-            backend: Named(Name::OpenReg),
-            capacity: None,
-            of_peak: None,
-            scale: None,
-            snapshot,
-            metrics: None,
-            plan: None,
-            stop_on_oom: false,
-            lag: 0,
-            kernel_time: KernelTime::default(),
-            cost: Arc::default(),
-            no_virtual_memory: false,
-        }
-    }
-
     fn capacity(&self, trace: &Trace) -> Option<u64> {
         #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let of_peak = |factor: f64| (peak_live(trace) as f64 * factor).ceil() as u64;
@@ -171,21 +151,10 @@ struct Answer<'a> {
 
 /// Replays and prints the figures.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let workload = Workload::read(&args.workload)?;
-    let plan = |path: &PathBuf| plan::read(path, &args.workload.limits()).map(Arc::new);
-    let plan = args.run.plan.as_ref().map(plan).transpose()?;
-    run_on(&workload, &args.allocator, &args.run, plan, args.json, out)
-}
-
-/// As [`run`], with a workload that is already there.
-pub(crate) fn run_on(
-    workload: &Workload,
-    allocator: &AllocatorArgs,
-    args: &RunArgs,
-    plan: Option<Arc<Plan>>,
-    json: bool,
-    out: &mut dyn Write,
-) -> Result<Outcome, Failure> {
+    let Args { workload, allocator, run: args, json } = args;
+    let plan = |path: &PathBuf| plan::read(path, &workload.limits()).map(Arc::new);
+    let plan = args.plan.as_ref().map(plan).transpose()?;
+    let workload = &Workload::read(workload)?;
     let settings = allocator.settings(workload.recording.as_ref())?;
     let file = args.snapshot.as_deref().map(ResultFile::create).transpose()?;
     let metrics = args.metrics.as_deref().map(ResultFile::create).transpose()?;
@@ -211,7 +180,7 @@ pub(crate) fn run_on(
     };
     // Files are written whether or not anybody reads the figures, which are there whether or not a file can be written.
     let written = write_files(metrics, file, &replayed.allocator);
-    let shown = show(workload, &replayed, &conditions, args, json, out);
+    let shown = show(workload, &replayed, &conditions, args, *json, out);
     // The figures come before the messages that explain them.
     let shown = shown.and_then(|()| Ok(out.flush()?));
     written?;

@@ -1,20 +1,22 @@
 //! `granule report`: a run as one web page.
 
 mod compare;
-mod what_if;
+pub(super) mod what_if;
 
 use super::{Outcome, write_json};
 use crate::allocator_args::AllocatorArgs;
 use crate::console::{self, counted};
 use crate::failure::Failure;
 use crate::recording::Recording;
-use crate::result_file::ResultFile;
+use crate::result_file::{self, ResultFile};
 use crate::size::Size;
 use crate::workload::{Input, WorkloadArgs};
+use granule::replay::whatif::Answer;
 use granule::round::size_text;
 use granule_analysis::Inspection;
-use granule_analysis::inspect::Summary;
-use granule_report::Report;
+use granule_analysis::inspect::{Summary, When};
+use granule_analysis::rules::Rules;
+use granule_report::{Report, WhatIf};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -44,9 +46,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     allocator: AllocatorArgs,
 
-    /// Where the page goes
-    #[arg(short, long, value_name = "FILE", default_value = "report.html")]
-    output: PathBuf,
+    /// Where the page goes [default: report.html, or with a number where there is one]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Replace the file that is there
+    #[arg(long, requires = "output")]
+    force: bool,
 
     /// Heading of the page [default: the name of the workload]
     #[arg(long, value_name = "TEXT")]
@@ -74,7 +80,7 @@ pub(crate) struct Args {
 const REASONS: usize = 50;
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct Answered<'a> {
     file: Cow<'a, str>,
     bytes: u64,
     #[serde(flatten)]
@@ -110,60 +116,96 @@ impl<'a> AnswerRun<'a> {
     }
 }
 
+/// A run, and what a page says of it.
+pub(super) struct Page {
+    pub(super) recording: Recording,
+    /// The device's memory, as far as it is known.
+    pub(super) capacity: Option<u64>,
+    /// What other settings would do, where they were tried.
+    pub(super) answer: Option<Answer>,
+    what_if: WhatIf,
+    rules: Rules,
+    pub(super) inspection: Inspection,
+    pub(super) summary: Summary,
+}
+
+impl Page {
+    /// That of a run, looked at at these moments.
+    pub(super) fn new(
+        recording: Recording,
+        capacity: Option<u64>,
+        answer: Option<Answer>,
+        moments: &[When],
+    ) -> Self {
+        let capacity = capacity.or(recording.capacity);
+        let what_if = answer.as_ref().map(what_if::of_answer).unwrap_or_default();
+        let rules = recording.rules();
+        let inspection = Inspection::new(&recording.run, &rules, moments);
+        let summary = Summary::new(&inspection, capacity, recording.window, what_if.of(capacity));
+        Self { recording, capacity, answer, what_if, rules, inspection, summary }
+    }
+
+    /// What other settings do on the device, where they were tried.
+    pub(super) fn tried(&self) -> Option<&str> {
+        self.what_if.of(self.capacity)
+    }
+
+    /// Writes it under this title, and counts its bytes.
+    pub(super) fn write(&self, title: &str, path: &Path, file: ResultFile) -> Result<u64, Failure> {
+        let run = &self.recording.run;
+        let refusals = Inspection::refusals(run, &self.rules, REASONS);
+        let report = Report {
+            run,
+            rules: self.rules.clone(),
+            verdict: self.summary.text.clone(),
+            reasons: refusals.iter().map(|refused| refused.verdict.text().to_owned()).collect(),
+            title,
+            capacity: self.capacity,
+            facts: facts(&self.recording),
+            remarks: remarks(&self.recording, !self.what_if.devices.is_empty()),
+            what_if: self.what_if.clone(),
+        };
+        write(path, file, |file| report.write(file))
+    }
+}
+
 /// Writes the page, and says where it is.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let page = ResultFile::create(&args.output)?;
+    let path = args.output.clone().unwrap_or_else(|| result_file::fresh("report", ".html"));
+    let file = ResultFile::create_new(&path, args.force)?;
     if !args.others.is_empty() {
-        return compare::run(args, page, out);
+        return compare::run(args, &path, file, out);
     }
-    let recording = read(&args.workload, args)?;
+    let capacity = args.capacity.map(|size| size.0);
+    let recording = read(&args.workload, &args.allocator, capacity)?;
     let wanted = (args.whatif || args.no_whatif).then_some(args.whatif);
-    let what_if = what_if::table(&recording, args.capacity.map(|size| size.0), wanted)?;
-    let run = &recording.run;
-    let rules = recording.rules();
-    let capacity = args.capacity.map(|size| size.0).or(recording.capacity);
-    let summary =
-        Summary::new(&Inspection::new(run, &rules, &[]), capacity, recording.window, what_if.of(capacity));
-    let refusals = Inspection::refusals(run, &rules, REASONS);
-    let report = Report {
-        run,
-        rules,
-        verdict: summary.text.clone(),
-        reasons: refusals.iter().map(|refused| refused.verdict.text().to_owned()).collect(),
-        title: args.title.as_deref().unwrap_or(&recording.name),
-        capacity,
-        facts: facts(&recording),
-        remarks: remarks(&recording, !what_if.devices.is_empty()),
-        what_if,
-    };
-    let bytes = write(args, page, |file| report.write(file))?;
-    say(args, &recording, &summary, bytes, out)?;
+    let answer = what_if::answer(&recording, capacity, wanted)?;
+    let page = Page::new(recording, capacity, answer, &[]);
+    let bytes = page.write(args.title.as_deref().unwrap_or(&page.recording.name), &path, file)?;
+    say(args.json, &path, &page, bytes, out)?;
     Ok(Outcome::Done)
 }
 
 /// Writes the page, and counts its bytes.
 fn write(
-    args: &Args,
+    path: &Path,
     page: ResultFile,
     content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<u64, Failure> {
-    let spinner = console::spinner(format!("writing {}", args.output.display()));
+    let spinner = console::spinner(format!("writing {}", path.display()));
     let mut bytes = 0;
     page.write(|file| content(&mut Counted { file, bytes: &mut bytes }))?;
     spinner.finish_and_clear();
     Ok(bytes)
 }
 
-fn say(
-    args: &Args,
-    recording: &Recording,
-    summary: &Summary,
-    bytes: u64,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
-    let (run, file) = (&recording.run, args.output.to_string_lossy());
-    if args.json {
-        return write_json(&Answer { file, bytes, run: AnswerRun::new(recording, summary) }, out);
+fn say(json: bool, path: &Path, page: &Page, bytes: u64, out: &mut dyn Write) -> Result<(), Failure> {
+    let (run, file) = (&page.recording.run, path.to_string_lossy());
+    if json {
+        return write_json(
+            &Answered { file, bytes, run: AnswerRun::new(&page.recording, &page.summary) },
+            out,
+        );
     }
     let size = size_text(bytes);
     writeln!(
@@ -172,19 +214,23 @@ fn say(
         counted(run.length, "entry"),
         counted(run.allocations.len(), "allocation")
     )?;
-    writeln!(out, "open it in a browser: {}", address(&args.output))?;
+    writeln!(out, "open it in a browser: {}", address(path))?;
     Ok(())
 }
 
 /// The run. What is not needed of the file is given back at once: a long history is large.
-fn read(workload: &WorkloadArgs, args: &Args) -> Result<Recording, Failure> {
+pub(super) fn read(
+    workload: &WorkloadArgs,
+    allocator: &AllocatorArgs,
+    capacity: Option<u64>,
+) -> Result<Recording, Failure> {
     let loaded = workload.load()?;
     let capacity = match loaded {
-        Input::Trace(_) => args.capacity.map(|size| size.0),
+        Input::Trace(_) => capacity,
         // It is drawn, and changes nothing.
         Input::Snapshot(_) => None,
     };
-    let mut recording = Recording::of(loaded, workload, &args.allocator, capacity)?;
+    let mut recording = Recording::of(loaded, workload, allocator, capacity)?;
     if recording.snapshot.take().is_none() {
         // That of a replay, which says nothing of the program.
         recording.run.clock.clear();
@@ -208,7 +254,7 @@ fn facts(recording: &Recording) -> Vec<(String, String)> {
 }
 
 /// What a browser takes.
-fn address(path: &Path) -> String {
+pub(super) fn address(path: &Path) -> String {
     match path.canonicalize() {
         // Characters that mean something in an address are written as their codes.
         Ok(path) => {

@@ -1,6 +1,6 @@
 //! `granule whatif`: what other settings would have done, and the least change that fits.
 
-mod text;
+pub(super) mod text;
 
 use super::replay::parse_cost;
 use super::{Outcome, write_json};
@@ -72,6 +72,10 @@ pub(crate) struct Args {
           value_parser = parse_cost)]
     cost: Arc<Costs>,
 
+    /// Show every candidate
+    #[arg(long)]
+    all: bool,
+
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -135,7 +139,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         };
         write_json(&json, out)?;
     } else {
-        text::print(&workload.name, &answer, &not_exact, out)?;
+        text::print(&workload.name, &answer, &not_exact, args.all, out)?;
     }
     args.cost.note.iter().for_each(console::note);
     Ok(Outcome::Done)

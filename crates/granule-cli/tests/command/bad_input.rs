@@ -222,7 +222,7 @@ fn wrong_usage() {
         (&["replay", "t.gz", "--scale", "0"], "a factor is a positive number"),
         (&["conformance"], "--backend <NAME>"),
         (&["replay", "t.gz", "--frobnicate"], "unexpected argument"),
-        (&["replay"], "<TRACE|SNAPSHOT>"),
+        (&["inspect"], "<TRACE|SNAPSHOT>"),
         (&["reply", "t.gz"], "'replay'"),
     ] {
         let ran = place.run(args);

@@ -161,7 +161,7 @@ fn files_are_opened_as_people_attach_them_or_named() {
 #[test]
 fn a_capacity_that_less_was_held_by_is_none() {
     check(
-        &["inspect"],
+        &["inspect", "--all"],
         &[
             ("07/82-expandable.pickle", &["most reserved: 40.00 MiB at entry 3\n"]),
             (

@@ -162,7 +162,7 @@ fn json_has_the_figures_and_nothing_that_the_program_printed() {
     let confs: Vec<_> = needs.iter().map(|need| need["conf"].as_str().unwrap()).collect();
     assert_eq!(confs, ["", "expandable_segments:True", "max_split_size_mb:128", "policy:granule"]);
     for need in needs {
-        assert_eq!(need["card"]["name"], "16 GiB");
+        assert_eq!(need["card"]["name"], "6 GiB");
         assert!(need["min_capacity"].as_u64() >= Some(3 << 29), "{need}");
     }
 }
@@ -318,6 +318,22 @@ fn the_smallest_device_is_exact_to_2_mib() {
     let smallest: Vec<_> = needs.iter().map(|need| need["min_capacity"].as_u64().unwrap() >> 20).collect();
     // Growable segments grow by 20 MiB.
     assert_eq!(smallest, [56, 60, 56]);
+}
+
+/// What leaves the snapshots is `granule record`, which gives the program its variable.
+#[test]
+fn a_program_that_may_run_out_of_memory_or_shall_keep_stacks_is_recorded() {
+    let place = Place::new();
+    place.python(TORCH, &format!("echo record=$GRANULE_RECORD; {RECORDED}"));
+    for (args, on_oom) in
+        [(&["--stacks"][..], Some(false)), (&["--capacity", "24GiB"], Some(true)), (&[], None)]
+    {
+        let ran = place.estimate(&[args, &["--", "./python", "train.py"]].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let said = ran.out.lines().find_map(|line| line.strip_prefix("record=")).unwrap();
+        let expected = on_oom.map(|on_oom| (true, on_oom)).unwrap_or_default();
+        assert_eq!((said.contains("granule-recording"), said.contains("on_oom=True")), expected, "{said}");
+    }
 }
 
 #[test]

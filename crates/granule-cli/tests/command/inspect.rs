@@ -4,10 +4,18 @@ use super::{BUNDLED, Place};
 fn table() {
     let place = Place::new();
     place.file("t.gz", BUNDLED);
+    let all = place.run(&["inspect", "t.gz", "--top", "3", "--all"]);
+    assert!(all.out.lines().all(|line| line.chars().count() <= 80), "{}", all.out);
+    assert!(all.out.contains("What rounding costs") && all.out.contains("Growth: "), "{}", all.out);
     let ran = place.run(&["inspect", "t.gz", "--top", "3"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.lines().all(|line| line.chars().count() <= 80), "{}", ran.out);
     insta::assert_snapshot!(ran.out);
+    // With a refused request and stacks it is longest.
+    place.file("oom.pickle.gz", include_bytes!("../../data/train-oom.pickle.gz"));
+    let oom = place.run(&["inspect", "oom.pickle.gz"]).out;
+    assert!(oom.lines().count() <= 35 && oom.lines().all(|line| line.chars().count() <= 80), "{oom}");
+    assert!(oom.find("The refused request") < oom.find("who asked"), "{oom}");
 }
 
 #[test]

@@ -5,7 +5,6 @@
 mod bad_input;
 mod cases;
 mod check;
-mod demo;
 mod devices;
 mod estimate;
 mod export;
@@ -18,6 +17,7 @@ mod record;
 mod recorded;
 mod replay;
 mod report;
+mod screen;
 mod shell;
 mod verdict;
 mod whatif;

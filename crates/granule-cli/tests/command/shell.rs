@@ -5,10 +5,10 @@ use std::process::{Command, Stdio};
 
 /// The commands, as `--help` lists them.
 fn commands() -> Vec<String> {
-    let help = Place::new().run(&["--help"]).out;
-    let listed = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    let help = Place::new().run(&["-h"]).out;
+    let listed = help.split("\n\n").nth(2).unwrap();
     let names = listed.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
-    names.filter(|name| !name.is_empty() && *name != "help").map(ToOwned::to_owned).collect()
+    names.filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect()
 }
 
 /// What a program says about a file; `None` where this machine does not have the program.

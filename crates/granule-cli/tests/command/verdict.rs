@@ -50,7 +50,7 @@ const CASES: &[Case] = &[
 ];
 
 /// Lines end where the terminal's do.
-fn unwrapped(text: &str) -> String {
+pub(super) fn unwrapped(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -112,7 +112,7 @@ fn growth_is_said_once_and_only_of_steps() {
         lines = lines.replace(&format!("a {n} 1048576 0"), &format!("a {n} {} 0", (n + 1) << 20));
     }
     place.trace("average.gz", &lines);
-    let ran = place.run(&["inspect", "average.gz"]);
+    let ran = place.run(&["inspect", "average.gz", "--all"]);
     let text = unwrapped(&ran.out);
     assert!(
         text.contains(

@@ -3,7 +3,7 @@
 use super::packet::Args;
 use alloc_core::snapshot::Frame;
 use granule_analysis::Run;
-use granule_analysis::inspect::program_frame;
+use granule_analysis::inspect::{Place, program_frame};
 use granule_analysis::run::{Allocation, IterationFigures, NEVER, Refusal};
 use serde_json::Value;
 use std::cmp::Reverse;
@@ -24,9 +24,10 @@ pub(super) fn largest(run: &Run, most: usize) -> Vec<usize> {
     indices
 }
 
-/// A slice's name: the program's function, by which the viewer groups slices.
-pub(super) fn name<'r>(run: &'r Run, life: &Allocation) -> &'r str {
-    program_frame(run.sites.get(life.site)).map_or("allocation", |frame| cut(&frame.name))
+/// A slice's name: the program's line, by which the viewer groups slices.
+pub(super) fn name(run: &Run, life: &Allocation) -> String {
+    let line = program_frame(run.sites.get(life.site)).map(|frame| Place::of(frame).short());
+    line.map_or_else(|| "allocation".into(), |line| cut(&line).to_owned())
 }
 
 pub(super) fn allocation(run: &Run, life: &Allocation) -> Args {

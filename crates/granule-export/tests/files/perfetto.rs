@@ -116,8 +116,8 @@ proptest! {
 }
 
 #[test]
-fn a_slice_has_the_name_of_the_programs_function() {
+fn a_slice_has_the_name_of_the_programs_line() {
     let (_, trace) = trace(&asked_for_by_a_program(), &Options::default());
     let names: Vec<_> = events(&trace, "b").iter().map(|event| event["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["forward"]);
+    assert_eq!(names, ["someone/model.py:31 forward"]);
 }

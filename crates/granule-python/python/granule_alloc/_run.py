@@ -208,19 +208,21 @@ class Run:
 
     def report(
         self,
-        path: Path = "report.html",
+        path: Path | None = None,
         *,
+        force: bool = False,
         title: str | None = None,
         conf: str | None = None,
         policy: str | None = None,
         capacity: Size | None = None,
         whatif: bool | None = None,
     ) -> answers.Report:
-        """Writes a page that shows the run. `whatif` says whether other settings are tried; left out, short runs are."""
+        """Writes a page that shows the run; over another file only with `force`. `whatif` says whether other settings are tried; left out, short runs are."""
         return self._ask(
             answers.Report,
             "report",
             output=path,
+            force=force,
             title=title,
             conf=conf,
             policy=policy,

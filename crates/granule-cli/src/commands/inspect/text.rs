@@ -1,4 +1,4 @@
-//! An inspection for people, the verdict first.
+//! An inspection for people.
 
 pub(super) mod diff;
 mod growth;
@@ -9,36 +9,60 @@ use super::Inspected;
 use crate::compare::table::{GLUE, Table};
 use crate::console::{self, counted};
 use granule::round::size_text;
+use granule_analysis::Inspection;
 use granule_analysis::inspect::{Caller, HeldBlock, Place, View};
 use std::fmt::Write as _;
+use std::io::IsTerminal;
 
-/// The whole report; tables have `top` rows.
-pub(super) fn report(inspected: &Inspected, top: usize) -> String {
-    let mut text = console::wrapped(&inspected.summary.text);
-    text.push_str("\n\n");
-    head(inspected, &mut text);
-    let views = &inspected.inspection.moments;
-    if views.iter().any(|view| view.live.count > 0) && views.iter().all(|view| view.live.by_caller.is_empty())
+/// Rows of the tables that come unasked: they fit a window with the verdict.
+const BRIEF: usize = 4;
+
+/// The report; tables have `top` rows. Without `all` it is what decides. The verdict is where the eye is: last on a terminal, first in
+/// a file.
+pub(super) fn report(inspected: &Inspected, top: usize, all: bool) -> String {
+    let verdict = console::strong(&console::wrapped(&inspected.summary.text));
+    let tables = tables(inspected, top, all);
+    if std::io::stdout().is_terminal() {
+        format!("{tables}\n{verdict}\n")
+    } else {
+        format!("{verdict}\n\n{tables}")
+    }
+}
+
+fn tables(inspected: &Inspected, top: usize, all: bool) -> String {
+    let (mut text, top) = (String::new(), if all { top } else { top.min(BRIEF) });
+    let Inspection { moments, refused, run, .. } = &inspected.inspection;
+    head(inspected, all, &mut text);
+    if let Some(refused) = refused {
+        memory::write_refused(refused, run.refused, if all { top } else { 0 }, &mut text);
+    }
+    if (all || refused.is_none()) && moments.iter().any(|view| view.memory.is_some()) {
+        let _ = writeln!(text, "\n{}", overview(moments, all || moments.len() == 1));
+    }
+    if moments.iter().any(|view| view.live.count > 0)
+        && moments.iter().all(|view| view.live.by_caller.is_empty())
     {
         let why = "Who asked is not known: the file has no call stacks, as no trace has. granule record writes a snapshot with them.";
         let _ = writeln!(text, "\n{}", console::wrapped(why));
     }
-    for view in &inspected.inspection.moments {
-        live::write(view, top, &mut text);
-        memory::write(view, top, &mut text);
+    if all {
+        for view in moments {
+            live::write(view, top, &mut text);
+            memory::write(view, top, &mut text);
+        }
+        growth::write(inspected, top, &mut text);
+    } else if let Some(view) = moments.iter().find(|view| view.what == "oom").or(moments.first()) {
+        live::write_most(view, top, &mut text);
+        let _ = writeln!(text, "More: --all");
     }
-    if let Some(refused) = &inspected.inspection.refused {
-        memory::write_refused(refused, inspected.inspection.run.refused, top, &mut text);
-    }
-    growth::write(inspected, top, &mut text);
     for note in &inspected.notes {
-        let _ = writeln!(text, "Not exact: {note}.");
+        let _ = writeln!(text, "{}", console::wrapped(&format!("Not exact: {note}.")));
     }
     text
 }
 
-/// What it is, and a table with a column for each moment, whose bytes sum up.
-fn head(inspected: &Inspected, text: &mut String) {
+/// What it is.
+fn head(inspected: &Inspected, all: bool, text: &mut String) {
     let run = &inspected.inspection.run;
     let least = if inspected.lower_bounds { " at least" } else { "" };
     let mut line = format!(
@@ -56,8 +80,8 @@ fn head(inspected: &Inspected, text: &mut String) {
     if let Some(conf) = inspected.conf.as_deref() {
         let _ = write!(line, ", settings '{conf}'");
     }
-    let _ = writeln!(text, "{line}");
-    if run.entries > 0 {
+    let _ = writeln!(text, "{}", console::wrapped(&line));
+    if all && run.entries > 0 {
         peaks(inspected, least, text);
     }
     if run.waited > 0 {
@@ -68,10 +92,6 @@ fn head(inspected: &Inspected, text: &mut String) {
             size_text(run.peak_waiting),
             run.peak_waiting_at
         );
-    }
-    let views = &inspected.inspection.moments;
-    if views.iter().any(|view| view.memory.is_some()) {
-        let _ = writeln!(text, "\n{}", overview(views));
     }
 }
 
@@ -88,14 +108,18 @@ fn peaks(inspected: &Inspected, least: &str, text: &mut String) {
     let _ = writeln!(text, "{}", console::wrapped(&peaks));
 }
 
-fn overview(views: &[View]) -> Table {
+/// A table with a column for each moment, whose bytes sum up.
+fn overview(views: &[View], all: bool) -> Table {
     let mut header = vec!["memory".to_owned()];
     header.extend(views.iter().map(title));
     let mut table = Table::new(header);
     let mut row = |name: &str, value: &dyn Fn(&View) -> String| {
         let mut row = vec![name.to_owned()];
         row.extend(views.iter().map(value));
-        table.row(row);
+        // Nothing of it is no news.
+        if row[1..].iter().any(|value| value != "0 bytes") {
+            table.row(row);
+        }
     };
     let bytes = |of: fn(&granule_analysis::inspect::Memory) -> u64| {
         move |view: &View| view.memory.as_ref().map_or_else(String::new, |memory| size_text(of(memory)))
@@ -110,14 +134,16 @@ fn overview(views: &[View]) -> Table {
     row("+ free", &bytes(|memory| memory.free));
     row("= reserved", &bytes(|memory| memory.reserved));
     row("largest free piece", &bytes(|memory| memory.largest_free));
-    row("free pieces", &count(|memory| memory.free_pieces));
-    row("segments", &count(|memory| memory.segments));
-    row("of which idle", &|view| {
-        let idle = |memory: &granule_analysis::inspect::Memory| {
-            format!("{} ({})", memory.idle_segments, size_text(memory.idle))
-        };
-        view.memory.as_ref().map_or_else(String::new, idle)
-    });
+    if all {
+        row("free pieces", &count(|memory| memory.free_pieces));
+        row("segments", &count(|memory| memory.segments));
+        row("of which idle", &|view| {
+            let idle = |memory: &granule_analysis::inspect::Memory| {
+                format!("{} ({})", memory.idle_segments, size_text(memory.idle))
+            };
+            view.memory.as_ref().map_or_else(String::new, idle)
+        });
+    }
     table.align_right(1..=views.len());
     table
 }

@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     // What was found is above.
     let what_to_do = not_chosen.as_deref().and_then(|why| why.lines().last());
     match what_to_do {
-        Some(why) => writeln!(out, "no backend is chosen: {why}")?,
+        Some(why) => writeln!(out, "{}", console::fitted(&format!("no backend is chosen: {why}")))?,
         None if args.who => write!(out, "{}", told(&who))?,
         None => {}
     }
@@ -93,7 +93,8 @@ fn found(backend: &Report) -> String {
     };
     // That it is available needs no reason; that it is not the one that is used does.
     let between = if backend.state == Standing::Available { ";" } else { ":" };
-    let mut said = format!("{} ({}): {state}{between} {}\n", backend.name, backend.what, backend.reason);
+    let said = format!("{} ({}): {state}{between} {}", backend.name, backend.what, backend.reason);
+    let mut said = console::fitted(&said) + "\n";
     if backend.devices.is_empty() {
         return said;
     }

@@ -14,6 +14,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 
 /// What `--json` prints.
@@ -42,12 +43,17 @@ struct Read {
 }
 
 /// Reads all files, then writes the page.
-pub(super) fn run(args: &Args, page: ResultFile, out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(super) fn run(
+    args: &Args,
+    path: &Path,
+    page: ResultFile,
+    out: &mut dyn Write,
+) -> Result<Outcome, Failure> {
     let inputs = std::iter::once(args.workload.clone())
         .chain(args.others.iter().map(|other| args.workload.of_file(other)));
     let mut runs = Vec::new();
     for workload in inputs {
-        let mut recording = read(&workload, args)?;
+        let mut recording = read(&workload, &args.allocator, args.capacity.map(|size| size.0))?;
         // Only replays ask for it, and of many long runs it is large.
         recording.trace = Arc::default();
         let capacity = args.capacity.map(|size| size.0).or(recording.capacity);
@@ -68,8 +74,8 @@ pub(super) fn run(args: &Args, page: ResultFile, out: &mut dyn Write) -> Result<
         remarks: run.recording.notes.clone(),
     });
     let comparison = Comparison { title: &title, runs: compared.collect() };
-    let bytes = write(args, page, |file| comparison.write(file))?;
-    say(args, &runs, bytes, out)?;
+    let bytes = write(path, page, |file| comparison.write(file))?;
+    say(args.json, path, &runs, bytes, out)?;
     Ok(Outcome::Done)
 }
 
@@ -90,9 +96,9 @@ fn told_apart(runs: Vec<(String, Read)>) -> Vec<Read> {
     runs.into_iter().map(name).collect()
 }
 
-fn say(args: &Args, runs: &[Read], bytes: u64, out: &mut dyn Write) -> Result<(), Failure> {
-    let file = args.output.to_string_lossy();
-    if args.json {
+fn say(json: bool, path: &Path, runs: &[Read], bytes: u64, out: &mut dyn Write) -> Result<(), Failure> {
+    let file = path.to_string_lossy();
+    if json {
         let runs = runs
             .iter()
             .map(|read| NamedRun { name: &read.name, run: AnswerRun::new(&read.recording, &read.summary) });
@@ -102,6 +108,6 @@ fn say(args: &Args, runs: &[Read], bytes: u64, out: &mut dyn Write) -> Result<()
     for Read { name, recording, .. } in runs {
         writeln!(out, "  {name}: {}", counted(recording.run.length, "entry"))?;
     }
-    writeln!(out, "open it in a browser: {}", address(&args.output))?;
+    writeln!(out, "open it in a browser: {}", address(path))?;
     Ok(())
 }

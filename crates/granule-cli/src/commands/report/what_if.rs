@@ -11,22 +11,22 @@ use granule_report::{WhatIf, WhatIfDevice, WhatIfRow};
 const UNASKED: usize = 200_000;
 
 /// Tries other settings on what the program asked for. `wanted` says that the user has decided; else a long workload and one
-/// without requests are left out, and the page says so.
-pub(super) fn table(
+/// without requests are left out, and a note says so.
+pub(in crate::commands) fn answer(
     recording: &Recording,
     capacity: Option<u64>,
     wanted: Option<bool>,
-) -> Result<WhatIf, Failure> {
+) -> Result<Option<Answer>, Failure> {
     let events = recording.trace.events.len();
     if events == 0 || wanted == Some(false) {
-        return Ok(WhatIf::default());
+        return Ok(None);
     }
     if wanted.is_none() && events > UNASKED {
         console::note(format_args!(
-            "other settings are not tried: the history has {}; --whatif tries them",
+            "other settings are not tried: the history has {}; granule whatif tries them",
             console::counted(events, "event")
         ));
-        return Ok(WhatIf::default());
+        return Ok(None);
     }
     let question = Question {
         current: recording.settings.clone(),
@@ -37,10 +37,11 @@ pub(super) fn table(
         newest_release: recording.newest_release.map(|newest| newest.release),
         ..Question::default()
     };
-    Ok(of_answer(&ask(&question, &recording.trace, &recording.name)?))
+    ask(&question, &recording.trace, &recording.name).map(Some)
 }
 
-fn of_answer(answer: &Answer) -> WhatIf {
+/// The tables of an answer.
+pub(super) fn of_answer(answer: &Answer) -> WhatIf {
     let devices = answer.verdicts.iter().enumerate().map(|(device, verdict)| {
         let best = verdict.least_change.as_ref();
         // That a part of the program fits says nothing.

@@ -1,4 +1,4 @@
-//! `granule man`: the manual, made of what `granule help COMMAND` says.
+//! `granule man`: the manual, made of what `granule COMMAND --help` says.
 
 use crate::commands::Outcome;
 use crate::failure::Failure;
@@ -25,8 +25,7 @@ pub(crate) struct Args {
 
 /// Prints the main page, or writes all of them.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    // Without the command `help`, which has no page that says more.
-    let mut command = crate::commands::command().disable_help_subcommand(true);
+    let mut command = crate::commands::command();
     command.build();
     match &args.output {
         Some(directory) => write_all(&command, directory)?,
@@ -38,7 +37,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
 fn write_all(command: &Command, directory: &Path) -> Result<(), Failure> {
     fs::create_dir_all(directory)
         .map_err(|error| Failure::WriteFile { path: directory.to_owned(), error })?;
-    for command in std::iter::once(command).chain(command.get_subcommands()) {
+    let named = command.get_subcommands().filter(|command| !command.is_hide_set());
+    for command in std::iter::once(command).chain(named) {
         let path = directory.join(Man::new(command.clone()).get_filename());
         ResultFile::create(&path)?.write(|file| page(command, file))?;
     }
@@ -63,7 +63,7 @@ fn page(command: &Command, mut out: &mut dyn Write) -> io::Result<()> {
 
 /// What follows the options: `Word:` begins a section, lines that are set in stay lines of their own.
 fn after_help(command: &Command) -> Roff {
-    let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let text = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
     let mut roff = Roff::new();
     for line in text.lines() {
         match line.strip_suffix(':') {

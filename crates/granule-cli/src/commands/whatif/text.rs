@@ -1,7 +1,7 @@
 //! The answer for people.
 
 use crate::compare::table::Table;
-use crate::console::{self, counted, format_time};
+use crate::console::{self, counted, format_time, wrapped};
 use crate::failure::Failure;
 use granule::replay::whatif::{
     Answer, Choice, Effect, Kind, Nearest, NotExact, Outcome, SmallestDevice, Tried, Verdict,
@@ -14,19 +14,20 @@ pub(super) fn print(
     name: &str,
     answer: &Answer,
     not_exact: &[NotExact],
+    all: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     console::doubt(answer.doubt.as_ref(), out)?;
-    writeln!(
-        out,
+    let said = format!(
         "{name}: {}, up to {} requested at once; {}, {}",
         counted(answer.events, "event"),
         size_text(answer.peak_requested),
         counted(answer.candidates.len(), "candidate"),
         counted(answer.replays, "replay")
-    )?;
+    );
+    writeln!(out, "{}", wrapped(&said))?;
     for verdict in &answer.verdicts {
-        writeln!(out, "\n{}", verdict.text)?;
+        writeln!(out, "\n{}", console::strong(&wrapped(&verdict.text)))?;
         print_verdict(verdict, out)?;
     }
     if let Some(smallest) = &answer.smallest {
@@ -38,7 +39,11 @@ pub(super) fn print(
             }
         }
     }
-    writeln!(out, "\n{}", table(answer))?;
+    let shown = shown(answer, all);
+    writeln!(out, "\n{}", table(answer, &shown))?;
+    if shown.len() < answer.candidates.len() {
+        writeln!(out, "{} more with --all.", answer.candidates.len() - shown.len())?;
+    }
     print_notes(answer, not_exact, out)?;
     Ok(())
 }
@@ -53,12 +58,14 @@ fn print_verdict(verdict: &Verdict, out: &mut dyn Write) -> Result<(), Failure> 
         print_choice(smooth, out)?;
     }
     if let Some(nearest) = &verdict.nearest {
-        writeln!(out, "  {}", nearest_line(nearest))?;
+        writeln!(out, "{}", wrapped(&format!("  {}", nearest_line(nearest))))?;
     }
     if let Some(uncached) = &verdict.without_caching {
         #[allow(clippy::cast_precision_loss)]
         let time = format_time(uncached.modelled_driver_ns as f64);
-        writeln!(out, "  Without any caching it fits, with {time} in the driver: {}", uncached.candidate)?;
+        let text =
+            format!("  Without any caching it fits, with {time} in the driver: {}", uncached.candidate);
+        writeln!(out, "{}", wrapped(&text))?;
     }
     Ok(())
 }
@@ -66,21 +73,22 @@ fn print_verdict(verdict: &Verdict, out: &mut dyn Write) -> Result<(), Failure> 
 /// What to paste, and what it gives.
 fn print_choice(choice: &Choice, out: &mut dyn Write) -> Result<(), Failure> {
     for step in &choice.steps {
-        writeln!(out, "    {step}")?;
+        writeln!(out, "    {}", console::to_paste(step))?;
     }
-    #[allow(clippy::cast_precision_loss)]
+    writeln!(out, "  {}", gives(choice))?;
+    Ok(())
+}
+
+/// What a choice gives.
+#[allow(clippy::cast_precision_loss)]
+pub(in crate::commands) fn gives(choice: &Choice) -> String {
     let time = format_time(choice.modelled_driver_ns as f64);
     let retries = match choice.num_alloc_retries {
         0 => "no retries".into(),
-        1 => "1 retry, which gives the whole cache back and waits for the device".into(),
-        many => format!("{many} retries, each of which gives the whole cache back and waits for the device"),
+        many => console::counted(many.unsigned_abs(), "retry"),
     };
-    writeln!(
-        out,
-        "  {} reserved at most, {retries}; {time} in the driver",
-        size_text(choice.reserved_bytes_peak.unsigned_abs())
-    )?;
-    Ok(())
+    let held = size_text(choice.reserved_bytes_peak.unsigned_abs());
+    format!("{held} reserved at most, {retries}; {time} in the driver")
 }
 
 fn nearest_line(nearest: &Nearest) -> String {
@@ -103,41 +111,57 @@ fn smallest_line(who: &str, device: &SmallestDevice) -> String {
         1 => "with 1 retry".into(),
         many => format!("with {many} retries"),
     };
+    // What is to be pasted has lines of its own.
     let steps = match device.steps.as_slice() {
-        [] => "as it is".into(),
-        steps => steps.join("; "),
+        [] => " as it is".into(),
+        steps => steps.iter().map(|step| format!("\n    {step}")).collect::<String>(),
     };
-    format!("{who}: {} {retries}: {steps}", size_text(device.found.min_capacity))
+    format!("{who}: {} {retries}:{steps}", size_text(device.found.min_capacity))
+}
+
+/// Candidates of the table, unless all are asked for.
+const ROWS: usize = 8;
+
+/// The candidates of the table, by outcome: what runs now and what was asked for always, and the best.
+fn shown(answer: &Answer, all: bool) -> Vec<&Tried> {
+    let own = |tried: &Tried| matches!(tried.candidate.kind, Kind::Current | Kind::Yours);
+    let mut ranked: Vec<_> = answer.candidates.iter().enumerate().collect();
+    if !all {
+        ranked.sort_by_key(|(place, tried)| (*place > 0 && !own(tried), *place));
+        ranked.truncate(ROWS);
+        ranked.sort_by_key(|(place, _)| *place);
+    }
+    ranked.into_iter().map(|(_, tried)| tried).collect()
 }
 
 /// A line per candidate.
-fn table(answer: &Answer) -> Table {
-    let mut header: Vec<String> = ["candidate", "reserved", "driver time"].map(ToOwned::to_owned).to_vec();
+fn table(answer: &Answer, shown: &[&Tried]) -> Table {
+    let unit = if shown.iter().all(|tried| tried.roomy.held() < 1 << 30) { "MiB" } else { "GiB" };
+    let mut header = vec!["candidate".to_owned(), format!("reserved {unit}"), "driver ms".to_owned()];
     header.extend(answer.verdicts.iter().map(|verdict| size_text(verdict.capacity)));
     let columns = header.len();
     let mut table = Table::new(header);
-    for tried in &answer.candidates {
-        table.row(row(tried, answer));
+    for tried in shown {
+        table.row(row(tried, answer, if unit == "MiB" { 1 << 20 } else { 1 << 30 }));
     }
     table.align_right(1..columns);
     table
 }
 
-fn row(tried: &Tried, answer: &Answer) -> Vec<String> {
+#[allow(clippy::cast_precision_loss)]
+fn row(tried: &Tried, answer: &Answer, unit: u64) -> Vec<String> {
     let roomy = &tried.roomy;
     let mark = match tried.candidate.kind {
         Kind::Current => " (now)",
         Kind::Yours => " (yours)",
         Kind::Default | Kind::Advice | Kind::Combination | Kind::Granule => "",
     };
-    #[allow(clippy::cast_precision_loss)]
-    let time = format_time(roomy.modelled_driver_ns as f64);
     let mut cells = vec![
         // Blanks where a line may end.
         format!("{}{mark}", tried.candidate.name.replace(',', ", ")),
         // On a device that was too small for it, it would be more.
-        format!("{}{}", size_text(roomy.held()), if was_full(roomy) { " +" } else { "" }),
-        time,
+        format!("{:.2}{}", roomy.held() as f64 / unit as f64, if was_full(roomy) { "+" } else { "" }),
+        format!("{:.1}", roomy.modelled_driver_ns as f64 / 1e6),
     ];
     let known = answer.verdicts.iter().map(|verdict| verdict.known);
     cells.extend(tried.outcomes.iter().zip(known).map(|(there, known)| outcome(there, known)));
@@ -162,31 +186,26 @@ fn outcome(outcome: &Outcome, known: bool) -> String {
 }
 
 fn print_notes(answer: &Answer, not_exact: &[NotExact], out: &mut dyn Write) -> Result<(), Failure> {
-    writeln!(
-        out,
+    let mut notes = vec![format!(
         "The first figures are those of a device of {} (+: it was full, more would have been taken). Driver time is that of the cost model.",
         size_text(answer.roomy_capacity)
-    )?;
+    )];
     if answer.verdicts.iter().any(|verdict| verdict.fitting < answer.candidates.len()) {
-        writeln!(
-            out,
-            "Where requests are refused, the program would end at the first; how many are refused is counted as if it went on without."
-        )?;
+        notes.push("Where requests are refused, the program would end at the first; how many are refused is counted as if it went on without.".into());
     }
     if not_exact.is_empty() {
-        writeln!(
-            out,
+        notes.push(
             "Exact: with the pytorch policy, PyTorch's own allocator gives these figures on these requests."
-        )?;
+                .into(),
+        );
     }
     for why in not_exact {
         let figures: Vec<_> = why.figures.iter().map(|figure| figure_name(figure)).collect();
         let (reason, effect, figures) = (&why.reason, effect(why.effect), figures.join(", "));
-        writeln!(out, "Not exact: {reason}. {effect}: {figures}; {}.", why.meaning)?;
+        notes.push(format!("Not exact: {reason}. {effect}: {figures}; {}.", why.meaning));
     }
-    for reason in &answer.not_tried {
-        writeln!(out, "Not tried: {reason}.")?;
-    }
+    notes.extend(answer.not_tried.iter().map(|reason| format!("Not tried: {reason}.")));
+    notes.iter().try_for_each(|note| writeln!(out, "{}", wrapped(note)))?;
     Ok(())
 }
 

@@ -3,19 +3,31 @@
 use super::{caller_text, figures, pool_text, share, stream_text, title};
 use crate::console::counted;
 use granule::round::size_text;
-use granule_analysis::inspect::{Group, View};
+use granule_analysis::inspect::{Caller, Group, View};
 use std::fmt::Write as _;
+
+fn write_title(view: &View, text: &mut String) {
+    let (bytes, count) = (size_text(view.live.bytes), counted(view.live.count, "block"));
+    let _ = writeln!(text, "\nLive {}: {bytes} in {count}\n", title(view));
+}
+
+/// Who holds most, in a line each, or else which sizes.
+pub(super) fn write_most(view: &View, top: usize, text: &mut String) {
+    let live = &view.live;
+    write_title(view, text);
+    if live.by_caller.is_empty() {
+        groups("size of each", &live.by_size, live.bytes, top, text, |group| size_text(group.key.size));
+    } else {
+        let line =
+            |group: &Group<Caller>| caller_text(&group.key).lines().next().unwrap_or_default().to_owned();
+        groups("who asked", &live.by_caller, live.bytes, top, text, line);
+    }
+}
 
 /// Everything about what was live at a moment. Groups that say nothing, because there is only one, are left out.
 pub(super) fn write(view: &View, top: usize, text: &mut String) {
     let live = &view.live;
-    let _ = writeln!(
-        text,
-        "\nLive {}: {} in {}\n",
-        title(view),
-        size_text(live.bytes),
-        counted(live.count, "block")
-    );
+    write_title(view, text);
     let total = live.bytes;
     groups("who asked", &live.by_caller, total, top, text, |group| caller_text(&group.key));
     groups("label", &live.by_label, total, top, text, |group| match group.key.label.as_str() {

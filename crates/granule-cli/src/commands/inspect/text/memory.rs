@@ -1,7 +1,7 @@
 //! Tables of how memory lay: what was free where, what kept it apart, what rounding cost, why a request was refused.
 
 use super::{caller_text, figures, held_text, pool_text, stream_text, title};
-use crate::console::counted;
+use crate::console::{self, counted};
 use granule::round::size_text;
 use granule_analysis::inspect::{Blocker, Memory, PoolMemory, Refused, View, Waste};
 use std::fmt::Write as _;
@@ -109,14 +109,14 @@ pub(super) fn write_refused(refused: &Refused, count: u64, top: usize, text: &mu
     let iteration = refused.iteration.map(|number| format!(", iteration {number}")).unwrap_or_default();
     let which =
         if count == 1 { "The refused request".to_owned() } else { format!("The first of {count} refused") };
-    let _ = writeln!(
-        text,
-        "\n{which}: {} at entry {}{iteration}, stream {}: {}\n",
+    let said = format!(
+        "{which}: {} at entry {}{iteration}, stream {}: {}",
         size_text(refused.size),
         refused.at,
         stream_text(refused.stream),
         refused.verdict.text()
     );
+    let _ = writeln!(text, "\n{}\n", console::wrapped(&said));
     let row = |name: &str, bytes: u64| [name.to_owned(), size_text(bytes)];
     let mut rows =
         vec![row("the block it takes", refused.block), row("what the device was asked for", refused.segment)];
@@ -129,15 +129,14 @@ pub(super) fn write_refused(refused: &Refused, count: u64, top: usize, text: &mu
         row("free memory of other streams, pools and sizes", refused.other_free),
         row("the largest piece of that", refused.other_largest),
         row("waiting for other streams", refused.waiting),
+        row("missing, however it lay", refused.missing),
     ]);
-    if refused.missing > 0 {
-        rows.push(row("missing, however it lay", refused.missing));
-    }
+    rows.retain(|[_, bytes]| bytes != "0 bytes");
     let _ = writeln!(text, "{}", figures(["it needed, and there was", "bytes"], rows, &[1]));
     if let Some(caller) = &refused.caller {
         let _ = writeln!(text, "asked for by {}", caller_text(caller));
     }
-    if !refused.in_the_way.is_empty() {
+    if top > 0 && !refused.in_the_way.is_empty() {
         let _ = writeln!(text, "\nWithout one of these it would have fitted\n");
         blockers(&refused.in_the_way, top, text);
     }
