@@ -5,6 +5,7 @@ pub(crate) mod disk;
 pub(crate) mod targets;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -65,6 +66,13 @@ pub(crate) fn libraries() -> Result<()> {
 pub(crate) fn granule() -> Result<PathBuf> {
     cargo(&[&["test"], WORKSPACE, ALL_COMMANDS, &["--no-run", "--test", "command"]].concat())?;
     Ok(target().join("debug/granule"))
+}
+
+/// The workspace's packages, as cargo describes them.
+pub(crate) fn packages() -> Result<Vec<Value>> {
+    let said = output(command("cargo").args(["metadata", "--format-version", "1", "--no-deps"]))?;
+    let mut said: Value = serde_json::from_str(&said)?;
+    serde_json::from_value(said["packages"].take()).context("cargo metadata names no packages")
 }
 
 /// Runs cargo.

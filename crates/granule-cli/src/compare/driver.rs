@@ -1,7 +1,7 @@
 //! What the driver was asked: the whole run, and the iterations after the second.
 
-use crate::compare::table::Table;
 use crate::console::format_time;
+use crate::table::Table;
 use granule::replay::{DriverFigures, SimulatedFigures, Summary};
 use granule::round::size_text;
 
