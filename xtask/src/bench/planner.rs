@@ -1,10 +1,9 @@
 //! Offline placement: published instances at their capacity, and recorded programs.
 
-use super::granule::Command;
 use super::table::{Table, figure, median};
 use super::{Options, traces};
-use crate::process::processor_time;
-use anyhow::{Context, Result, ensure};
+use crate::process::{self, command, processor_time};
+use anyhow::{Result, ensure};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::Path;
@@ -73,7 +72,7 @@ impl Figures {
     }
 }
 
-fn measure(granule: &Command, input: &Path, capacity: Option<u64>, rounds: u32) -> Result<Figures> {
+fn measure(granule: &Path, input: &Path, capacity: Option<u64>, rounds: u32) -> Result<Figures> {
     let file = input.to_string_lossy();
     let limit = capacity.map(|capacity| capacity.to_string());
     let mut arguments = vec!["plan", &*file];
@@ -81,7 +80,7 @@ fn measure(granule: &Command, input: &Path, capacity: Option<u64>, rounds: u32) 
     let mut answers = Vec::new();
     for _ in 0..rounds.max(1) {
         let (begun, used) = (Instant::now(), processor_time()?);
-        let answer = granule.plain_json(&arguments);
+        let answer = process::json(command(granule).args(&arguments).arg("--json"));
         if let Err(error) = &answer {
             println!("not placed: {error:#}");
         }
@@ -92,10 +91,8 @@ fn measure(granule: &Command, input: &Path, capacity: Option<u64>, rounds: u32) 
 }
 
 pub(super) fn report(options: &Options) -> Result<String> {
-    let granule = Command::build()?;
-    if !granule.has("plan") {
-        return Ok("## Planner\n\nSkipped: this build has no `granule plan`.\n".into());
-    }
+    process::cargo(&["build", "--profile", "dist", "-p", "granule-cli", "--features", "full"])?;
+    let granule = process::target().join("dist/granule");
     let mut all = Vec::new();
     let folder = options.instances.clone().unwrap_or_else(|| traces::shared().join("minimalloc"));
     let instances = traces::files(&folder, "csv");
@@ -111,8 +108,7 @@ pub(super) fn report(options: &Options) -> Result<String> {
         all.push(measure(&granule, &trace, None, options.rounds)?);
     }
     if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&all)?;
-        std::fs::write(path, text).with_context(|| format!("{} could not be written", path.display()))?;
+        process::write_json(path, &all)?;
     }
     let mut table = Table::new([
         "instance",

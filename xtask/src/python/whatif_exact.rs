@@ -15,8 +15,6 @@ use rig::{Rig, Wanted};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// What is compared.
 #[derive(Args, Default)]
@@ -81,10 +79,8 @@ fn run_on(rig: &Rig, options: &Options) -> Result<()> {
         runs.extend(wanted(&trace, &answer, options)?);
     }
     let count = runs.len();
-    let compared = on_all(runs, options.jobs, |run| {
-        let native = rig.native(&run)?;
-        Ok(Compared::new(run, &native))
-    })?;
+    let compared =
+        process::side_by_side(&runs, options.jobs, |run| Ok(Compared::new(run, &rig.native(run)?)))?;
     println!("\n{}", compare::table(&compared));
     let figures: usize = compared.iter().map(|one| one.figures).sum();
     let wrong = compared.iter().filter(|one| !one.differences.is_empty()).count();
@@ -134,8 +130,7 @@ fn json(granule: &Path, arguments: &[&str], trace: &Path) -> Result<Value> {
     {
         granule.env_remove(variable);
     }
-    let text = process::output(granule.args(arguments).arg("--json").arg(trace))?;
-    serde_json::from_str(&text).with_context(|| format!("{granule:?} did not print JSON"))
+    process::json(granule.args(arguments).arg("--json").arg(trace))
 }
 
 /// Candidates that are compared for every trace, besides the recommended ones.
@@ -171,47 +166,4 @@ fn wanted(trace: &Path, answer: &Value, options: &Options) -> Result<Vec<Wanted>
         }
     }
     Ok(runs)
-}
-
-/// Does the work on several threads, and gives the results in the order of `items`.
-fn on_all<T: Send, R: Send>(
-    items: Vec<T>,
-    jobs: Option<usize>,
-    work: impl Fn(T) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let next = AtomicUsize::new(0);
-    let items: Vec<Mutex<Option<T>>> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();
-    let results: Mutex<Vec<(usize, Result<R>)>> = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.unwrap_or(cores).max(1) {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(item) = items.get(at) else { break };
-                    if let Some(item) = item.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                        let result = work(item);
-                        results.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
-                    }
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|(at, _)| *at);
-    results.into_iter().map(|(_, result)| result).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::on_all;
-    use anyhow::bail;
-
-    #[test]
-    fn results_come_in_the_order_of_the_work() {
-        let squares = on_all((0..50_u64).collect(), Some(4), |n| Ok(n * n)).unwrap();
-        assert_eq!(squares, (0..50).map(|n| n * n).collect::<Vec<u64>>());
-        let error = on_all(vec![1, 2, 3], Some(2), |n| if n == 2 { bail!("no {n}") } else { Ok(n) });
-        assert_eq!(error.unwrap_err().to_string(), "no 2");
-    }
 }

@@ -30,16 +30,16 @@ const CALLS: [(&str, &str); 5] = [
 ];
 
 /// A prediction that was compared.
-pub(super) struct Compared {
-    run: Wanted,
+pub(super) struct Compared<'r> {
+    run: &'r Wanted,
     /// How many figures were compared.
     pub(super) figures: usize,
     /// Those that differ, as `name predicted native`.
     pub(super) differences: Vec<String>,
 }
 
-impl Compared {
-    pub(super) fn new(run: Wanted, native: &Value) -> Self {
+impl<'r> Compared<'r> {
+    pub(super) fn new(run: &'r Wanted, native: &Value) -> Self {
         let calls = |name: &str| run.predicted["device_calls"][name].as_u64().unwrap_or(0);
         let ours = SAME_NAME.iter().map(|name| (*name, run.predicted[*name].as_u64()));
         let ours = ours.chain(CALLS.iter().map(|(theirs, ours)| (*theirs, Some(calls(ours)))));
@@ -60,7 +60,7 @@ impl Compared {
 }
 
 /// A line per prediction.
-pub(super) fn table(compared: &[Compared]) -> String {
+pub(super) fn table(compared: &[Compared<'_>]) -> String {
     let mut text = String::from("| trace | device | settings | result |\n|---|---|---|---|\n");
     for Compared { run, figures, differences } in compared {
         let result = match differences.as_slice() {
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn the_same_figures_are_the_same() {
         let (run, native) = run();
-        let compared = Compared::new(run, &native);
+        let compared = Compared::new(&run, &native);
         assert_eq!((compared.figures, compared.differences.len()), (16, 0));
         assert!(
             table(&[compared])
@@ -140,7 +140,7 @@ mod tests {
         native["num_alloc_retries"] = json!(7);
         native["cudaFree"] = Value::Null;
         assert_eq!(
-            Compared::new(one, &native).differences,
+            Compared::new(&one, &native).differences,
             ["num_alloc_retries 8388608 predicted, 7 native", "cudaFree 0 predicted, none native"]
         );
     }
