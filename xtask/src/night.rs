@@ -1,8 +1,6 @@
-//! A night: whole histories of everything at once, one for each seed, on all cores; and defects in the engine, which tests
-//! have to notice: planted ones, and cargo-mutants'.
+//! A night: whole histories of everything at once, one for each seed, on all cores; and planted defects, which it has to notice.
 
 pub(crate) mod fuzz;
-pub(crate) mod mutants;
 mod plant;
 
 use crate::{process, schedules};
