@@ -97,7 +97,7 @@ fn look(options: &Options) -> Result<u8> {
     let night = Night { program, first, ops: options.ops, jobs: if one { 1 } else { jobs() }, plant: None };
     let report = night.run(if one { Duration::ZERO } else { minutes(options) })?;
     if let Some(file) = &options.json {
-        std::fs::write(file, format!("{:#}\n", report.json())).with_context(|| file.display().to_string())?;
+        process::write_json(file, &report.json())?;
     }
     if !one {
         report.print();
@@ -146,7 +146,7 @@ fn of_commit() -> Result<u64> {
 }
 
 fn kept() -> Result<Vec<u64>> {
-    let text = std::fs::read_to_string(process::root().join(KEPT)).context(KEPT)?;
+    let text = process::files::read(KEPT)?;
     let seeds =
         text.lines().filter_map(|line| line.split_whitespace().next()).filter(|word| !word.starts_with('#'));
     seeds.map(|seed| seed.parse().with_context(|| format!("{KEPT}: {seed}"))).collect()

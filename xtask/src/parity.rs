@@ -12,7 +12,7 @@ mod python;
 mod releases;
 mod table;
 
-use crate::process::root;
+use crate::process::{files, root};
 use anyhow::{Context, Result, bail};
 use checklist::Checklist;
 use finder::Test;
@@ -31,10 +31,10 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let checklist =
-        Checklist::parse(&read(CHECKLIST)?).with_context(|| format!("{CHECKLIST} is not a checklist"))?;
+    let checklist = Checklist::parse(&files::read(CHECKLIST)?)
+        .with_context(|| format!("{CHECKLIST} is not a checklist"))?;
     let offers =
-        Offers::parse(&read(OFFERS)?).with_context(|| format!("{OFFERS} is no list of functions"))?;
+        Offers::parse(&files::read(OFFERS)?).with_context(|| format!("{OFFERS} is no list of functions"))?;
     let letters = checklist.letters();
     let mut tests = finder::find(&root(), &letters)?;
     let python = python::find(&root(), &letters)?;
@@ -42,17 +42,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut found = offers.problems(&python);
     tests.extend(python.into_iter().filter(|test| !test.ids.is_empty()));
     let fresh = table::write(&checklist, &tests) + &tables;
-    let document = root().join(DOCUMENT);
     let mut problems = problems(&checklist, &tests);
     problems.append(&mut found);
-    if !std::fs::read_to_string(&document).is_ok_and(|there| there == fresh) {
-        if options.check {
-            problems.push(format!("{DOCUMENT} is out of date; run cargo xtask parity"));
-        } else {
-            std::fs::write(&document, fresh)
-                .with_context(|| format!("could not write {}", document.display()))?;
-            println!("wrote {DOCUMENT}");
-        }
+    if let Err(error) = files::settle(DOCUMENT, &fresh, options.check, "parity") {
+        problems.push(error.to_string());
     }
     if options.check && !problems.is_empty() {
         bail!("the parity table does not hold:\n  {}", problems.join("\n  "));
@@ -61,11 +54,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         println!("{problem}");
     }
     Ok(())
-}
-
-fn read(name: &str) -> Result<String> {
-    let file = root().join(name);
-    std::fs::read_to_string(&file).with_context(|| format!("could not read {}", file.display()))
 }
 
 /// What is wrong between the checklist and the tests, a line each.

@@ -2,6 +2,7 @@
 
 pub(crate) mod debian;
 pub(crate) mod disk;
+pub(crate) mod files;
 pub(crate) mod targets;
 
 use anyhow::{Context, Result, bail};

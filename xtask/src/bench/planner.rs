@@ -2,7 +2,7 @@
 
 use super::table::{Table, figure, median};
 use super::{Options, traces};
-use crate::process::{self, command, processor_time};
+use crate::process::{self, command, files, processor_time};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use serde_json::Value;
@@ -87,15 +87,19 @@ fn measure(granule: &Path, input: &Path, capacity: Option<u64>, rounds: u32) -> 
         let times = [begun.elapsed(), processor_time()?.saturating_sub(used)];
         answers.push((answer.ok(), times.map(|time| time.as_secs_f64())));
     }
-    Ok(Figures::of(traces::name(input), capacity, &answers))
+    Ok(Figures::of(files::stem(input), capacity, &answers))
 }
 
 pub(super) fn report(options: &Options) -> Result<String> {
     process::cargo(&["build", "--profile", "dist", "-p", "granule-cli", "--features", "full"])?;
     let granule = process::target().join("dist/granule");
     let mut all = Vec::new();
-    let folder = options.instances.clone().unwrap_or_else(|| traces::shared().join("minimalloc"));
-    let instances = traces::files(&folder, "csv");
+    let folder = options.instances.clone().unwrap_or_else(|| files::shared("minimalloc"));
+    let instances = match files::in_folder(std::path::absolute(&folder)?, "csv") {
+        // Those beside the repository need not be there.
+        Err(_) if options.instances.is_none() => Vec::new(),
+        found => found?,
+    };
     ensure!(
         options.instances.is_none() || !instances.is_empty(),
         "{} has no instances: files id,lower,upper,size that end in .csv",

@@ -4,7 +4,7 @@ use super::instructions::{self, callgrind, of_a_pair};
 use super::peers::{CONFIGURATIONS, Configuration};
 use super::table::{Table, figure, median};
 use super::{Options, traces};
-use crate::process::{cargo, command, output, side_by_side, target};
+use crate::process::{cargo, command, files, output, side_by_side, target};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
@@ -33,7 +33,7 @@ pub(super) fn report(options: &Options) -> Result<String> {
     let mut table = Table::new(std::iter::once("trace").chain(CONFIGURATIONS.iter().map(|of| of.name)));
     let cells: Vec<String> = times.iter().zip(counts).map(|(times, count)| cell(times, count)).collect();
     for (trace, cells) in traces.iter().zip(cells.chunks(CONFIGURATIONS.len())) {
-        table.row(std::iter::once(traces::name(trace)).chain(cells.iter().cloned()));
+        table.row(std::iter::once(files::stem(trace)).chain(cells.iter().cloned()));
     }
     Ok(format!(
         "## Replays\n\nMillion events a second on one core, then nanoseconds and instructions an event. Device and allocator \

@@ -3,7 +3,8 @@
 //! Sources are read as tokens, so that tests inside macros (`proptest!`) are found, and names in comments and
 //! texts are not.
 
-use anyhow::{Context, Result};
+use crate::process::files;
+use anyhow::Result;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,7 @@ impl Test {
 pub(super) fn find(root: &Path, letters: &BTreeSet<char>) -> Result<Vec<Test>> {
     let mut files = Vec::new();
     sources(&root.join("tests/tests"), &mut files)?;
-    for package in folder(&root.join("crates"))? {
+    for package in files::in_folder(root.join("crates"), "")? {
         let tests = package.join("tests");
         if tests.is_dir() {
             sources(&tests, &mut files)?;
@@ -50,7 +51,7 @@ pub(super) fn find(root: &Path, letters: &BTreeSet<char>) -> Result<Vec<Test>> {
     }
     let mut tests = Vec::new();
     for path in files {
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let text = files::read(&path)?;
         let file = path.strip_prefix(root).unwrap_or(&path).display().to_string();
         tests.extend(in_source(&file, &text, letters)?);
     }
@@ -59,7 +60,7 @@ pub(super) fn find(root: &Path, letters: &BTreeSet<char>) -> Result<Vec<Test>> {
 
 /// The Rust files of a folder and its folders, in a fixed order.
 fn sources(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in folder(path)? {
+    for entry in files::in_folder(path, "")? {
         if entry.is_dir() {
             sources(&entry, files)?;
         } else if entry.extension().is_some_and(|extension| extension == "rs") {
@@ -67,13 +68,6 @@ fn sources(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn folder(path: &Path) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(path).with_context(|| format!("could not list {}", path.display()))?;
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    paths.sort();
-    Ok(paths)
 }
 
 /// The ids that a name begins with.

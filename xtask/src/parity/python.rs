@@ -2,7 +2,8 @@
 
 use super::finder::{Test, ids};
 use super::releases::since;
-use anyhow::{Context, Result};
+use crate::process::files;
+use anyhow::Result;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -11,16 +12,11 @@ pub(super) const FOLDER: &str = "tests/torch";
 
 /// Every test, whether or not it is named after an id (then without ids).
 pub(super) fn find(root: &Path, letters: &BTreeSet<char>) -> Result<Vec<Test>> {
-    let folder = root.join(FOLDER);
-    let entries = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    paths.sort();
     let mut tests = Vec::new();
-    for path in paths {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.starts_with("test_") && path.extension().is_some_and(|extension| extension == "py") {
-            let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-            tests.extend(in_source(&format!("{FOLDER}/{name}"), &text, letters));
+    for path in files::in_folder(root.join(FOLDER), "py")? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("test_") {
+            tests.extend(in_source(&format!("{FOLDER}/{name}"), &files::read(&path)?, letters));
         }
     }
     Ok(tests)

@@ -4,7 +4,7 @@
 //! Everything it needs is made here: a Python environment with the pinned packages, the rig, the package
 //! `granule-torch`. The tests are those of `tests/torch`.
 
-use crate::process::{self, command, disk, root, target};
+use crate::process::{self, command, disk, files, root, target};
 use crate::python::venv::Venv;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -146,7 +146,7 @@ impl Place {
 
     /// Takes the environment away: the disk does not hold many.
     pub(crate) fn remove(self) -> Result<()> {
-        fs::remove_dir_all(self.venv()).with_context(|| self.venv().display().to_string())
+        files::remove(self.venv())
     }
 
     /// The environment's folder.
@@ -192,8 +192,7 @@ pub(crate) fn made(torch: &str) -> Option<PathBuf> {
 
 /// The environment with torch.
 fn environment(torch: Option<&str>, base: Option<&Path>) -> Result<Venv> {
-    let file = root().join(TESTS).join("requirements.txt");
-    let pinned = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let pinned = files::read(Path::new(TESTS).join("requirements.txt"))?;
     let requirements = match torch {
         Some(version) => for_torch(&pinned, version)?,
         None => pinned,
@@ -221,14 +220,9 @@ pub(crate) fn prepare(torch: Option<&str>, base: Option<&Path>, profile: &str) -
 
 /// Removes what an earlier build collected: setuptools packs everything there, also files that are no longer in the tree.
 fn forget_old_package() -> Result<()> {
-    let Ok(entries) = fs::read_dir(root().join("crates/granule-torch/build")) else { return Ok(()) };
-    for entry in entries {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with("lib") {
-            fs::remove_dir_all(entry.path()).with_context(|| entry.path().display().to_string())?;
-        }
-    }
-    Ok(())
+    let built = files::in_folder("crates/granule-torch/build", "").unwrap_or_default();
+    let mut old = built.iter().filter(|path| files::stem(path).starts_with("lib"));
+    old.try_for_each(|path| files::remove(path))
 }
 
 /// The folder of the environment or of the rig: each release has its own, since a rig is of one CUDA.

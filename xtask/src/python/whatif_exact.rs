@@ -6,7 +6,7 @@
 mod compare;
 mod rig;
 
-use crate::process::{self, command, root};
+use crate::process::{self, command, files, root};
 use crate::python::e2e_torch::Place;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -100,15 +100,8 @@ fn traces(options: &Options) -> Result<Vec<PathBuf>> {
             .map(|t| fs::canonicalize(t).with_context(|| t.display().to_string()))
             .collect();
     }
-    let shared = std::env::var_os("GRANULE_SHARED").map_or_else(|| root().join("../shared"), PathBuf::from);
-    let recorded = fs::read_dir(shared.join("traces")).ok().filter(|_| !options.slice);
-    let mut found = vec![root().join(BUNDLED)];
-    if let Some(entries) = recorded {
-        found = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-        found.retain(|path| path.extension().is_some_and(|extension| extension == "gz"));
-        found.sort();
-    }
-    Ok(found)
+    let recorded = files::in_folder(files::shared("traces"), "gz").ok().filter(|_| !options.slice);
+    Ok(recorded.unwrap_or_else(|| vec![root().join(BUNDLED)]))
 }
 
 /// What `granule whatif` says of a trace, on a device just below what the default settings need, and on one between that and

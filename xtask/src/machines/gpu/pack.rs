@@ -2,7 +2,7 @@
 
 use super::{KIT, TORCH};
 use crate::dist::elf::Needs;
-use crate::process::{self, cargo, command, output, root, run, target};
+use crate::process::{self, cargo, command, files, output, root, run, target};
 use crate::python::venv::Venv;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -18,7 +18,7 @@ const TESTS: [&str; 3] = ["policies", "sleep", "sharing"];
 
 /// Makes the kit. Without an environment its shim is compiled on the machine, at first use.
 pub(super) fn pack(folder: &Path, profile: &str, tests: bool, venv: Option<&Path>) -> Result<()> {
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    files::create(folder)?;
     let into = fs::canonicalize(folder)?;
     let stage = tempfile::tempdir()?;
     let stage = stage.path();
@@ -116,7 +116,7 @@ fn compile(source: &str, to: &Path) -> Result<()> {
 }
 
 fn copy(from: &str, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
+    files::create(to)?;
     run(command("cp").args(["-r", "-T", from]).arg(to))
 }
 
