@@ -1,14 +1,13 @@
 //! The parity tables: which behaviours of PyTorch's allocator there are, and which tests show each; and which functions
 //! PyTorch offers for memory.
 //!
-//! [`checklist`] reads the behaviours, [`finder`] and [`python`] find the tests that are named after their ids,
+//! [`checklist`] reads the behaviours, [`finder`] finds the tests that are named after their ids,
 //! [`releases`] says which releases of PyTorch run them, [`offers`] reads the functions with their tests, [`table`] puts all into one document. [`run`] writes it or, with
 //! `--check`, compares it and lists what is missing.
 
 mod checklist;
 mod finder;
 mod offers;
-mod python;
 mod releases;
 mod table;
 
@@ -36,8 +35,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let offers =
         Offers::parse(&files::read(OFFERS)?).with_context(|| format!("{OFFERS} is no list of functions"))?;
     let letters = checklist.letters();
-    let mut tests = finder::find(&root(), &letters)?;
-    let python = python::find(&root(), &letters)?;
+    let (python, mut tests): (Vec<_>, Vec<_>) =
+        finder::find(&root(), &letters)?.into_iter().partition(Test::is_python);
     let tables = releases::write(&python) + &offers.write(&python);
     let mut found = offers.problems(&python);
     tests.extend(python.into_iter().filter(|test| !test.ids.is_empty()));
@@ -65,7 +64,7 @@ fn problems(checklist: &Checklist, tests: &[Test]) -> Vec<String> {
         let mut own = tests.iter().filter(|test| test.counts() && test.ids.contains(id)).peekable();
         let tested = own.peek().is_some();
         if tested && behaviour.python_half.is_some() && !own.any(Test::is_python) {
-            problems.push(format!("{id} has no test in {} for its Python half", python::FOLDER));
+            problems.push(format!("{id} has no test in {} for its Python half", finder::PYTHON));
         }
         if !tested {
             untested.push(id.as_str());
