@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -123,8 +123,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
 
 /// Installs a cargo command from the registry unless it is there.
 pub(crate) fn install_if_missing(name: &str) -> Result<()> {
-    let probe = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if probe.is_ok_and(|status| status.success()) {
+    if answers(Command::new(name).arg("--version")) {
         return Ok(());
     }
     println!("installing {name}");
@@ -149,12 +148,12 @@ fn ended_children(stat: &str, ticks_per_second: u64) -> Option<Duration> {
 
 /// Whether cargo-nextest is installed.
 pub(crate) fn has_nextest() -> bool {
-    let probe = Command::new("cargo")
-        .args(["nextest", "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    probe.is_ok_and(|status| status.success())
+    answers(Command::new("cargo").args(["nextest", "--version"]))
+}
+
+/// Whether a program is there and ends well.
+pub(crate) fn answers(program: &mut Command) -> bool {
+    program.output().is_ok_and(|output| output.status.success())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::releases::since;
 use crate::process::files;
 use anyhow::Result;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A release of PyTorch, such as (2, 15).
 pub(super) type Release = (u32, u32);
@@ -45,14 +45,11 @@ pub(super) const PYTHON: &str = "tests/torch";
 
 /// Every test that is named after an id in the tests that span crates and in those of the crates, and every one in Python, by file.
 pub(super) fn find(root: &Path, letters: &BTreeSet<char>) -> Result<Vec<Test>> {
-    let mut sources = Vec::new();
-    below(&root.join("tests/tests"), &mut sources)?;
+    let mut sources = files::below(&root.join("tests/tests"))?;
     for package in files::in_folder(root.join("crates"), "")? {
-        let tests = package.join("tests");
-        if tests.is_dir() {
-            below(&tests, &mut sources)?;
-        }
+        sources.extend(files::below(&package.join("tests"))?);
     }
+    sources.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
     sources.extend(files::in_folder(root.join(PYTHON), "py")?);
     let mut tests = Vec::new();
     for path in sources {
@@ -60,18 +57,6 @@ pub(super) fn find(root: &Path, letters: &BTreeSet<char>) -> Result<Vec<Test>> {
         tests.extend(in_source(&file, &files::read(&path)?, letters));
     }
     Ok(tests)
-}
-
-/// The Rust files of a folder and its folders, in a fixed order.
-fn below(path: &Path, sources: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in files::in_folder(path, "")? {
-        if entry.is_dir() {
-            below(&entry, sources)?;
-        } else if entry.extension().is_some_and(|extension| extension == "rs") {
-            sources.push(entry);
-        }
-    }
-    Ok(())
 }
 
 /// The ids that a name begins with.

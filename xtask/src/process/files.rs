@@ -27,6 +27,17 @@ pub(crate) fn in_folder(folder: impl AsRef<Path>, ending: &str) -> Result<Vec<Pa
     Ok(paths)
 }
 
+/// The files of a folder and of those in it; none where there is no such folder.
+pub(crate) fn below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    if folder.is_dir() {
+        for path in in_folder(folder, "")? {
+            if path.is_dir() { found.extend(below(&path)?) } else { found.push(path) }
+        }
+    }
+    Ok(found)
+}
+
 /// A path's last name, up to the first dot.
 pub(crate) fn stem(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();

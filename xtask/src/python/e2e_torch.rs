@@ -16,10 +16,7 @@ use std::thread::{self, JoinHandle};
 /// How the tests are run.
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// A bounded part of them (what CI runs, and the default)
-    #[arg(long, conflicts_with = "long")]
-    slice: bool,
-    /// All of them: every workload under all settings, at its full length
+    /// Every workload under all settings, at its full length; else a bounded part, as in CI
     #[arg(long)]
     long: bool,
     /// Another release of torch than the one that is pinned, such as 2.12.1, in an environment of its own

@@ -4,14 +4,12 @@
 //! on the GPU-less rig, by its `native-baseline.sh`, and every figure is compared. A difference is a failure.
 
 mod compare;
-mod rig;
 
 use crate::process::{self, command, files, root};
 use crate::python::e2e_torch::Place;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use compare::{Compared, ratios};
-use rig::{Rig, Wanted};
+use compare::{Compared, Wanted, ratios};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,9 +32,6 @@ pub(crate) struct Options {
     /// An environment that has torch: its packages are used, and it is not changed
     #[arg(long, env = "GRANULE_TORCH_VENV", value_name = "FOLDER")]
     venv: Option<PathBuf>,
-    /// A rig that is built for the torch of --venv
-    #[arg(long, value_name = "FOLDER", requires = "venv")]
-    rig: Option<PathBuf>,
     /// Skip the build: the command is there already
     #[arg(long, value_name = "PATH")]
     granule: Option<PathBuf>,
@@ -53,21 +48,13 @@ const BUNDLED: &str = "crates/granule-cli/data/resnet_train.trace.gz";
 /// The step in which the smallest device is searched.
 const STEP: u64 = 16 << 20;
 
-/// Prepares the rig, or takes the one that is given, and compares.
+/// Prepares a place, and compares there.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let rig = match (&options.rig, &options.venv) {
-        (Some(rig), Some(venv)) => Rig::new(venv, rig),
-        _ => Rig::of(&Place::prepare(None, options.venv.as_deref())?),
-    };
-    run_on(&rig, options)
+    run_in(&Place::prepare(None, options.venv.as_deref())?, options)
 }
 
 /// The same, in a place that is prepared.
 pub(crate) fn run_in(place: &Place, options: &Options) -> Result<()> {
-    run_on(&Rig::of(place), options)
-}
-
-fn run_on(rig: &Rig, options: &Options) -> Result<()> {
     let granule = match &options.granule {
         Some(path) => path.clone(),
         None => process::granule()?,
@@ -80,7 +67,7 @@ fn run_on(rig: &Rig, options: &Options) -> Result<()> {
     }
     let count = runs.len();
     let compared =
-        process::side_by_side(&runs, options.jobs, |run| Ok(Compared::new(run, &rig.native(run)?)))?;
+        process::side_by_side(&runs, options.jobs, |run| Ok(Compared::new(run, &native(place, run)?)))?;
     println!("\n{}", compare::table(&compared));
     let figures: usize = compared.iter().map(|one| one.figures).sum();
     let wrong = compared.iter().filter(|one| !one.differences.is_empty()).count();
@@ -124,6 +111,30 @@ fn json(granule: &Path, arguments: &[&str], trace: &Path) -> Result<Value> {
         granule.env_remove(variable);
     }
     process::json(granule.args(arguments).arg("--json").arg(trace))
+}
+
+/// What `native-baseline.sh` says of PyTorch's own allocator.
+fn native(place: &Place, run: &Wanted) -> Result<Value> {
+    let mut baseline = command(root().join("tests/nogpu-torch/native-baseline.sh"));
+    // The rig counts in MiB, which these are a whole number of.
+    #[allow(clippy::cast_precision_loss)]
+    let gib = (run.capacity >> 20) as f64 / 1024.0;
+    baseline
+        .env("TORCH_VENV", place.venv())
+        .env("FAKE_GPU_LIB", place.rig())
+        .env("FAKE_GPU_MEM_GB", gib.to_string())
+        .env("JSON", "1")
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    if !run.caching {
+        baseline.env("PYTORCH_NO_CUDA_MEMORY_CACHING", "1");
+    }
+    if run.empty_cache {
+        baseline.env("EMPTY_CACHE", "1");
+    }
+    let text = process::output(baseline.arg(&run.trace).arg(&run.conf))?;
+    let line = text.lines().find(|line| line.starts_with('{'));
+    let line = line.with_context(|| format!("no JSON from {baseline:?}: {text}"))?;
+    serde_json::from_str(line).with_context(|| line.to_owned())
 }
 
 /// Candidates that are compared for every trace, besides the recommended ones.

@@ -137,7 +137,7 @@ fn shim(venv: &Venv, stage: &Path) -> Result<()> {
 fn old_enough(stage: &Path) -> Result<()> {
     let mut files = vec![stage.join("python/granule_torch/libgranule_capi.so")];
     for folder in ["bin", "python/granule_torch/shims"] {
-        files.extend(files_in(&stage.join(folder))?);
+        files.extend(files::below(&stage.join(folder))?);
     }
     files
         .iter()
@@ -153,17 +153,6 @@ fn runs_with(file: &Path, (major, minor): (u32, u32)) -> Result<()> {
         GLIBC.1
     );
     Ok(())
-}
-
-/// The files of a folder and of those in it; none where there is no such folder.
-fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
-    let mut found = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        if path.is_dir() { found.extend(files_in(&path)?) } else { found.push(path) }
-    }
-    Ok(found)
 }
 
 /// What the kit was made of.

@@ -1,9 +1,9 @@
 //! Predictions beside PyTorch's own figures.
 
-use super::rig::Wanted;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 /// Figures that have one name on both sides.
 const SAME_NAME: [&str; 11] = [
@@ -28,6 +28,38 @@ const CALLS: [(&str, &str); 5] = [
     ("cuMemMap", "orMemMap"),
     ("cuMemUnmap", "orMemUnmap"),
 ];
+
+/// A candidate on a device: what was predicted, and how PyTorch is asked.
+pub(super) struct Wanted {
+    pub(super) trace: PathBuf,
+    /// The candidate's name.
+    pub(super) name: String,
+    pub(super) conf: String,
+    pub(super) caching: bool,
+    pub(super) empty_cache: bool,
+    /// Bytes of the device.
+    pub(super) capacity: u64,
+    /// Whether it is the answer for that device.
+    pub(super) recommended: bool,
+    predicted: Value,
+}
+
+impl Wanted {
+    pub(super) fn new(trace: &Path, candidate: &Value, outcome: &Value, recommended: bool) -> Result<Self> {
+        let text = |key: &str| candidate[key].as_str().map(ToOwned::to_owned).with_context(|| key.to_owned());
+        let is = |key: &str| candidate[key].as_bool().with_context(|| key.to_owned());
+        Ok(Self {
+            trace: trace.to_owned(),
+            name: text("name")?,
+            conf: text("conf")?,
+            caching: is("caching")?,
+            empty_cache: is("empty_cache_each_iteration")?,
+            capacity: outcome["capacity"].as_u64().context("capacity")?,
+            recommended,
+            predicted: outcome.clone(),
+        })
+    }
+}
 
 /// A prediction that was compared.
 pub(super) struct Compared<'r> {
@@ -105,8 +137,7 @@ fn name(path: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Compared, SAME_NAME, ratios, table};
-    use crate::python::whatif_exact::rig::Wanted;
+    use super::{Compared, SAME_NAME, Wanted, ratios, table};
     use serde_json::{Value, json};
     use std::path::Path;
 
