@@ -1,23 +1,19 @@
 //! Benchmarks beside the peers: medians of interleaved runs, ratios first.
 //!
 //! Host time is measured with `tests/peers` (its own workspace: the peers come from registries) on Granule's adaptor, on
-//! the peers, and on the libraries of the peer benchmark where these were built. Memory and driver time are figures of
-//! `granule replay`, the same on every machine.
+//! the peers, and on the libraries of the peer benchmark where these were built. What is held, and what that costs in the
+//! driver, is judged on the [`corpus`].
 
-mod capacity;
 pub(crate) mod corpus;
-mod driver_time;
-mod granule;
-mod growth;
 mod hot_path;
 mod instructions;
-mod memory;
 mod page;
 mod peers;
 mod planner;
+mod replays;
+mod scale;
 mod table;
 mod timing;
-mod tools;
 mod traces;
 
 use anyhow::Result;
@@ -27,7 +23,7 @@ use std::path::PathBuf;
 /// What is measured.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Which benchmarks; without any: latency, churn, threads, programs, memory, driver-time, min-capacity, planner
+    /// Which benchmarks; without any: latency, churn, threads, programs, planner
     #[arg(value_enum)]
     which: Vec<Which>,
     /// A folder with built libraries of the peer benchmark (PyTorch's own allocator, TensorFlow's, CubeCL's)
@@ -67,39 +63,22 @@ enum Which {
     Threads,
     /// Recorded programs, time of a single call
     Programs,
-    /// Reserved over requested on recorded programs, at once and with streams behind
-    Memory,
-    /// Modelled driver time at ample and at tight capacity
-    DriverTime,
-    /// The smallest device that fits
-    MinCapacity,
     /// Offline placement
     Planner,
-    /// How the cost grows from 1 000 to 100 000 blocks of the same sizes (needs valgrind)
-    Growth,
     /// What an operation costs beside many blocks, streams, pools, views, users, history entries: time and counted steps
     Scale,
     /// What the masquerade costs the hot path (needs valgrind)
     Masquerade,
     /// What the history costs, on and off (needs valgrind)
     History,
-    /// Replays and reading of traces and snapshots: what the tools are made of
-    Tools,
+    /// Replays of recorded programs: what most tools are made of
+    Replays,
     /// Sleep and wake: 60 GiB under the cost model, 2 GiB of real bytes with each backup
     Sleep,
 }
 
 impl Which {
-    const USUAL: [Self; 8] = [
-        Self::Latency,
-        Self::Churn,
-        Self::Threads,
-        Self::Programs,
-        Self::Memory,
-        Self::DriverTime,
-        Self::MinCapacity,
-        Self::Planner,
-    ];
+    const USUAL: [Self; 5] = [Self::Latency, Self::Churn, Self::Threads, Self::Programs, Self::Planner];
 
     /// The report in Markdown.
     fn report(self, options: &Options) -> Result<String> {
@@ -108,15 +87,11 @@ impl Which {
             Self::Churn => timing::churn(options),
             Self::Threads => timing::threads(options),
             Self::Programs => timing::programs(options),
-            Self::Memory => memory::report(options),
-            Self::DriverTime => driver_time::report(options),
-            Self::MinCapacity => capacity::report(options),
             Self::Planner => planner::report(options),
-            Self::Growth => growth::report(options),
-            Self::Scale => growth::scale(options),
+            Self::Scale => scale::report(options),
             Self::Masquerade => hot_path::masquerade(),
             Self::History => hot_path::history(),
-            Self::Tools => tools::report(options),
+            Self::Replays => replays::report(options),
             Self::Sleep => hot_path::sleep(),
         }
     }

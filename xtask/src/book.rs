@@ -5,13 +5,12 @@ mod examples;
 mod page;
 mod website;
 
-use crate::process::root;
-use anyhow::{Context, Result, ensure};
+use crate::process::files;
+use anyhow::{Result, ensure};
 use clap::Args;
 use page::Page;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What is done besides checking links and lengths.
 #[derive(Args, Default)]
@@ -32,7 +31,7 @@ const README_BYTES: usize = 11_500;
 pub(crate) fn run(options: &Options) -> Result<()> {
     let pages = pages()?;
     let mut faults = pages.values().flat_map(|page| page.faults(&pages)).collect::<Vec<_>>();
-    let front = fs::read_to_string(root().join("README.md"))?;
+    let front = files::read("README.md")?;
     if front.len() > README_BYTES || front.lines().count() > README_LINES {
         faults.push(format!(
             "README.md has {} lines and {} bytes; {README_LINES} and {README_BYTES} are allowed",
@@ -51,14 +50,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// The README, the pages beside it, and those of the book, by their file.
 fn pages() -> Result<BTreeMap<PathBuf, Page>> {
-    let mut files = markdown(&root())?;
-    files.extend(markdown(&root().join("docs"))?);
-    files.extend(markdown(&root().join("docs/results"))?);
+    let mut files = files::in_folder("", "md")?;
+    files.extend(files::in_folder("docs", "md")?);
+    files.extend(files::in_folder("docs/results", "md")?);
     files.into_iter().map(|file| Ok((file.clone(), Page::read(file)?))).collect()
-}
-
-fn markdown(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
-    let files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    Ok(files.into_iter().filter(|file| file.extension().is_some_and(|end| end == "md")).collect())
 }

@@ -76,7 +76,7 @@ impl Minutes {
 
 fn lints() -> Result<()> {
     cargo(&["fmt", "--all", "--check"])?;
-    structure::run(&structure::Options::default())?;
+    structure::run()?;
     cargo(
         &[&["clippy", "--workspace", "--all-targets"], process::ALL_COMMANDS, &["--", "-D", "warnings"]]
             .concat(),

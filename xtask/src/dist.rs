@@ -10,7 +10,7 @@ mod machine;
 mod tools;
 mod wheels;
 
-use crate::process::{target, targets};
+use crate::process::{files, target, targets};
 use anyhow::{Context, Result};
 use machine::Machine;
 use std::fs;
@@ -109,7 +109,7 @@ fn for_arm(options: &Options) -> Result<()> {
 
 fn folder(name: &str) -> Result<PathBuf> {
     let folder = target().join(name);
-    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    files::create(&folder)?;
     Ok(folder)
 }
 
@@ -137,13 +137,8 @@ fn wheel_in(folder: &Path, name: &str) -> Result<PathBuf> {
 }
 
 fn wheels_in(folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        let file = path.file_name().unwrap_or_default().to_string_lossy();
-        if file.starts_with(&format!("{name}-")) && file.ends_with(".whl") {
-            found.push(path.clone());
-        }
-    }
+    let mut found = files::in_folder(folder, "whl")?;
+    let of_name = format!("{name}-");
+    found.retain(|path| path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&of_name)));
     Ok(found)
 }

@@ -20,9 +20,9 @@ use bench::corpus;
 use clap::{Parser, Subcommand};
 use generated::{bindgen, codegen, header};
 use machines::{aarch64, gpu, personalities};
-use night::{fuzz, mutants};
+use night::fuzz;
 use process::{cargo, has_nextest};
-use python::{e2e_torch, integrations, tables, viewer, whatif_exact};
+use python::{e2e_torch, integrations, tables, whatif_exact};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -62,8 +62,6 @@ enum Task {
     Gpu(gpu::Options),
     /// Drive every way in with libFuzzer; --properties: long property, fuzz and fault-loop runs
     Fuzz(fuzz::Options),
-    /// Break placement, ladder and pools in small ways and see that tests notice (hours in full; see --shard)
-    Mutants(mutants::Options),
     /// Run the engine's threads in chosen orders (shuttle), and its small kernels in all orders (loom)
     Schedules(schedules::Options),
     /// Build the workspace for 64-bit ARM and run its tests under an emulator, with several sizes of pages (installed on Debian, as root)
@@ -72,8 +70,8 @@ enum Task {
     Night(night::Options),
     /// Check every combination of features (CI checks pairs of them)
     Features,
-    /// Check the sizes of types, files, functions and folders, and that modules import nothing in circles
-    Structure(structure::Options),
+    /// Check that modules import nothing in circles, and that no backend depends on the engine
+    Structure,
     /// Build what is handed out into target/dist: wheels, crates, a static binary; --check tries it
     Dist(dist::Options),
     /// Run real PyTorch programs on Granule, on the GPU-less rig (installs torch into target/e2e-torch the first time)
@@ -86,8 +84,6 @@ enum Task {
     Book(book::Options),
     /// Run the queries of docs/tables.md in DuckDB on exported runs (installs duckdb into target/tables the first time)
     Tables,
-    /// Pass snapshots through PyTorch's own viewer (installs torch into target/viewer-venv the first time)
-    Viewer(viewer::Options),
     /// Compare what `granule whatif` predicts with PyTorch's own allocator, on the GPU-less rig
     WhatifExact(whatif_exact::Options),
 }
@@ -117,19 +113,17 @@ fn run(task: Task) -> Result<()> {
         Task::Personalities(options) => personalities::run(&options),
         Task::Gpu(options) => gpu::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
-        Task::Mutants(options) => mutants::run(&options),
         Task::Schedules(options) => schedules::run(&options),
         Task::Aarch64(options) => aarch64::run(&options),
         Task::Night(options) => night::run(&options),
         Task::Features => ci::feature_combinations(true),
-        Task::Structure(options) => structure::run(&options),
+        Task::Structure => structure::run(),
         Task::Dist(options) => dist::run(&options),
         Task::E2eTorch(options) => e2e_torch::run(&options),
         Task::Integrations(options) => integrations::run(&options),
         Task::Browser(options) => browser::run(&options),
         Task::Book(options) => book::run(&options),
         Task::Tables => tables::run(),
-        Task::Viewer(options) => viewer::run(&options),
         Task::WhatifExact(options) => whatif_exact::run(&options),
     }
 }

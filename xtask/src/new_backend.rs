@@ -2,7 +2,7 @@
 //!
 //! It is the crate in `docs/examples/backend-acme` under another name. A vendor outside the tree copies that folder by hand.
 
-use crate::process::{command, root, run as run_to_end};
+use crate::process::{command, files, root, run as run_to_end};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
@@ -76,7 +76,7 @@ fn write(name: &str, folder: &Path, in_tree: bool) -> Result<()> {
     };
     for part in ["src", "examples"] {
         let part = folder.join(part);
-        std::fs::create_dir_all(&part).with_context(|| format!("could not create {}", part.display()))?;
+        files::create(&part)?;
     }
     std::fs::write(folder.join("Cargo.toml"), manifest)?;
     if !in_tree {
@@ -124,7 +124,7 @@ fn lines(folder: &Path) -> Result<String> {
 
 /// Lines that are neither blank nor only a comment.
 fn lines_of_code(file: &Path) -> Result<usize> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("could not read {}", file.display()))?;
+    let text = files::read(file)?;
     let lines = text.lines().map(str::trim);
     Ok(lines.filter(|line| !line.is_empty() && !line.starts_with("//")).count())
 }
@@ -134,15 +134,13 @@ mod tests {
     use super::{
         BACKEND, MANIFEST, Options, REPOSITORY, SOURCES, fill, from_here, lines, lines_of_code, run,
     };
-    use crate::process::{command, root, target};
+    use crate::process::{command, files, root, target};
 
     /// Slow: it builds the new crate, the kit and their dependencies once, in a folder that is kept.
     #[test]
     fn a_new_backend_compiles_and_passes_the_kit() {
         let folder = target().join("new-backend").join("backend-sample");
-        if folder.exists() {
-            std::fs::remove_dir_all(&folder).unwrap();
-        }
+        files::remove(&folder).unwrap();
         run(&Options { name: "sample".into(), path: Some(folder.clone()) }).unwrap();
         let output = command("cargo")
             .args(["run", "--quiet", "--offline", "--example", "conformance"])

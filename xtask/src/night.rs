@@ -1,8 +1,6 @@
-//! A night: whole histories of everything at once, one for each seed, on all cores; and defects in the engine, which tests
-//! have to notice: planted ones, and cargo-mutants'.
+//! A night: whole histories of everything at once, one for each seed, on all cores; and planted defects, which it has to notice.
 
 pub(crate) mod fuzz;
-pub(crate) mod mutants;
 mod plant;
 
 use crate::{process, schedules};
@@ -99,7 +97,7 @@ fn look(options: &Options) -> Result<u8> {
     let night = Night { program, first, ops: options.ops, jobs: if one { 1 } else { jobs() }, plant: None };
     let report = night.run(if one { Duration::ZERO } else { minutes(options) })?;
     if let Some(file) = &options.json {
-        std::fs::write(file, format!("{:#}\n", report.json())).with_context(|| file.display().to_string())?;
+        process::write_json(file, &report.json())?;
     }
     if !one {
         report.print();
@@ -148,7 +146,7 @@ fn of_commit() -> Result<u64> {
 }
 
 fn kept() -> Result<Vec<u64>> {
-    let text = std::fs::read_to_string(process::root().join(KEPT)).context(KEPT)?;
+    let text = process::files::read(KEPT)?;
     let seeds =
         text.lines().filter_map(|line| line.split_whitespace().next()).filter(|word| !word.starts_with('#'));
     seeds.map(|seed| seed.parse().with_context(|| format!("{KEPT}: {seed}"))).collect()

@@ -1,18 +1,17 @@
 //! The parity tables: which behaviours of PyTorch's allocator there are, and which tests show each; and which functions
 //! PyTorch offers for memory.
 //!
-//! [`checklist`] reads the behaviours, [`finder`] and [`python`] find the tests that are named after their ids,
+//! [`checklist`] reads the behaviours, [`finder`] finds the tests that are named after their ids,
 //! [`releases`] says which releases of PyTorch run them, [`offers`] reads the functions with their tests, [`table`] puts all into one document. [`run`] writes it or, with
 //! `--check`, compares it and lists what is missing.
 
 mod checklist;
 mod finder;
 mod offers;
-mod python;
 mod releases;
 mod table;
 
-use crate::process::root;
+use crate::process::{files, root};
 use anyhow::{Context, Result, bail};
 use checklist::Checklist;
 use finder::Test;
@@ -31,28 +30,21 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let checklist =
-        Checklist::parse(&read(CHECKLIST)?).with_context(|| format!("{CHECKLIST} is not a checklist"))?;
+    let checklist = Checklist::parse(&files::read(CHECKLIST)?)
+        .with_context(|| format!("{CHECKLIST} is not a checklist"))?;
     let offers =
-        Offers::parse(&read(OFFERS)?).with_context(|| format!("{OFFERS} is no list of functions"))?;
+        Offers::parse(&files::read(OFFERS)?).with_context(|| format!("{OFFERS} is no list of functions"))?;
     let letters = checklist.letters();
-    let mut tests = finder::find(&root(), &letters)?;
-    let python = python::find(&root(), &letters)?;
+    let (python, mut tests): (Vec<_>, Vec<_>) =
+        finder::find(&root(), &letters)?.into_iter().partition(Test::is_python);
     let tables = releases::write(&python) + &offers.write(&python);
     let mut found = offers.problems(&python);
     tests.extend(python.into_iter().filter(|test| !test.ids.is_empty()));
     let fresh = table::write(&checklist, &tests) + &tables;
-    let document = root().join(DOCUMENT);
     let mut problems = problems(&checklist, &tests);
     problems.append(&mut found);
-    if !std::fs::read_to_string(&document).is_ok_and(|there| there == fresh) {
-        if options.check {
-            problems.push(format!("{DOCUMENT} is out of date; run cargo xtask parity"));
-        } else {
-            std::fs::write(&document, fresh)
-                .with_context(|| format!("could not write {}", document.display()))?;
-            println!("wrote {DOCUMENT}");
-        }
+    if let Err(error) = files::settle(DOCUMENT, &fresh, options.check, "parity") {
+        problems.push(error.to_string());
     }
     if options.check && !problems.is_empty() {
         bail!("the parity table does not hold:\n  {}", problems.join("\n  "));
@@ -61,11 +53,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         println!("{problem}");
     }
     Ok(())
-}
-
-fn read(name: &str) -> Result<String> {
-    let file = root().join(name);
-    std::fs::read_to_string(&file).with_context(|| format!("could not read {}", file.display()))
 }
 
 /// What is wrong between the checklist and the tests, a line each.
@@ -77,15 +64,10 @@ fn problems(checklist: &Checklist, tests: &[Test]) -> Vec<String> {
         let mut own = tests.iter().filter(|test| test.counts() && test.ids.contains(id)).peekable();
         let tested = own.peek().is_some();
         if tested && behaviour.python_half.is_some() && !own.any(Test::is_python) {
-            problems.push(format!("{id} has no test in {} for its Python half", python::FOLDER));
+            problems.push(format!("{id} has no test in {} for its Python half", finder::PYTHON));
         }
-        match (&behaviour.later, tested) {
-            (None, false) => untested.push(id.as_str()),
-            (Some(issue), true) => {
-                problems
-                    .push(format!("{id} has a test but is left to \"{issue}\": drop that in {CHECKLIST}"));
-            }
-            _ => {}
+        if !tested {
+            untested.push(id.as_str());
         }
     }
     if let Some(first) = untested.first() {
@@ -122,9 +104,6 @@ mod tests {
             { id = "S01", behaviour = "Bytes move | both ways" },
             { id = "S02", behaviour = "Refuses", python_half = "TypeError" },
         ]
-        [[area]]
-        name = "IPC"
-        behaviours = [{ id = "E03", behaviour = "Shares", later = "Beyond" }]
     "#;
 
     fn test(name: &str, ids: &[&str]) -> Test {
@@ -157,13 +136,9 @@ mod tests {
             problems(&checklist, &[]),
             ["no test (its name would begin with the id, as in s01_...): S01, S02"]
         );
-        let found = problems(&checklist, &[both.clone(), test("s09_x", &["S09"]), test("e03_x", &["E03"])]);
         assert_eq!(
-            found,
-            [
-                "E03 has a test but is left to \"Beyond\": drop that in tests/parity.toml",
-                "tests/tests/a.rs: s09_x is named after S09, which tests/parity.toml does not have",
-            ]
+            problems(&checklist, &[both.clone(), test("s09_x", &["S09"])]),
+            ["tests/tests/a.rs: s09_x is named after S09, which tests/parity.toml does not have"]
         );
         let found = problems(&checklist, &[Test { ignored: true, ..both.clone() }]);
         assert!(found[0].ends_with("S01, S02"), "both ids lack a test now: {found:?}");
@@ -175,29 +150,19 @@ mod tests {
     #[test]
     fn the_table_counts_and_says_the_state_of_each_behaviour() {
         let checklist = Checklist::parse(SAMPLE).unwrap();
-        let mut tests = vec![test("s01_x", &["S01"]), test("s01_s02_y", &["S01", "S02"])];
+        let tests = [test("s01_x", &["S01"]), test("s01_s02_y", &["S01", "S02"])];
         let text = table::write(&checklist, &tests);
-        assert!(text.contains("3 behaviours: 1 tested, 1 with the engine half tested, 1 later.\n"), "{text}");
+        assert!(text.contains("2 behaviours: 2 tested.\n"), "{text}");
         let link = "[a.rs](../tests/tests/a.rs)";
         for row in [
             format!("| S01 | Bytes move \\| both ways | {link}: `s01_x`, `s01_s02_y` | tested |"),
-            format!(
-                "| S02 | Refuses | {link}: `s01_s02_y` | engine half tested, Python half later: TypeError |"
-            ),
-            "| E03 | Shares | | later: Beyond |".to_owned(),
+            format!("| S02 | Refuses | {link}: `s01_s02_y` | tested |"),
             "## Statistics".to_owned(),
         ] {
             assert!(text.lines().any(|line| line == row), "{row}\n{text}");
         }
-        tests.push(Test { file: "tests/torch/test_a.py".into(), ..test("test_s02_z", &["S02"]) });
-        let text = table::write(&checklist, &tests);
-        assert!(text.contains("3 behaviours: 2 tested, 0 with"), "{text}");
-        tests.clear();
-        let text = table::write(&checklist, &tests);
-        assert!(
-            text.contains("0 tested, 0 with the engine half tested, 1 later, 2 without a test.\n"),
-            "{text}"
-        );
+        let text = table::write(&checklist, &tests[..0]);
+        assert!(text.contains("2 behaviours: 0 tested, 2 without a test.\n"), "{text}");
         assert!(text.contains("| S01 | Bytes move \\| both ways | | **no test** |"), "{text}");
     }
 
@@ -207,8 +172,5 @@ mod tests {
         let checklist = Checklist::parse(&text).unwrap();
         let letters = "ACEGHKNOPS".chars().collect();
         assert_eq!(checklist.letters(), letters);
-        let later: Vec<_> =
-            checklist.behaviours().filter(|b| b.later.is_some()).map(|b| b.id.as_str()).collect();
-        assert_eq!(later, [""; 0], "no behaviour is left to a later issue");
     }
 }

@@ -2,12 +2,17 @@
 
 pub(crate) mod debian;
 pub(crate) mod disk;
+pub(crate) mod files;
 pub(crate) mod targets;
 
 use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use serde_json::Value;
 use std::ffi::OsStr;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// The workspace's folder. Cargo says it when it runs this program; what it was at compile time may be another
@@ -67,6 +72,50 @@ pub(crate) fn granule() -> Result<PathBuf> {
     Ok(target().join("debug/granule"))
 }
 
+/// Runs a command to its end and reads what it printed: JSON, and nothing else.
+pub(crate) fn json(command: &mut Command) -> Result<Value> {
+    serde_json::from_str(&output(command)?).with_context(|| format!("{command:?} printed no JSON"))
+}
+
+/// Writes a file for other programs.
+pub(crate) fn write_json(file: &Path, value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value)? + "\n";
+    std::fs::write(file, text).with_context(|| format!("{} could not be written", file.display()))
+}
+
+/// The workspace's packages, as cargo describes them.
+pub(crate) fn packages() -> Result<Vec<Value>> {
+    let mut said = json(command("cargo").args(["metadata", "--format-version", "1", "--no-deps"]))?;
+    serde_json::from_value(said["packages"].take()).context("cargo metadata names no packages")
+}
+
+/// Does the work for all items, so many at the same time or one on each core, and gives the results in the order of the items.
+pub(crate) fn side_by_side<'i, T: Sync, R: Send>(
+    items: &'i [T],
+    jobs: Option<usize>,
+    work: impl Fn(&'i T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let take = || {
+        while let at = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(item) = items.get(at)
+        {
+            let result = work(item);
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
+        }
+    };
+    let jobs = jobs.unwrap_or_else(cores).max(1);
+    std::thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(take))));
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// How many cores this machine has.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Runs cargo.
 pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
     run(command("cargo").args(arguments))
@@ -74,8 +123,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
 
 /// Installs a cargo command from the registry unless it is there.
 pub(crate) fn install_if_missing(name: &str) -> Result<()> {
-    let probe = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if probe.is_ok_and(|status| status.success()) {
+    if answers(Command::new(name).arg("--version")) {
         return Ok(());
     }
     println!("installing {name}");
@@ -100,18 +148,27 @@ fn ended_children(stat: &str, ticks_per_second: u64) -> Option<Duration> {
 
 /// Whether cargo-nextest is installed.
 pub(crate) fn has_nextest() -> bool {
-    let probe = Command::new("cargo")
-        .args(["nextest", "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    probe.is_ok_and(|status| status.success())
+    answers(Command::new("cargo").args(["nextest", "--version"]))
+}
+
+/// Whether a program is there and ends well.
+pub(crate) fn answers(program: &mut Command) -> bool {
+    program.output().is_ok_and(|output| output.status.success())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::ended_children;
+    use super::{ended_children, side_by_side};
+    use anyhow::bail;
     use std::time::Duration;
+
+    #[test]
+    fn results_come_in_the_order_of_the_work() {
+        let squares = side_by_side(&(0..50_u64).collect::<Vec<_>>(), Some(4), |n| Ok(n * n)).unwrap();
+        assert_eq!(squares, (0..50).map(|n| n * n).collect::<Vec<u64>>());
+        let error = side_by_side(&[1, 2, 3], None, |n| if *n == 2 { bail!("no {n}") } else { Ok(*n) });
+        assert_eq!(error.unwrap_err().to_string(), "no 2");
+    }
 
     #[test]
     fn the_time_of_children_is_read_past_a_name_with_spaces() {

@@ -4,5 +4,4 @@ pub(crate) mod e2e_torch;
 pub(crate) mod integrations;
 pub(crate) mod tables;
 pub(crate) mod venv;
-pub(crate) mod viewer;
 pub(crate) mod whatif_exact;

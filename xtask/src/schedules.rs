@@ -4,8 +4,6 @@
 use crate::process;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -111,15 +109,8 @@ fn under(tool: &str, package: &str, only: &str, options: &Options) -> Result<()>
 /// it is not where RUSTFLAGS say the same.
 pub(crate) fn compiler(tool: &str) -> Result<PathBuf> {
     let script = process::target().join(format!("rustc-{tool}"));
-    let text = format!("#!/bin/sh\nexec \"$@\" --cfg {tool}\n");
-    // What is newer than the last build has everything built again.
-    if fs::read_to_string(&script).is_ok_and(|there| there == text) {
-        return Ok(script);
-    }
-    let named = || script.display().to_string();
-    fs::create_dir_all(process::target()).with_context(named)?;
-    fs::write(&script, text).with_context(named)?;
-    fs::set_permissions(&script, Permissions::from_mode(0o755)).with_context(named)?;
+    // One that is newer than the last build has everything built again.
+    process::files::script(&script, &format!("exec \"$@\" --cfg {tool}"))?;
     Ok(script)
 }
 

@@ -1,180 +1,120 @@
-//! The shape of the code: how large types, files, functions and folders may be, and that modules do not import one
-//! another in circles.
-//!
-//! [`source`] reads a checkout, [`modules`] and [`names`] find what its paths mean, [`cycles`], [`types`] and [`sizes`]
-//! measure, [`limits`] says what is too much, [`known`] what is allowed for now. [`lines`] counts production lines.
+//! The shape of the code: a crate's top-level modules import one another in no circle, and no backend needs the engine.
 
-mod attributes;
-mod cycles;
-mod known;
-mod limits;
-mod lines;
-mod modules;
-mod names;
-mod production;
-mod references;
-mod sizes;
-mod source;
-#[cfg(test)]
-mod tests;
-mod types;
+use crate::process::{command, output, packages};
+use anyhow::{Context, Result, ensure};
+use proc_macro2::{TokenStream, TokenTree};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use crate::process;
-use anyhow::{Result, bail};
-use cycles::{Cycle, Graph, Level};
-use known::Known;
-use limits::{Breach, Breaches};
-use modules::Tree;
-use names::Names;
-use serde::Serialize;
-use serde_json::json;
-use source::Package;
-use std::path::PathBuf;
-use types::Found;
-
-/// What is to be done.
-#[derive(clap::Args, Default)]
-pub(crate) struct Options {
-    /// The checkout to look at, where it is not this one
-    #[arg(long, value_name = "DIR")]
-    root: Option<PathBuf>,
-    /// Print JSON: breaches, stale entries, every type with its methods and fields, and every cycle with its imports
-    #[arg(long)]
-    json: bool,
-    /// Count production lines per crate and language, and check nothing
-    #[arg(long, conflicts_with_all = ["strict", "update"])]
-    lines: bool,
-    /// Show every breach, also those that xtask/structure.toml allows for now
-    #[arg(long, conflicts_with = "update")]
-    strict: bool,
-    /// Write xtask/structure.toml anew
-    #[arg(long)]
-    update: bool,
-}
-
-/// What was found of a library or a program.
-#[derive(Serialize)]
-struct Crate {
-    root: String,
-    types: Vec<Found>,
-    cycles: Vec<Cycle>,
-}
-
-/// What was found, against what is known.
-struct Report {
-    crates: Vec<Crate>,
-    /// All of them.
-    breaches: Vec<Breach>,
-    /// Those that nothing allows.
-    new: Vec<Breach>,
-    stale: Vec<String>,
-    known: usize,
-}
-
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let root = options.root.clone().unwrap_or_else(process::root);
-    let packages = source::packages(&root)?;
-    if options.lines {
-        return print_lines(&packages, options.json);
+pub(crate) fn run() -> Result<()> {
+    let tree = "tree --workspace --all-features -e no-dev --prefix none -i alloc-core";
+    let bound = output(command("cargo").args(tree.split(' ')))?;
+    let bound = bound.lines().filter(|line| line.starts_with("backend-"));
+    let mut wrong: Vec<String> = bound.map(|name| format!("{name} depends on alloc-core")).collect();
+    for target in packages()?.iter().filter_map(|package| package["targets"].as_array()).flatten() {
+        let root = target["src_path"].as_str().context("a target has no file")?;
+        if root.contains("/src/") {
+            wrong.extend(circles(Path::new(root))?);
+        }
     }
-    let known = if options.strict { Known::default() } else { Known::read(&root)? };
-    let report = report(&packages, &known);
-    if options.update {
-        let known = Known::of(&report.breaches);
-        known.write(&root)?;
-        report.new.iter().for_each(|breach| println!("allowed from now on: {breach}"));
-        println!("wrote {} with {} entries", known::FILE, known.len());
-        return Ok(());
-    }
-    report.print(options.json)?;
-    let closing = report.closing();
-    if !(report.new.is_empty() && report.stale.is_empty()) {
-        bail!("{closing}");
-    }
-    if !options.json {
-        println!("{closing}");
-    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }
 
-fn report(packages: &[Package], known: &Known) -> Report {
-    let (mut crates, mut breaches) = (Vec::new(), Breaches::default());
-    for package in packages {
-        breaches.of_package(package);
-        for root in &package.roots {
-            let found = look_at(package, root);
-            breaches.of_types(package, &found.types);
-            breaches.of_cycles(&found.cycles);
-            crates.push(found);
+/// The imports that are part of circles, in the crate with this root file.
+fn circles(root: &Path) -> Result<Vec<String>> {
+    let mut read = Read { folder: root.with_file_name(""), ..Read::default() };
+    read.file(root, Path::new(""))?;
+    let mut arrows = BTreeMap::new();
+    for (from, name, place) in read.used {
+        if let Some(to) = read.shown.get(&name).filter(|to| **to != from) {
+            arrows.entry((from, to.clone())).or_insert(place);
         }
     }
-    let mut breaches = breaches.found;
-    breaches.sort();
-    let new = breaches.iter().filter(|breach| !known.allows(breach)).cloned().collect();
-    let stale = known.stale(&breaches);
-    Report { crates, breaches, new, stale, known: known.len() }
+    // What nothing leads to, and what leads nowhere, is in none.
+    let mut before = usize::MAX;
+    while arrows.len() < before {
+        before = arrows.len();
+        let (from, to): (BTreeSet<_>, BTreeSet<_>) = arrows.keys().cloned().unzip();
+        arrows.retain(|ends: &(String, String), _| to.contains(&ends.0) && from.contains(&ends.1));
+    }
+    let said = |((from, to), place)| format!("{place}: {from} imports {to}, in a circle");
+    Ok(arrows.into_iter().map(said).collect())
 }
 
-fn look_at(package: &Package, root: &str) -> Crate {
-    let tree = Tree::read(package, root, &|source| source.production.as_ref());
-    let names = Names::of(&tree);
-    let cycles = [Level::TopLevelModules, Level::Files]
-        .into_iter()
-        .flat_map(|level| Graph::of(&tree, &names, level).cycles(level, root));
-    Crate { root: root.to_owned(), types: types::types(&tree, &names), cycles: cycles.collect() }
+/// What a crate's files say.
+#[derive(Default)]
+struct Read {
+    folder: PathBuf,
+    /// A top-level module, a name of the crate's root that it uses, and where.
+    used: Vec<(String, String, String)>,
+    /// Names at the crate's root, and the module that each comes from.
+    shown: BTreeMap<String, String>,
 }
 
-impl Report {
-    fn print(&self, as_json: bool) -> Result<()> {
-        if as_json {
-            let answer = json!({
-                "schema": 1,
-                "breaches": self.new,
-                "stale": self.stale,
-                "known": self.known,
-                "crates": self.crates,
-            });
-            println!("{}", serde_json::to_string_pretty(&answer)?);
-            return Ok(());
+impl Read {
+    fn file(&mut self, file: &Path, inside: &Path) -> Result<()> {
+        let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        self.tokens(syn::parse_str(&text)?, file, inside)
+    }
+
+    /// Reads what a file says inside of the module with this path, but for what only tests compile.
+    fn tokens(&mut self, tokens: TokenStream, file: &Path, inside: &Path) -> Result<()> {
+        let depth = inside.iter().count();
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let words: Vec<String> = tokens.iter().map(|token| token.to_string()).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let to = |ends: fn(&&str) -> bool, at| words[at..].iter().position(ends).unwrap_or(words.len());
+        let mut at = 0;
+        while at < words.len() {
+            if let TokenTree::Group(group) = &tokens[at] {
+                self.tokens(group.stream(), file, inside)?;
+            }
+            at += match words[at..] {
+                ["#", when, ..] if when.starts_with("[cfg (test") || when.starts_with("[cfg (all (test") => {
+                    to(|word| [";", ","].contains(word) || word.starts_with('{'), at) + 1
+                }
+                ["mod", name, body, ..] if body == ";" || body.starts_with('{') => {
+                    let below = inside.join(name);
+                    match &tokens[at + 2] {
+                        TokenTree::Group(body) => self.tokens(body.stream(), file, &below)?,
+                        _ => self.file(&self.folder.join(&below).with_extension("rs"), &below)?,
+                    }
+                    self.shown.extend((depth == 0).then(|| (name.into(), name.into())));
+                    3
+                }
+                ["use", ..] if depth == 0 => {
+                    let text = words[at + 1..at + to(|word| *word == ";", at)].join(" ");
+                    let names = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+                    let names: Vec<_> = names.filter(|name| !["", "crate", "self"].contains(name)).collect();
+                    for name in &names[1..] {
+                        self.shown.entry(name.to_string()).or_insert(names[0].into());
+                    }
+                    1
+                }
+                ["crate" | "super", ":", ":", ..] => {
+                    let up = words[at..].chunks(3).take_while(|step| **step == ["super", ":", ":"]).count();
+                    if up == depth || words[at] == "crate" {
+                        self.path(&tokens[at + 3 * up.max(1)..], file, inside);
+                    }
+                    3 * up.max(1)
+                }
+                _ => 1,
+            };
         }
-        self.new.iter().for_each(|breach| println!("{breach}"));
-        self.stale.iter().for_each(|entry| println!("stale, {entry}"));
         Ok(())
     }
 
-    fn closing(&self) -> String {
-        let Self { new, stale, known, .. } = self;
-        let advice = match (new.is_empty(), stale.is_empty()) {
-            (true, true) => "",
-            (false, _) => "; --json shows the imports of cycles, the methods and fields of types",
-            (true, false) => "; cargo xtask structure --update takes stale entries off the list",
-        };
-        format!(
-            "structure: {} breaches, {} stale entries, {known} known excesses{advice}",
-            new.len(),
-            stale.len()
-        )
+    /// What follows the crate's root in a path: a name, or several in braces.
+    fn path(&mut self, path: &[TokenTree], file: &Path, inside: &Path) {
+        if let Some(TokenTree::Group(group)) = path.first() {
+            let paths: Vec<TokenTree> = group.stream().into_iter().collect();
+            paths.split(|token| token.to_string() == ",").for_each(|path| self.path(path, file, inside));
+        } else if let Some(name) = path.first() {
+            let place = format!("{}:{}", file.display(), name.span().start().line);
+            let module = inside.iter().next().unwrap_or_default();
+            self.used.push((module.display().to_string(), name.to_string(), place));
+        }
     }
-}
-
-fn print_lines(packages: &[Package], as_json: bool) -> Result<()> {
-    let counts = packages
-        .iter()
-        .map(|package| Ok((package.folder.clone(), lines::count(package)?)))
-        .filter(|count| count.as_ref().map_or(true, |(_, count)| !count.is_empty()))
-        .collect::<Result<Vec<_>>>()?;
-    if as_json {
-        let packages: serde_json::Map<_, _> = counts
-            .into_iter()
-            .map(|(package, count)| {
-                let by_language =
-                    count.into_iter().map(|(language, lines)| (language.name().to_owned(), lines.into()));
-                (package, serde_json::Value::Object(by_language.collect()))
-            })
-            .collect();
-        println!("{}", serde_json::to_string_pretty(&json!({ "schema": 1, "lines": packages }))?);
-    } else {
-        print!("{}", lines::table(&counts));
-    }
-    Ok(())
 }

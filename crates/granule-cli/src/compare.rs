@@ -1,11 +1,10 @@
 //! Figures of a replay beside those of PyTorch's native allocator from the trace header.
 
 mod plan;
-pub(crate) mod table;
 
-use crate::compare::table::Table;
 use crate::console::{counted, format_time, wrapped};
-use crate::workload::{Newest, Origin, Workload, parse_recorded};
+use crate::table::Table;
+use crate::workload::{Origin, Workload};
 use granule::config::Settings;
 use granule::files::trace::{NativeResult, TraceHeader};
 use granule::replay::{CostModel, ReplayResult, native_driver_ns};
@@ -66,35 +65,10 @@ impl Mark {
     }
 }
 
-/// The native result under the same settings, with its name; of several, the one on a device of `capacity`.
-pub(crate) fn native_like<'w>(
-    workload: &'w Workload,
-    settings: &Settings,
-    capacity: Option<u64>,
-) -> Option<(&'w str, &'w NativeResult)> {
-    let own = workload.recording.as_ref().and_then(|recording| recording.release).map(Newest::decides);
-    let pytorch_release = settings.pytorch_release.filter(|release| Some(*release) != own);
-    let wanted = comparable(&Settings { pytorch_release, ..settings.clone() });
-    let header = &workload.trace.header;
-    let same: Vec<_> = header
-        .native
-        .iter()
-        .filter(|(_, native)| {
-            parse_recorded(&native.conf).is_ok_and(|theirs| comparable(&theirs.settings) == wanted)
-        })
-        .collect();
-    same.iter().find(|(_, native)| native.capacity == capacity).or(same.first()).copied()
-}
-
-/// The settings without what is not PyTorch's.
-fn comparable(settings: &Settings) -> Settings {
-    Settings { policy: None, history_max_entries: 0, text: String::new(), ..settings.clone() }
-}
-
 /// The table of a replay, with a line above it that says what was done and lines below that say how far
 /// the comparison goes.
 pub(crate) fn report(workload: &Workload, result: &ReplayResult, conditions: &Conditions<'_>) -> String {
-    let native = native_like(workload, conditions.settings, Some(result.capacity));
+    let native = workload.native_like(conditions.settings, Some(result.capacity));
     let settings = if result.conf.is_empty() {
         "default settings".to_owned()
     } else {
@@ -198,7 +172,7 @@ pub(crate) fn native_answer<'a>(
     result: &ReplayResult,
     conditions: &Conditions<'_>,
 ) -> Option<NativeAnswer<'a>> {
-    let (name, native) = native_like(workload, conditions.settings, Some(result.capacity))?;
+    let (name, native) = workload.native_like(conditions.settings, Some(result.capacity))?;
     let native = Native::new(native, workload, result, conditions);
     let figures = figures(result, conditions, Some(&native)).into_iter().filter_map(|figure| {
         let theirs = figure.theirs?;
@@ -418,11 +392,7 @@ fn native_efficiency(native: &NativeResult) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Mark, native_like};
-    use crate::workload::Workload;
-    use granule::config::{PolicyName, Settings};
-    use granule::files::trace::{NativeResult, NativeResults, Trace, TraceHeader};
-    use std::sync::Arc;
+    use super::Mark;
 
     #[test]
     fn marks_say_how_much_is_missing() {
@@ -431,39 +401,5 @@ mod tests {
         assert_eq!(text(3 << 20, 1 << 20, true), "+2.00 MiB (+200 %)");
         assert_eq!(text(0, u64::MAX, false), "−18446744073709551615 (−100 %)");
         assert_eq!(text(2, 0, false), "+2", "there is no part of nothing");
-    }
-
-    #[test]
-    fn native_results_are_found_by_what_their_settings_mean() {
-        let native = |conf: &str, capacity| NativeResult {
-            conf: conf.into(),
-            capacity: Some(capacity),
-            ..NativeResult::default()
-        };
-        let header = TraceHeader {
-            native: NativeResults(vec![
-                ("unreadable".into(), native("no_such_option:1", 80)),
-                ("default".into(), native("", 80)),
-                ("small".into(), native("", 24)),
-                ("split".into(), native("max_split_size_mb:128", 80)),
-            ]),
-            ..TraceHeader::default()
-        };
-        let trace = Arc::new(Trace { header, ..Trace::default() });
-        let workload =
-            Workload { name: String::new(), file: None, trace, notes: Vec::new(), recording: None };
-        let name =
-            |settings: &Settings, capacity| native_like(&workload, settings, capacity).map(|(name, _)| name);
-        let plain = Settings {
-            text: "backend:native".into(),
-            policy: Some(PolicyName::Pytorch),
-            ..Settings::default()
-        };
-        assert_eq!(name(&plain, Some(24)), Some("small"));
-        assert_eq!(name(&plain, Some(99)), Some("default"), "the first, where none has this capacity");
-        let split = Settings { max_split_size: 128 << 20, history_max_entries: 7, ..Settings::default() };
-        assert_eq!(name(&split, None), Some("split"));
-        let growable = Settings { expandable_segments: true, ..Settings::default() };
-        assert_eq!(name(&growable, Some(80)), None);
     }
 }

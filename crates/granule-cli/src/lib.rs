@@ -19,6 +19,7 @@ mod result_file;
 mod session;
 mod signals;
 mod size;
+mod table;
 mod workload;
 
 pub use console::{Listener, Message, Progress};

@@ -1,9 +1,8 @@
 //! What is replayed: a trace file, a snapshot's history, or the trace that comes with the command.
 
-use crate::compare::native_like;
-use crate::compare::table::Table;
 use crate::console::{self, counted};
 use crate::failure::Failure;
+use crate::table::Table;
 use clap::Args;
 use granule::config::Settings;
 use granule::files::convert::{self, Conversion, ConvertError, Counts, DeviceSummary, Recorded};
@@ -296,11 +295,31 @@ impl Workload {
         }
     }
 
+    /// The native result under the same settings, with its name; of several, the one on a device of `capacity`.
+    pub(crate) fn native_like(
+        &self,
+        settings: &Settings,
+        capacity: Option<u64>,
+    ) -> Option<(&str, &NativeResult)> {
+        let own = self.recording.as_ref().and_then(|recording| recording.release).map(Newest::decides);
+        let pytorch_release = settings.pytorch_release.filter(|release| Some(*release) != own);
+        let wanted = comparable(&Settings { pytorch_release, ..settings.clone() });
+        let header = &self.trace.header;
+        let same: Vec<_> = header
+            .native
+            .iter()
+            .filter(|(_, native)| {
+                parse_recorded(&native.conf).is_ok_and(|theirs| comparable(&theirs.settings) == wanted)
+            })
+            .collect();
+        same.iter().find(|(_, native)| native.capacity == capacity).or(same.first()).copied()
+    }
+
     /// The most that the program held, where that is recorded: under these settings, or else under any.
     pub(crate) fn held(&self, settings: Option<&Settings>) -> Option<Held> {
         let header = &self.trace.header;
         let (_, native) = match settings {
-            Some(settings) => native_like(self, settings, None)?,
+            Some(settings) => self.native_like(settings, None)?,
             None => header.native.iter().next()?,
         };
         let by = self.recording.as_ref().map_or("PyTorch", Origin::by);
@@ -335,6 +354,53 @@ pub(crate) fn stem(name: &str) -> &str {
     [".trace", ".pickle", ".pkl"].into_iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
 }
 
+/// The settings without what is not PyTorch's.
+fn comparable(settings: &Settings) -> Settings {
+    Settings { policy: None, history_max_entries: 0, text: String::new(), ..settings.clone() }
+}
+
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Workload;
+    use granule::config::{PolicyName, Settings};
+    use granule::files::trace::{NativeResult, NativeResults, Trace, TraceHeader};
+    use std::sync::Arc;
+
+    #[test]
+    fn native_results_are_found_by_what_their_settings_mean() {
+        let native = |conf: &str, capacity| NativeResult {
+            conf: conf.into(),
+            capacity: Some(capacity),
+            ..NativeResult::default()
+        };
+        let header = TraceHeader {
+            native: NativeResults(vec![
+                ("unreadable".into(), native("no_such_option:1", 80)),
+                ("default".into(), native("", 80)),
+                ("small".into(), native("", 24)),
+                ("split".into(), native("max_split_size_mb:128", 80)),
+            ]),
+            ..TraceHeader::default()
+        };
+        let trace = Arc::new(Trace { header, ..Trace::default() });
+        let workload =
+            Workload { name: String::new(), file: None, trace, notes: Vec::new(), recording: None };
+        let name =
+            |settings: &Settings, capacity| workload.native_like(settings, capacity).map(|(name, _)| name);
+        let plain = Settings {
+            text: "backend:native".into(),
+            policy: Some(PolicyName::Pytorch),
+            ..Settings::default()
+        };
+        assert_eq!(name(&plain, Some(24)), Some("small"));
+        assert_eq!(name(&plain, Some(99)), Some("default"), "the first, where none has this capacity");
+        let split = Settings { max_split_size: 128 << 20, history_max_entries: 7, ..Settings::default() };
+        assert_eq!(name(&split, None), Some("split"));
+        let growable = Settings { expandable_segments: true, ..Settings::default() };
+        assert_eq!(name(&growable, Some(80)), None);
+    }
 }

@@ -14,7 +14,7 @@
 //! Without `python3` only this crate's times are printed, for the second file.
 //!
 //! `pickle_speed --recorded FILE...` has recorded snapshots read in turn; `pickle_speed --memory FILE` reads one and prints
-//! by how many bytes that raised the most memory held. `cargo xtask bench tools` runs all of it.
+//! by how many bytes that raised the most memory held.
 
 use alloc_core::snapshot::{Action, Labels, Snapshot, TraceEntry};
 use alloc_core::types::PoolId;

@@ -1,6 +1,6 @@
 //! Plain or packed input behind one reader, with a guard against archives that unpack without end.
 
-use crate::pickle::Limits;
+use crate::limits::{LARGER, Limits};
 use flate2::read::{DeflateDecoder, MultiGzDecoder};
 use std::fmt;
 use std::io::{self, Read};
@@ -9,10 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Unpacked bytes that are always allowed, whatever the archive's size: two million events, which take no second.
 const ALWAYS_ALLOWED: u64 = 4 << 20;
-
-/// What to do about a limit.
-pub(crate) const LARGER: &str =
-    "if you trust the file, read it with larger limits (`--trust`, `pickle::Limits::trusting`)";
 
 /// Archives inside each other that are opened.
 const MAX_LAYERS: usize = 4;

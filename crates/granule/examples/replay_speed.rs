@@ -2,7 +2,7 @@
 //!
 //! `replay_speed replay|load TRACE TIMES [POLICY [CONF]]` does it TIMES times in a row and prints the median of the
 //! nanoseconds that an event took, the simulated device and the allocator made and dropped anew each time included; `replay_speed events TRACE` says how many events there are.
-//! `cargo xtask bench tools` runs it, also under callgrind.
+//! `cargo xtask bench replays` runs it, also under callgrind.
 
 use alloc_core::config::{Flavour, PolicyName, Settings, pytorch};
 use granule::replay::{ReplayOptions, replay};

@@ -1,4 +1,4 @@
-//! Whether a larger device serves what a smaller one did: a slice of `cargo xtask corpus monotone`.
+//! Whether a larger device serves what a smaller one did: a slice of `granule min-capacity --try-larger`.
 
 use alloc_core::config::{PolicyName, Settings};
 use granule::replay::{ReplayOptions, larger_devices, min_capacity, peak_live};

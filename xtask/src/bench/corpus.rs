@@ -6,11 +6,9 @@
 mod folder;
 mod judge;
 mod list;
-mod monotone;
 mod recipe;
 mod record;
 mod replay;
-mod sizes;
 mod trace;
 mod verdict;
 
@@ -34,10 +32,6 @@ enum Step {
     Record(record::Options),
     /// Replay the traces that are here, and print a table a half; exit code 1 where a trace is not its recipe's
     Judge(judge::Options),
-    /// Show what granules of each size would waste, and what they would cost
-    Sizes(sizes::Options),
-    /// Count the devices that refuse what a smaller one served
-    Monotone(monotone::Options),
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -47,8 +41,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Step::List => list::run(&folder),
         Step::Record(options) => record::run(&folder, options),
         Step::Judge(options) => judge::run(&folder, options),
-        Step::Sizes(options) => sizes::run(&folder, options),
-        Step::Monotone(options) => monotone::run(&folder, options),
     }
 }
 

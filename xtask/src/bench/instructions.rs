@@ -1,7 +1,7 @@
 //! Instructions, counted with callgrind: the same on every run, and near enough on every machine.
 
 use super::peers::{Case, Peer, Peers};
-use crate::process::command;
+use crate::process::{answers, command};
 use anyhow::{Context, Result};
 use std::process::Command;
 
@@ -14,7 +14,7 @@ pub(super) fn callgrind() -> Command {
 
 /// Whether it can be used.
 pub(super) fn available() -> bool {
-    command("valgrind").arg("--version").output().is_ok_and(|output| output.status.success())
+    answers(command("valgrind").arg("--version"))
 }
 
 /// What callgrind counts of a command.

@@ -1,6 +1,6 @@
 //! A page of results: what was measured, on which machine, at which commit.
 
-use crate::process::{command, output, root};
+use crate::process::{command, cores, output, root};
 use anyhow::{Context, Result};
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ fn conditions() -> Result<String> {
     let commit = output(command("git").args(["rev-parse", "--short", "HEAD"]))?;
     let changed = !output(command("git").args(["status", "--porcelain", "-uno"]))?.is_empty();
     let compiler = output(command("rustc").arg("--version"))?;
-    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let cores = cores();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     Ok(format!(
         "Commit {}{}. {cores} cores of {}, {}, {}; load {} when the page was written. Made by `cargo xtask {}`. On a shared \

@@ -1,12 +1,26 @@
 //! The allocators that are timed, and one measurement.
 
-use super::granule::CONFIGURATIONS;
 use super::table::{figure, median};
 use super::{Options, table::Table};
 use crate::process::{cargo, command, root, target};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::path::PathBuf;
+
+/// A policy with settings.
+#[derive(Debug)]
+pub(super) struct Configuration {
+    pub(super) name: &'static str,
+    pub(super) policy: &'static str,
+    pub(super) conf: &'static str,
+}
+
+/// The first that a build accepts is what others are compared with.
+pub(super) const CONFIGURATIONS: [Configuration; 3] = [
+    Configuration { name: "granule", policy: "granule", conf: "" },
+    Configuration { name: "pytorch policy", policy: "pytorch", conf: "" },
+    Configuration { name: "pytorch policy, expandable", policy: "pytorch", conf: "expandable_segments:True" },
+];
 
 /// An allocator, as `tests/peers` takes it.
 #[derive(Debug)]

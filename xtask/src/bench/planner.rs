@@ -1,10 +1,9 @@
 //! Offline placement: published instances at their capacity, and recorded programs.
 
-use super::granule::Command;
 use super::table::{Table, figure, median};
 use super::{Options, traces};
-use crate::process::processor_time;
-use anyhow::{Context, Result, ensure};
+use crate::process::{self, command, files, processor_time};
+use anyhow::{Result, ensure};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::Path;
@@ -17,13 +16,13 @@ const CAPACITY: u64 = 1_048_576;
 /// order of magnitude, not for ratios.
 const REFERENCE: [(&str, f64); 6] = [("A", 9.2), ("B", 6.8), ("C", 1.4), ("D", 6.2), ("E", 7.3), ("F", 10.3)];
 
-/// What placing one instance took: the medians of the rounds.
+/// What placing one instance took, in the medians of the rounds. A peak is one that the command's verifier has accepted; there is
+/// none where a round placed nothing, or above the capacity.
 #[derive(Debug, Serialize)]
 struct Figures {
     instance: String,
     /// Null where as low as possible is wanted.
     capacity: Option<u64>,
-    /// The height of the placement; null where none was found.
     peak: Option<u64>,
     /// The most live at once.
     max_load: Option<u64>,
@@ -31,31 +30,22 @@ struct Figures {
     seconds: f64,
     /// Of all processors together, in ticks of the system's clock.
     processor_seconds: f64,
-    /// Whether the command's verifier has accepted the placement, which is not above the capacity.
-    verified: bool,
     /// Whether no placement is lower.
     optimal: bool,
 }
 
 impl Figures {
-    /// Of the command's answers, one a round, with the seconds and processor seconds they took. A round without an
-    /// answer found nothing, and the instance counts as not placed.
+    /// Of the command's answers, one a round, with the seconds and processor seconds they took.
     fn of(instance: String, capacity: Option<u64>, rounds: &[(Option<Value>, [f64; 2])]) -> Self {
-        let answer =
-            rounds.iter().all(|(answer, _)| answer.is_some()).then(|| rounds.last()?.0.as_ref()).flatten();
+        let placed = rounds.iter().all(|(answer, _)| answer.is_some());
+        let answer = rounds.last().and_then(|(answer, _)| answer.as_ref()).filter(|_| placed);
         let whole = |field: &str| answer?[field].as_u64();
-        let times = |which: usize| rounds.iter().map(|(_, times)| times[which]).collect::<Vec<_>>();
-        let peak = whole("height");
-        Self {
-            instance,
-            capacity,
-            peak,
-            max_load: whole("max_load"),
-            seconds: median(&times(0)).unwrap_or_default(),
-            processor_seconds: median(&times(1)).unwrap_or_default(),
-            verified: peak.is_some_and(|peak| capacity.is_none_or(|capacity| peak <= capacity)),
-            optimal: answer.is_some_and(|answer| answer["optimal"] == true),
-        }
+        let [seconds, processor_seconds] = [0, 1].map(|which| {
+            median(&rounds.iter().map(|(_, times)| times[which]).collect::<Vec<_>>()).unwrap_or_default()
+        });
+        let peak = whole("height").filter(|peak| capacity.is_none_or(|capacity| *peak <= capacity));
+        let optimal = answer.is_some_and(|answer| answer["optimal"] == true);
+        Self { instance, capacity, peak, max_load: whole("max_load"), seconds, processor_seconds, optimal }
     }
 
     fn cells(&self) -> [String; 6] {
@@ -73,32 +63,30 @@ impl Figures {
     }
 }
 
-fn measure(granule: &Command, input: &Path, capacity: Option<u64>, rounds: u32) -> Result<Figures> {
-    let file = input.to_string_lossy();
-    let limit = capacity.map(|capacity| capacity.to_string());
-    let mut arguments = vec!["plan", &*file];
-    arguments.extend(limit.iter().flat_map(|limit| ["--capacity", limit]));
+fn measure(granule: &Path, input: &Path, capacity: Option<u64>, rounds: u32) -> Result<Figures> {
     let mut answers = Vec::new();
     for _ in 0..rounds.max(1) {
+        let mut plan = command(granule);
+        plan.arg("plan").arg(input).arg("--json");
+        plan.args(capacity.iter().flat_map(|capacity| ["--capacity".to_owned(), capacity.to_string()]));
         let (begun, used) = (Instant::now(), processor_time()?);
-        let answer = granule.plain_json(&arguments);
-        if let Err(error) = &answer {
-            println!("not placed: {error:#}");
-        }
+        let answer = process::json(&mut plan).inspect_err(|error| println!("not placed: {error:#}"));
         let times = [begun.elapsed(), processor_time()?.saturating_sub(used)];
         answers.push((answer.ok(), times.map(|time| time.as_secs_f64())));
     }
-    Ok(Figures::of(traces::name(input), capacity, &answers))
+    Ok(Figures::of(files::stem(input), capacity, &answers))
 }
 
 pub(super) fn report(options: &Options) -> Result<String> {
-    let granule = Command::build()?;
-    if !granule.has("plan") {
-        return Ok("## Planner\n\nSkipped: this build has no `granule plan`.\n".into());
-    }
+    process::cargo(&["build", "--profile", "dist", "-p", "granule-cli", "--features", "full"])?;
+    let granule = process::target().join("dist/granule");
     let mut all = Vec::new();
-    let folder = options.instances.clone().unwrap_or_else(|| traces::shared().join("minimalloc"));
-    let instances = traces::files(&folder, "csv");
+    let folder = options.instances.clone().unwrap_or_else(|| files::shared("minimalloc"));
+    let instances = match files::in_folder(std::path::absolute(&folder)?, "csv") {
+        // Those beside the repository need not be there.
+        Err(_) if options.instances.is_none() => Vec::new(),
+        found => found?,
+    };
     ensure!(
         options.instances.is_none() || !instances.is_empty(),
         "{} has no instances: files id,lower,upper,size that end in .csv",
@@ -111,8 +99,7 @@ pub(super) fn report(options: &Options) -> Result<String> {
         all.push(measure(&granule, &trace, None, options.rounds)?);
     }
     if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&all)?;
-        std::fs::write(path, text).with_context(|| format!("{} could not be written", path.display()))?;
+        process::write_json(path, &all)?;
     }
     let mut table = Table::new([
         "instance",
@@ -142,10 +129,11 @@ mod tests {
         assert_eq!(
             serde_json::to_value(&placed).expect("figures"),
             json!({"instance": "A", "capacity": 8, "peak": 8, "max_load": 8, "seconds": 2.0,
-                "processor_seconds": 3.0, "verified": true, "optimal": true})
+                "processor_seconds": 3.0, "optimal": true})
         );
         let failed = Figures::of("A".into(), Some(8), &[rounds[0].clone(), (None, [9.0, 9.0])]);
-        assert_eq!((failed.peak, failed.verified, failed.optimal), (None, false, false));
+        assert_eq!((failed.peak, failed.optimal), (None, false));
+        assert_eq!(Figures::of("A".into(), Some(7), &rounds).peak, None, "above the capacity");
         assert_eq!(failed.cells()[1], "not placed");
     }
 }

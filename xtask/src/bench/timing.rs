@@ -4,6 +4,7 @@ use super::instructions;
 use super::peers::{Case, Peers};
 use super::table::{Table, figure};
 use super::{Options, traces};
+use crate::process::{self, files};
 use anyhow::Result;
 
 /// What stands above every table of ratios.
@@ -66,7 +67,7 @@ pub(super) fn threads(options: &Options) -> Result<String> {
         };
         scaling.row([peer.name.clone(), over(1), over(2)]);
     }
-    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let cores = process::cores();
     Ok(format!(
         "## Threads on streams of their own, 64 KiB, on {cores} cores\n\n{}\nMillion pairs a second of all threads \
          together. {HOW}\n\n{}",
@@ -83,7 +84,7 @@ pub(super) fn programs(options: &Options) -> Result<String> {
         .map(|path| {
             let file = path.to_string_lossy();
             Case::new(
-                traces::name(path),
+                files::stem(path),
                 &["--work", "program", "--trace", &file, "--capacity", "85899345920"],
             )
         })

@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_line_is_run_checked_or_left_out_for_a_reason() {
         assert_eq!(fate("granule inspect snapshot.pickle --json | jq '.moments[0]'"), Fate::Runs);
-        assert_eq!(fate("cargo xtask bench memory"), Fate::Task("bench".into()));
+        assert_eq!(fate("cargo xtask bench latency"), Fate::Task("bench".into()));
         assert_eq!(fate("cargo build --profile dist -p granule-capi"), Fate::Package("granule-capi".into()));
         assert!(matches!(fate("granule record -- python train.py"), Fate::LeftOut(_)));
         assert_eq!(fate("make install"), Fate::Unknown);

@@ -1,10 +1,9 @@
 //! One page of Markdown: its headings, links, paragraphs and examples.
 
-use crate::process::root;
-use anyhow::{Context, Result};
+use crate::process::{files, root};
+use anyhow::Result;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 /// The most words of a paragraph.
@@ -33,7 +32,7 @@ pub(super) struct Code {
 
 impl Page {
     pub(super) fn read(file: PathBuf) -> Result<Self> {
-        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let text = files::read(&file)?;
         Ok(Self::of(file, &text))
     }
 

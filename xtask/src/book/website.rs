@@ -1,7 +1,7 @@
 //! The website: what `mdbook` makes, with links out of the book that lead to the repository.
 
-use crate::process::{self, command, root, target};
-use anyhow::{Context, Result};
+use crate::process::{self, command, files, root, target};
+use anyhow::Result;
 use std::fs;
 
 /// Where files of the repository are read.
@@ -13,12 +13,8 @@ pub(super) fn build() -> Result<()> {
     process::install_if_missing("mdbook")?;
     process::run(command("mdbook").args(["build", "docs"]))?;
     let folder = target().join("book");
-    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-        let file = entry?.path();
-        if file.extension().is_some_and(|end| end == "html") {
-            let page = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-            fs::write(&file, to_repository(&page, |path| root().join(path).exists()))?;
-        }
+    for file in files::in_folder(&folder, "html")? {
+        fs::write(&file, to_repository(&files::read(&file)?, |path| root().join(path).exists()))?;
     }
     println!("the website is in {}", folder.display());
     Ok(())

@@ -3,7 +3,7 @@
 use super::elf::Needs;
 use super::machine::{GLIBC, Machine};
 use super::{container, emulated};
-use crate::process::{self, command, debian, root, target};
+use crate::process::{self, command, debian, files, root, target};
 use crate::python::venv::{PATIENT_PIP, Venv};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -123,16 +123,13 @@ pub(super) fn binary(binary: &Path) -> Result<()> {
         binary.display()
     );
     let empty = target().join("dist-empty");
-    if empty.exists() {
-        fs::remove_dir_all(&empty)?;
-    }
-    fs::create_dir_all(&empty)?;
+    files::empty(&empty)?;
     fs::copy(binary, empty.join("granule"))?;
     fs::copy(root().join(RECORDINGS).join(RECORDING), empty.join(RECORDING))?;
     let answer = process::output(alone_in(&empty).args(["/granule", "replay", RECORDING, "--json"]))
         .context("a root folder of its own is the administrator's, or needs user namespaces")?;
     replays(&answer, "the static binary, in an empty root folder,")?;
-    Ok(fs::remove_dir_all(&empty)?)
+    files::remove(&empty)
 }
 
 /// Runs a program for which a folder is all that there is.

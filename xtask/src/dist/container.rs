@@ -1,6 +1,6 @@
 //! An image, built from its Dockerfile and run, without a daemon.
 
-use crate::process::{self, command, debian, target};
+use crate::process::{self, command, debian, files, target};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ impl Image {
     pub(super) fn build(dockerfile: &Path, context: &Path) -> Result<Self> {
         debian::programs(&["buildah", "mmdebstrap"], &["buildah", "mmdebstrap"])?;
         let folder = target().join("dist-container");
-        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        files::create(&folder)?;
         let system = folder.join("debian.tar");
         if !system.exists() {
             let unfinished = folder.join("unfinished.tar");
@@ -68,7 +68,7 @@ impl Image {
 impl Drop for Image {
     fn drop(&mut self) {
         if let Err(error) =
-            process::run(self.buildah("rm").arg("--all")).and_then(|()| Ok(fs::remove_dir_all(&self.store)?))
+            process::run(self.buildah("rm").arg("--all")).and_then(|()| files::remove(&self.store))
         {
             println!("{}: {error}", self.store.display());
         }

@@ -1,7 +1,7 @@
 //! The crates, as `cargo publish` would take them.
 
 use crate::process::{self, command};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::Value;
 
 /// What crates.io or its readers want to know of a crate.
@@ -10,10 +10,7 @@ const WANTED: [&str; 5] = ["description", "license", "repository", "keywords", "
 /// Packs all crates that are to be published. Cargo orders them, and takes each for what the next depends on; to `verify` is to
 /// build each from nothing but its package.
 pub(super) fn dry_run(verify: bool) -> Result<()> {
-    let metadata =
-        process::output(command("cargo").args(["metadata", "--format-version", "1", "--no-deps"]))?;
-    let metadata: Value = serde_json::from_str(&metadata)?;
-    let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
+    let packages = process::packages()?;
     let published: Vec<&Value> = packages
         .iter()
         .filter(|package| package["publish"].as_array().is_none_or(|to| !to.is_empty()))

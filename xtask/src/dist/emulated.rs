@@ -2,7 +2,7 @@
 
 use super::machine::Machine;
 use super::tools::Tools;
-use crate::process::{self, command, debian, target};
+use crate::process::{self, command, debian, files, target};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ impl Python {
         let system = target().join("dist-debian-arm64");
         if !system.exists() {
             let unfinished = target().join("dist-debian-arm64-unfinished");
-            remove(&unfinished)?;
+            files::remove(&unfinished)?;
             process::run(
                 command("mmdebstrap")
                     .args(["--variant=extract", "--architectures=arm64", "--include=python3", RELEASE])
@@ -34,7 +34,7 @@ impl Python {
             fs::rename(unfinished, &system)?;
         }
         let packages = target().join("dist-check-arm64");
-        remove(&packages)?;
+        files::remove(&packages)?;
         Ok(Self { system, packages })
     }
 
@@ -69,11 +69,4 @@ impl Python {
         emulator.arg("-L").arg(&self.system).arg(self.system.join("usr/bin/python3")).args(arguments);
         process::output(emulator.env("PYTHONPATH", &self.packages).env("PYTHONDONTWRITEBYTECODE", "1"))
     }
-}
-
-fn remove(folder: &Path) -> Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
-    }
-    Ok(())
 }

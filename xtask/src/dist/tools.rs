@@ -1,10 +1,8 @@
 //! What builds wheels and binaries, in an environment of its own.
 
-use crate::process::command;
+use crate::process::{command, files};
 use crate::python::venv::Venv;
-use anyhow::{Context, Result};
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use anyhow::Result;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -35,11 +33,8 @@ impl Tools {
         let program = self.bin.join(format!("cc-{target}"));
         let bin = self.bin.display();
         // While pip builds a wheel, that variable hides the packages that are installed.
-        let script = format!(
-            "#!/bin/sh\nunset PYTHONPATH\nPATH={bin}:$PATH exec maturin zig cc -- -target {target} \"$@\"\n"
-        );
-        fs::write(&program, script).with_context(|| program.display().to_string())?;
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+        let compile = format!("PATH={bin}:$PATH exec maturin zig cc -- -target {target} \"$@\"");
+        files::script(&program, &format!("unset PYTHONPATH\n{compile}"))?;
         Ok(program)
     }
 }

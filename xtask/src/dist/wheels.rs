@@ -3,7 +3,7 @@
 use super::machine::{self, Machine};
 use super::tools::Tools;
 use super::{say, wheel_in, wheels_in};
-use crate::process::{self, root, target, targets};
+use crate::process::{self, files, root, target, targets};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,16 +32,12 @@ pub(super) fn alloc_of_tests(out: &Path) -> Result<PathBuf> {
     forget(out, "granule_alloc")?;
     process::libraries()?;
     let folder = out.join("granule_alloc");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
+    files::remove(&folder)?;
     let package = folder.join("granule_alloc");
-    fs::create_dir_all(&package)?;
-    let sources = root().join("crates/granule-python/python/granule_alloc");
-    for entry in fs::read_dir(&sources).with_context(|| sources.display().to_string())? {
-        let entry = entry?;
-        if entry.file_type()?.is_file() {
-            fs::copy(entry.path(), package.join(entry.file_name()))?;
+    files::create(&package)?;
+    for file in files::in_folder("crates/granule-python/python/granule_alloc", "")? {
+        if file.is_file() {
+            fs::copy(&file, package.join(file.file_name().unwrap_or_default()))?;
         }
     }
     let library = target().join("debug/libgranule_alloc_native.so");
@@ -66,9 +62,7 @@ pub(super) fn torch(out: &Path, machine: Machine) -> Result<PathBuf> {
     let linker = tools.compiler(&machine.of_zig())?;
     let built = out.join("granule_torch");
     // What a run left that did not come to its end.
-    if built.exists() {
-        fs::remove_dir_all(&built)?;
-    }
+    files::remove(&built)?;
     process::run(
         tools
             .command("python")
@@ -90,7 +84,7 @@ pub(super) fn torch(out: &Path, machine: Machine) -> Result<PathBuf> {
             .arg(out)
             .arg(wheel_in(&built, "granule_torch")?),
     )?;
-    fs::remove_dir_all(&built)?;
+    files::remove(&built)?;
     let wheel = wheel_in(out, "granule_torch")?;
     if !wheel.to_string_lossy().contains(&machine.tag()) {
         bail!("{} is for other systems than {}", wheel.display(), machine.tag());

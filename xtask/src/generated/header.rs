@@ -2,8 +2,8 @@
 //!
 //! Modules stand in the header in the order in which they are named, each before those within it.
 
-use crate::process::root;
-use anyhow::{Context, Result, bail};
+use crate::process::{files, root};
+use anyhow::{Context, Result};
 use cbindgen::{Builder, Config, DocumentationStyle, ExportConfig, Language, Style};
 use std::path::{Path, PathBuf};
 
@@ -54,17 +54,7 @@ const TABLE: &str = "
 struct granule_backend_table;";
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let fresh = generate(&root().join(CRATE))?;
-    let file = root().join(HEADER);
-    if std::fs::read_to_string(&file).is_ok_and(|there| there == fresh) {
-        return Ok(());
-    }
-    if options.check {
-        bail!("{HEADER} is not what follows from its sources; run cargo xtask header");
-    }
-    std::fs::write(&file, fresh).with_context(|| format!("could not write {}", file.display()))?;
-    println!("wrote {HEADER}");
-    Ok(())
+    files::settle(HEADER, &generate(&root().join(CRATE))?, options.check, "header")
 }
 
 fn generate(folder: &Path) -> Result<String> {
@@ -124,8 +114,7 @@ fn config() -> Config {
 /// The files of the public modules that the file `name` of `folder` names, in its order, each with those within it.
 fn modules(folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
     let file = folder.join(name);
-    let text =
-        std::fs::read_to_string(&file).with_context(|| format!("could not read {}", file.display()))?;
+    let text = files::read(&file)?;
     let within = if name == "lib.rs" { folder.to_owned() } else { file.with_extension("") };
     let mut found = Vec::new();
     for item in syn::parse_file(&text)?.items {

@@ -3,7 +3,7 @@
 
 mod pack;
 
-use crate::process::{self, command, root, target};
+use crate::process::{self, command, files, root, target};
 use crate::python::e2e_torch::{self, Place};
 use anyhow::{Context, Result, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
@@ -81,9 +81,7 @@ fn try_out(folder: &Path, plan: Plan, place: &Place) -> Result<()> {
     let plan = plan.to_possible_value().context("a plan has a name")?;
     let program = fs::canonicalize(folder)?.join("run.sh");
     let out = target().join("gpukit-try");
-    if out.exists() {
-        fs::remove_dir_all(&out).with_context(|| out.display().to_string())?;
-    }
+    files::remove(&out)?;
     let ended = command("bash")
         .arg(program)
         .args(["--plan", plan.get_name(), "--seconds", "3000"])

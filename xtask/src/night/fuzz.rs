@@ -4,7 +4,7 @@
 //! The targets are functions of `tests/fuzz`. Stable Rust puts libFuzzer's counters into code with a pass of LLVM; libFuzzer
 //! itself is compiled by a C++ compiler.
 
-use crate::process::{self, command, debian, root, target};
+use crate::process::{self, command, debian, files, root, target};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use std::fs::{self, File};
@@ -106,14 +106,7 @@ pub(crate) fn page(seconds: u64, keep: bool) -> Result<()> {
 
 /// The targets: all that have kept inputs.
 fn known() -> Result<Vec<String>> {
-    let folder = root().join("tests/fuzz/corpus");
-    let mut names = Vec::new();
-    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
-    }
-    names.sort();
-    Ok(names)
+    Ok(files::in_folder("tests/fuzz/corpus", "bin")?.iter().map(|file| files::stem(file)).collect())
 }
 
 /// Builds the fuzzer, apart from all else: its code has counters.
@@ -146,7 +139,7 @@ fn one(fuzzer: &Path, name: &str, seconds: u64, keeps: bool) -> Result<()> {
     let (reached, log) = (folder.join("reached"), folder.join("log"));
     process::run(driven(fuzzer, name).env("GRANULE_FUZZ_UNPACK", &reached))?;
     let findings = root().join("tests/fuzz/findings");
-    fs::create_dir_all(&findings)?;
+    files::create(&findings)?;
     let status = driven(fuzzer, name)
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-artifact_prefix={}/{name}-", findings.display()))
@@ -183,10 +176,7 @@ fn finding(name: &str, said: &str) -> anyhow::Error {
 /// The smallest inputs that together reach all that was reached.
 fn keep(fuzzer: &Path, name: &str, reached: &Path) -> Result<()> {
     let kept = reached.with_file_name("kept");
-    if kept.exists() {
-        fs::remove_dir_all(&kept)?;
-    }
-    fs::create_dir_all(&kept)?;
+    files::empty(&kept)?;
     let merged = driven(fuzzer, name)
         .args(["-set_cover_merge=1", "-close_fd_mask=1"])
         .args([&kept, reached])

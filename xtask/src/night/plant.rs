@@ -5,7 +5,7 @@ use super::{Kind, Night, Report, build, jobs};
 use crate::process;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,8 +50,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Looks for a plant, or all of them. 0 where all were found, 1 where one was not.
 pub(super) fn run(name: &str, time: Duration, json: Option<&Path>) -> Result<u8> {
     let root = process::root();
-    let plants: Plants =
-        toml::from_str(&fs::read_to_string(root.join(PLANTS)).context(PLANTS)?).context(PLANTS)?;
+    let plants: Plants = toml::from_str(&process::files::read(PLANTS)?).context(PLANTS)?;
     let chosen: Vec<_> = plants.plant.iter().filter(|plant| name == "all" || plant.name == name).collect();
     if chosen.is_empty() {
         let known: Vec<_> = plants.plant.iter().map(|plant| plant.name.as_str()).collect();
@@ -85,8 +84,7 @@ pub(super) fn run(name: &str, time: Duration, json: Option<&Path>) -> Result<u8>
             "plant": name, "like": plant.like, "held_back": plant.held_back, "found": found, "seconds": seconds,
         }));
         if let Some(file) = json {
-            fs::write(file, format!("{:#}\n", Value::from(rows.clone())))
-                .with_context(|| file.display().to_string())?;
+            process::write_json(file, &rows)?;
         }
     }
     Ok(u8::from(missed))

@@ -25,9 +25,7 @@ pub(super) struct Behaviour {
     /// A letter and two digits.
     pub(super) id: String,
     pub(super) behaviour: String,
-    /// The issue that brings it, where it is not here yet.
-    pub(super) later: Option<String>,
-    /// What of it only Python can show; the rest is tested here.
+    /// What of it only Python can show.
     pub(super) python_half: Option<String>,
 }
 

@@ -1,17 +1,19 @@
-//! Finds the tests that are named after behaviours: `s01_...`, or `a04_a06_...` for two of them.
+//! Finds the tests that are named after behaviours: `s01_...`, or `a04_a06_...` for two of them. In Python, in which offers name
+//! their tests, all are found.
 //!
-//! Sources are read as tokens, so that tests inside macros (`proptest!`) are found, and names in comments and
-//! texts are not.
+//! Sources are read line by line, as formatters leave them: attributes or decorators, then the function. A macro that makes tests
+//! is given their names, one a line.
 
-use anyhow::{Context, Result};
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use super::releases::since;
+use crate::process::files;
+use anyhow::Result;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A release of PyTorch, such as (2, 15).
 pub(super) type Release = (u32, u32);
 
-/// A function named after behaviours.
+/// A function that may be a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Test {
     /// From the workspace's root.
@@ -38,163 +40,84 @@ impl Test {
     }
 }
 
-/// Every function named after an id in the tests that span crates and in those of the crates, by file.
+/// Where the tests in Python are, from the workspace's root.
+pub(super) const PYTHON: &str = "tests/torch";
+
+/// Every test that is named after an id in the tests that span crates and in those of the crates, and every one in Python, by file.
 pub(super) fn find(root: &Path, letters: &BTreeSet<char>) -> Result<Vec<Test>> {
-    let mut files = Vec::new();
-    sources(&root.join("tests/tests"), &mut files)?;
-    for package in folder(&root.join("crates"))? {
-        let tests = package.join("tests");
-        if tests.is_dir() {
-            sources(&tests, &mut files)?;
-        }
+    let mut sources = files::below(&root.join("tests/tests"))?;
+    for package in files::in_folder(root.join("crates"), "")? {
+        sources.extend(files::below(&package.join("tests"))?);
     }
+    sources.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    sources.extend(files::in_folder(root.join(PYTHON), "py")?);
     let mut tests = Vec::new();
-    for path in files {
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    for path in sources {
         let file = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-        tests.extend(in_source(&file, &text, letters)?);
+        tests.extend(in_source(&file, &files::read(&path)?, letters));
     }
     Ok(tests)
-}
-
-/// The Rust files of a folder and its folders, in a fixed order.
-fn sources(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in folder(path)? {
-        if entry.is_dir() {
-            sources(&entry, files)?;
-        } else if entry.extension().is_some_and(|extension| extension == "rs") {
-            files.push(entry);
-        }
-    }
-    Ok(())
-}
-
-fn folder(path: &Path) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(path).with_context(|| format!("could not list {}", path.display()))?;
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    paths.sort();
-    Ok(paths)
 }
 
 /// The ids that a name begins with.
-pub(super) fn ids(name: &str, letters: &BTreeSet<char>) -> Vec<String> {
-    let mut ids = Vec::new();
-    let mut rest = name;
-    while let Some((front, behind)) = rest.split_once('_') {
-        let mut front = front.chars();
-        let (Some(letter), Some(a), Some(b), None) = (front.next(), front.next(), front.next(), front.next())
-        else {
-            break;
-        };
-        let upper = letter.to_ascii_uppercase();
-        let known = letter.is_ascii_lowercase() && letters.contains(&upper);
-        if !known || !a.is_ascii_digit() || !b.is_ascii_digit() {
-            break;
+fn ids(name: &str, letters: &BTreeSet<char>) -> Vec<String> {
+    let is_id = |word: &&str| match word.as_bytes() {
+        [letter @ b'a'..=b'z', b'0'..=b'9', b'0'..=b'9'] => {
+            letters.contains(&char::from(letter.to_ascii_uppercase()))
         }
-        ids.push(format!("{upper}{a}{b}"));
-        rest = behind;
-    }
-    ids
+        _ => false,
+    };
+    let Some((words, _)) = name.rsplit_once('_') else { return Vec::new() };
+    words.split('_').take_while(is_id).map(str::to_uppercase).collect()
 }
 
-fn in_source(file: &str, text: &str, letters: &BTreeSet<char>) -> Result<Vec<Test>> {
-    let tokens: TokenStream = text.parse().map_err(|error| anyhow::anyhow!("{file} is not Rust: {error}"))?;
-    let mut named = Vec::new();
-    items(tokens, false, &mut named);
+fn in_source(file: &str, text: &str, letters: &BTreeSet<char>) -> Vec<Test> {
+    let is_python = file.ends_with(".py");
+    let (attribute, function, skip) =
+        if is_python { ("@", "def test_", "skip") } else { ("#[", "fn ", "ignore") };
     let mut tests: Vec<Test> = Vec::new();
-    for Named { name, is_test, ignored } in named {
-        let ids = ids(&name, letters);
-        if ids.is_empty() {
+    let mut above = String::new();
+    for line in text.lines() {
+        // Python's tests stand at the margin.
+        let line = if is_python { line } else { line.trim_start() };
+        let is_open = above.matches('(').count() > above.matches(')').count();
+        if is_open || line.starts_with(attribute) {
+            above.push_str(line);
             continue;
         }
-        // A function and the macro that makes it a test are one.
-        if let Some(known) = tests.iter_mut().find(|test| test.name == name) {
-            known.is_test |= is_test;
-            known.ignored |= ignored;
-        } else {
-            tests.push(Test { file: file.to_owned(), name, ids, is_test, ignored, since: None });
+        let given = line.strip_suffix(',').filter(|_| !is_python);
+        if let Some(name) =
+            line.strip_prefix(function).and_then(|rest| rest.split(['(', '<']).next()).or(given)
+        {
+            let (ids, ignored) = (ids(name, letters), above.contains(skip));
+            let is_test = is_python || given.is_some() || above.contains("#[test]");
+            // A function and the macro that makes it a test are one.
+            if let Some(known) = tests.iter_mut().find(|test| test.name == name) {
+                known.is_test |= is_test;
+                known.ignored |= ignored;
+            } else if is_python || !ids.is_empty() {
+                let name = if is_python { format!("test_{name}") } else { name.to_owned() };
+                tests.push(Test { file: file.to_owned(), name, ids, is_test, ignored, since: since(&above) });
+            }
+        }
+        if !line.starts_with("//") {
+            above.clear();
         }
     }
-    Ok(tests)
-}
-
-/// A name that may be a test's.
-struct Named {
-    name: String,
-    is_test: bool,
-    ignored: bool,
-}
-
-/// Walks over items, into modules and into what macros are given, but not into bodies.
-fn items(tokens: TokenStream, in_macro: bool, named: &mut Vec<Named>) {
-    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-    let (mut is_test, mut ignored) = (in_macro, false);
-    let mut at = 0;
-    while let Some(token) = tokens.get(at) {
-        let mut over = false;
-        match (token, tokens.get(at + 1), tokens.get(at + 2)) {
-            (TokenTree::Punct(hash), Some(TokenTree::Group(attribute)), _) if hash.as_char() == '#' => {
-                let words = words(attribute.stream());
-                let condition = words.first().is_some_and(|word| word.starts_with("cfg"));
-                is_test |= !condition && words.iter().any(|word| word == "test");
-                ignored |= words.iter().any(|word| word == "ignore");
-                at += 1;
-            }
-            (TokenTree::Ident(word), Some(TokenTree::Ident(name)), _) if word == "fn" => {
-                named.push(Named { name: name.to_string(), is_test, ignored });
-                at += 1;
-            }
-            (TokenTree::Ident(word), Some(TokenTree::Ident(_)), Some(TokenTree::Group(inside)))
-                if word == "mod" =>
-            {
-                items(inside.stream(), in_macro, named);
-                (over, at) = (true, at + 2);
-            }
-            (TokenTree::Ident(_), Some(TokenTree::Punct(mark)), Some(TokenTree::Group(given)))
-                if mark.as_char() == '!' =>
-            {
-                items(given.stream(), true, named);
-                (over, at) = (true, at + 2);
-            }
-            // A macro may be given the name of a function alone.
-            (TokenTree::Ident(name), ..) if in_macro => {
-                named.push(Named { name: name.to_string(), is_test, ignored });
-            }
-            (TokenTree::Punct(end), ..) => over = end.as_char() == ';',
-            (TokenTree::Group(group), ..) => over = group.delimiter() == Delimiter::Brace,
-            _ => {}
-        }
-        if over {
-            (is_test, ignored) = (in_macro, false);
-        }
-        at += 1;
-    }
-}
-
-/// The words of an attribute, at any depth.
-fn words(tokens: TokenStream) -> Vec<String> {
-    let mut found = Vec::new();
-    for token in tokens {
-        match token {
-            TokenTree::Ident(word) => found.push(word.to_string()),
-            TokenTree::Group(group) => found.extend(words(group.stream())),
-            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
-        }
-    }
-    found
+    tests
 }
 
 #[cfg(test)]
 mod tests {
     use super::{ids, in_source};
 
-    fn found(text: &str) -> Vec<(String, bool, bool)> {
-        let tests = in_source("a.rs", text, &['A', 'S'].into()).unwrap();
-        tests.into_iter().map(|test| (test.name, test.is_test, test.ignored)).collect()
+    fn found(file: &str, text: &str) -> Vec<(String, String, bool, bool)> {
+        let tests = in_source(file, text, &['A', 'S'].into());
+        tests.into_iter().map(|test| (test.name, test.ids.join(" "), test.is_test, test.ignored)).collect()
     }
 
-    fn test(name: &str) -> (String, bool, bool) {
-        (name.to_owned(), true, false)
+    fn test(name: &str, ids: &str, ignored: bool) -> (String, String, bool, bool) {
+        (name.to_owned(), ids.to_owned(), true, ignored)
     }
 
     #[test]
@@ -209,54 +132,78 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_found_in_items_modules_and_macros() {
+    fn tests_are_found_in_modules_and_macros_and_what_does_not_run_is_told() {
         let text = r##"
-            //! s90_in_a_comment
-            #![allow(clippy::unwrap_used)]
-            const TEXT: &str = "fn s91_in_a_text() {}";
-            /// Says #[ignore] in words only.
-            #[test]
-            fn s01_plain() { fn s92_inside_a_body() {} }
-            #[test]
-            #[should_panic(expected = "x")]
-            pub(crate) fn a04_a06_two() {}
-            #[cfg(test)]
-            mod inner { #[test] fn s03_in_a_module() {} }
-            fn helper() { s93_called(); }
-            proptest! {
-                #![proptest_config(ProptestConfig::with_cases(20))]
-                #[test]
-                fn s04_property(n in 0..5u32) { s94_called(n); }
-            }
-            on_every_device!(s05_by_name, helper);
-            fn s05_by_name(device: u32) {}
-            macro_rules! on_every_device { ($($name:ident),*) => { $(#[test] fn $name() {})* } }
-        "##;
-        let names = ["s01_plain", "a04_a06_two", "s03_in_a_module", "s04_property", "s05_by_name"];
-        assert_eq!(found(text), names.map(test));
+//! s90_in_a_comment
+const TEXT: &str = "fn s91_in_a_text() {}";
+/// Says #[ignore] in words only.
+#[test]
+// Why.
+fn s01_plain() {
+    s92_called();
+}
+#[test]
+#[should_panic(expected = "x")]
+fn a04_a06_two() {}
+mod inner {
+    #[test]
+    #[cfg_attr(
+        miri,
+        ignore
+    )]
+    fn s03_in_a_module() {}
+}
+fn s04_helper() {}
+proptest! {
+    #[test]
+    fn s05_property(n in 0..5u32) {}
+}
+on_every_device! {
+    s06_by_name,
+    helper,
+}
+fn s06_by_name(device: u32) {}
+#[ignore = "slow"]
+#[test]
+fn s07_slow() {}
+"##;
+        let due = [
+            test("s01_plain", "S01", false),
+            test("a04_a06_two", "A04 A06", false),
+            test("s03_in_a_module", "S03", true),
+            ("s04_helper".to_owned(), "S04".to_owned(), false, false),
+            test("s05_property", "S05", false),
+            test("s06_by_name", "S06", false),
+            test("s07_slow", "S07", true),
+        ];
+        assert_eq!(found("a.rs", text), due);
     }
 
     #[test]
-    fn what_does_not_run_is_told() {
-        let not_run = |name: &str| (name.to_owned(), true, true);
-        for attribute in ["#[ignore]", "#[ignore = \"slow\"]", "#[cfg_attr(miri, ignore)]"] {
-            assert_eq!(found(&format!("#[test] {attribute} fn s01_x() {{}}")), [not_run("s01_x")]);
-            assert_eq!(found(&format!("{attribute} #[test] fn s01_x() {{}}")), [not_run("s01_x")]);
-            let property = format!("proptest! {{ #[test] {attribute} fn s01_x(n in 0..5u32) {{}} }}");
-            assert_eq!(found(&property), [not_run("s01_x")]);
-        }
-        assert_eq!(found("fn s01_x() {}"), [("s01_x".to_owned(), false, false)]);
-        assert_eq!(found("#[cfg(test)] fn s01_x() {}"), [("s01_x".to_owned(), false, false)]);
-        // An attribute ends with the item that it is for.
-        let text = "#[test] #[ignore] fn x() {} fn s01_x() {} #[test] fn s02_x() {}";
-        assert_eq!(found(text), [("s01_x".to_owned(), false, false), test("s02_x")]);
-        let text = "#[ignore] use a::b; #[test] fn s02_x() {}";
-        assert_eq!(found(text), [test("s02_x")]);
-    }
-
-    #[test]
-    fn a_file_that_is_not_rust_is_an_error() {
-        let error = in_source("a.rs", "fn s01_x( {", &['S'].into()).unwrap_err();
-        assert!(error.to_string().starts_with("a.rs is not Rust"), "{error}");
+    fn pythons_tests_stand_at_the_margin_and_need_no_id() {
+        let text = r#"
+"""def test_s90_in_a_text(): is at the margin of no line."""
+@scene(real=True)
+def test_s01_a04_two():
+    def test_s91_inside(): pass
+def helper(): pass
+class Other:
+    def test_s92_of_a_class(self): pass
+@scene(
+    alone=True,
+    reason=skip
+)
+def test_s02_lines(): pass
+@pytest.mark.skip
+def test_s03_skipped(): pass
+def test_plain(rig): pass
+"#;
+        let due = [
+            test("test_s01_a04_two", "S01 A04", false),
+            test("test_s02_lines", "S02", true),
+            test("test_s03_skipped", "S03", true),
+            test("test_plain", "", false),
+        ];
+        assert_eq!(found("a.py", text), due);
     }
 }

@@ -1,42 +1,14 @@
 //! The document: a table of behaviours by area, with their tests and their state.
 
-use super::checklist::{Behaviour, Checklist};
+use super::checklist::Checklist;
 use super::finder::Test;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// How far a behaviour is shown.
-enum Shown<'c> {
-    Tested,
-    EngineHalf(&'c str),
-    Later(&'c str),
-    NoTest,
-}
-
-impl<'c> Shown<'c> {
-    fn of(behaviour: &'c Behaviour, tests: &[&Test]) -> Self {
-        match (&behaviour.later, &behaviour.python_half) {
-            (Some(issue), _) => Self::Later(issue),
-            _ if tests.is_empty() => Self::NoTest,
-            (None, Some(rest)) if !tests.iter().any(|test| test.is_python()) => Self::EngineHalf(rest),
-            (None, _) => Self::Tested,
-        }
-    }
-
-    fn text(&self) -> String {
-        match self {
-            Self::Tested => "tested".to_owned(),
-            Self::EngineHalf(rest) => format!("engine half tested, Python half later: {rest}"),
-            Self::Later(issue) => format!("later: {issue}"),
-            Self::NoTest => "**no test**".to_owned(),
-        }
-    }
-}
-
 /// The whole document.
 pub(super) fn write(checklist: &Checklist, tests: &[Test]) -> String {
     let mut body = String::new();
-    let (mut all, mut tested, mut half, mut later, mut missing) = (0, 0, 0, 0, 0);
+    let (mut all, mut missing) = (0, 0);
     for area in &checklist.areas {
         let _ = write!(
             body,
@@ -46,15 +18,10 @@ pub(super) fn write(checklist: &Checklist, tests: &[Test]) -> String {
         for behaviour in &area.behaviours {
             let own: Vec<&Test> =
                 tests.iter().filter(|test| test.counts() && test.ids.contains(&behaviour.id)).collect();
-            let state = Shown::of(behaviour, &own);
             all += 1;
-            match state {
-                Shown::Tested => tested += 1,
-                Shown::EngineHalf(_) => half += 1,
-                Shown::Later(_) => later += 1,
-                Shown::NoTest => missing += 1,
-            }
-            let cells = [&behaviour.id, &cell(&behaviour.behaviour), &tests_text(&own), &cell(&state.text())];
+            missing += usize::from(own.is_empty());
+            let state = if own.is_empty() { "**no test**" } else { "tested" };
+            let cells = [&*behaviour.id, &cell(&behaviour.behaviour), &tests_text(&own), state];
             body.push('|');
             for text in cells {
                 let blank = if text.is_empty() { "" } else { " " };
@@ -63,7 +30,7 @@ pub(super) fn write(checklist: &Checklist, tests: &[Test]) -> String {
             body.push('\n');
         }
     }
-    let missing = if missing == 0 { String::new() } else { format!(", {missing} without a test") };
+    let without = if missing == 0 { String::new() } else { format!(", {missing} without a test") };
     format!(
         "# Parity with PyTorch's allocator\n\n\
          Made by `cargo xtask parity` from `tests/parity.toml` and the names of the tests; do not edit. A test\n\
@@ -73,7 +40,8 @@ pub(super) fn write(checklist: &Checklist, tests: &[Test]) -> String {
          and on PyTorch's own allocator and compare what they see (`cargo xtask e2e-torch`). The tables at the end,\n\
          from `tests/parity_torch.toml`, are of functions: what PyTorch's own allocator has, what a\n\
          `CUDAPluggableAllocator` can have of it, and what Granule has.\n\n\
-         {all} behaviours: {tested} tested, {half} with the engine half tested, {later} later{missing}.\n{body}"
+         {all} behaviours: {} tested{without}.\n{body}",
+        all - missing
     )
 }
 

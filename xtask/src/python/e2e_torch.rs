@@ -4,23 +4,19 @@
 //! Everything it needs is made here: a Python environment with the pinned packages, the rig, the package
 //! `granule-torch`. The tests are those of `tests/torch`.
 
-use crate::process::{self, command, disk, root, target};
+use crate::process::{self, command, disk, files, root, target};
 use crate::python::venv::Venv;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
-use std::thread::{self, JoinHandle, sleep};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::thread::{self, JoinHandle};
 
 /// How the tests are run.
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// A bounded part of them (what CI runs, and the default)
-    #[arg(long, conflicts_with = "long")]
-    slice: bool,
-    /// All of them: every workload under all settings, at its full length
+    /// Every workload under all settings, at its full length; else a bounded part, as in CI
     #[arg(long)]
     long: bool,
     /// Another release of torch than the one that is pinned, such as 2.12.1, in an environment of its own
@@ -43,6 +39,8 @@ const RIG: &str = "crates/granule-estimate/rig";
 /// a limit of its own.
 const SLICE_BUDGET: u64 = 60;
 const LONG_BUDGET: u64 = 240;
+/// What `timeout` ends with where it asked a program to stop, and where it made it.
+const STOPPED: [i32; 2] = [124, 137];
 
 /// Bytes on disk that the first run wants: the packages as they are downloaded and as they are installed, and builds.
 pub(crate) const ROOM: u64 = 16 << 30;
@@ -88,15 +86,22 @@ pub(crate) fn place(options: &Options) -> Result<Place> {
 pub(crate) fn test(place: &Place, options: &Options) -> Result<()> {
     println!("building granule");
     let granule = process::granule()?;
-    let mut pytest = place.python();
+    let minutes = options.budget.unwrap_or(if options.long { LONG_BUDGET } else { SLICE_BUDGET });
+    let python = place.python();
+    // Pytest is asked to stop, so that it stops what it started and says how far it came; then it is made to.
+    let mut timeout = command("timeout");
+    timeout.args(["--foreground", "--signal=INT", "--kill-after=20s", &format!("{minutes}m")]);
+    let mut pytest = behind(timeout, &python);
     pytest.env("GRANULE_COMMAND", granule);
     pytest.args(["-m", "pytest", TESTS, "-p", "no:cacheprovider", "-q", "-ra", "--durations=10"]);
     if options.long {
         pytest.arg("--long");
     }
     pytest.args(&options.rest);
-    let minutes = options.budget.unwrap_or(if options.long { LONG_BUDGET } else { SLICE_BUDGET });
-    let status = within(&mut pytest, Duration::from_secs(60 * minutes))?;
+    let status = pytest.status()?;
+    if status.code().is_some_and(|code| STOPPED.contains(&code)) {
+        bail!("the tests were stopped after {minutes} minutes");
+    }
     if !status.success() {
         // Without a word of our own: pytest's closing line stays the last.
         std::process::exit(status.code().unwrap_or(1));
@@ -138,7 +143,7 @@ impl Place {
 
     /// Takes the environment away: the disk does not hold many.
     pub(crate) fn remove(self) -> Result<()> {
-        fs::remove_dir_all(self.venv()).with_context(|| self.venv().display().to_string())
+        files::remove(self.venv())
     }
 
     /// The environment's folder.
@@ -163,12 +168,17 @@ impl Place {
 
     /// The same, with the rig in front of NVIDIA's libraries.
     pub(crate) fn python_on_rig(&self) -> Command {
-        let python = self.python();
         let mut on_rig = command(root().join(RIG).join("fakegpu-run"));
-        on_rig.arg("--").arg(python.get_program());
-        on_rig.envs(python.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        on_rig
+        on_rig.arg("--");
+        behind(on_rig, &self.python())
     }
+}
+
+/// A program that starts another one, in that one's environment.
+fn behind(mut starter: Command, program: &Command) -> Command {
+    starter.arg(program.get_program());
+    starter.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    starter
 }
 
 /// The environment of a release, where it was made.
@@ -179,8 +189,7 @@ pub(crate) fn made(torch: &str) -> Option<PathBuf> {
 
 /// The environment with torch.
 fn environment(torch: Option<&str>, base: Option<&Path>) -> Result<Venv> {
-    let file = root().join(TESTS).join("requirements.txt");
-    let pinned = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let pinned = files::read(Path::new(TESTS).join("requirements.txt"))?;
     let requirements = match torch {
         Some(version) => for_torch(&pinned, version)?,
         None => pinned,
@@ -208,14 +217,9 @@ pub(crate) fn prepare(torch: Option<&str>, base: Option<&Path>, profile: &str) -
 
 /// Removes what an earlier build collected: setuptools packs everything there, also files that are no longer in the tree.
 fn forget_old_package() -> Result<()> {
-    let Ok(entries) = fs::read_dir(root().join("crates/granule-torch/build")) else { return Ok(()) };
-    for entry in entries {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with("lib") {
-            fs::remove_dir_all(entry.path()).with_context(|| entry.path().display().to_string())?;
-        }
-    }
-    Ok(())
+    let built = files::in_folder("crates/granule-torch/build", "").unwrap_or_default();
+    let mut old = built.iter().filter(|path| files::stem(path).starts_with("lib"));
+    old.try_for_each(|path| files::remove(path))
 }
 
 /// The folder of the environment or of the rig: each release has its own, since a rig is of one CUDA.
@@ -240,42 +244,9 @@ fn for_torch(pinned: &str, version: &str) -> Result<String> {
     Ok(lines.collect())
 }
 
-/// Runs a command to its end, or to the end of its time.
-fn within(command: &mut Command, budget: Duration) -> Result<ExitStatus> {
-    let mut child = command.spawn().with_context(|| format!("could not start {command:?}"))?;
-    let until = Instant::now() + budget;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        if Instant::now() > until {
-            interrupt(&mut child)?;
-            bail!("the tests were stopped after {} minutes", budget.as_secs() / 60);
-        }
-        sleep(Duration::from_millis(200));
-    }
-}
-
-/// Asks pytest to stop, so that it stops what it started and says how far it came; then makes it.
-fn interrupt(child: &mut Child) -> Result<()> {
-    process::run(Command::new("kill").args(["-INT", &child.id().to_string()]))?;
-    let until = Instant::now() + Duration::from_secs(20);
-    while Instant::now() < until {
-        if child.try_wait()?.is_some() {
-            return Ok(());
-        }
-        sleep(Duration::from_millis(200));
-    }
-    child.kill()?;
-    child.wait()?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{for_torch, named, within};
-    use std::process::Command;
-    use std::time::{Duration, Instant};
+    use super::{for_torch, named};
 
     #[test]
     fn another_torch_comes_with_its_own_torchvision() {
@@ -291,14 +262,5 @@ mod tests {
     fn each_release_has_its_own_environment_and_rig() {
         assert_eq!([named("venv", None), named("rig", None)], ["e2e-torch/venv", "e2e-torch/rig"]);
         assert_eq!(named("rig", Some("2.12.1")), "e2e-torch/rig-2.12.1");
-    }
-
-    #[test]
-    fn what_takes_too_long_is_stopped() {
-        let start = Instant::now();
-        let error = within(Command::new("sleep").arg("60"), Duration::from_millis(300)).unwrap_err();
-        assert!(error.to_string().contains("were stopped after"), "{error}");
-        assert!(start.elapsed() < Duration::from_secs(20));
-        assert!(within(&mut Command::new("true"), Duration::from_secs(10)).unwrap().success());
     }
 }

@@ -1,13 +1,12 @@
 //! Other libraries on Granule's memory: CCCL, RMM, cuda.core, CuPy, Numba. Their real packages, over the driver that
 //! the simulated device is behind; the tests are those of `tests/integrations`.
 
-use crate::process::{self, command, root, target};
+use crate::process::{self, command, files, root, target};
 use crate::python::venv::Venv;
 use anyhow::{Context, Result};
 use clap::Args;
-use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How the tests are run.
 #[derive(Args, Default)]
@@ -44,17 +43,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn requirements(long: bool) -> Result<String> {
     let lists = if long { &["requirements.txt", "requirements-long.txt"][..] } else { &["requirements.txt"] };
-    let read = |name: &&str| {
-        let file = root().join(TESTS).join(name);
-        fs::read_to_string(&file).with_context(|| file.display().to_string())
-    };
-    lists.iter().map(read).collect()
+    lists.iter().map(|name| files::read(Path::new(TESTS).join(name))).collect()
 }
 
 /// A folder in which the simulated driver has the name that libraries look for.
 fn driver() -> Result<PathBuf> {
     let folder = target().join("integrations/driver");
-    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    files::create(&folder)?;
     let name = folder.join("libcuda.so.1");
     if !name.exists() {
         symlink(target().join("debug/liblookalike_cuda.so"), &name)

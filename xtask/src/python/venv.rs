@@ -1,6 +1,6 @@
 //! Python environments in the build folder, made once and kept for as long as what they hold is what is asked for.
 
-use crate::process::{self, command, target};
+use crate::process::{self, command, files, target};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -78,9 +78,7 @@ impl Venv {
 
     /// An empty environment with pip, by whatever this machine has for it.
     fn make(&self) -> Result<()> {
-        if self.folder.exists() {
-            fs::remove_dir_all(&self.folder).with_context(|| self.folder.display().to_string())?;
-        }
+        files::remove(&self.folder)?;
         let by_python = process::run(command("python3").args(["-m", "venv"]).arg(&self.folder));
         let Err(error) = by_python else { return Ok(()) };
         // Debian's python3 has no pip to put into it; a half-made folder is left.
@@ -106,13 +104,8 @@ impl Venv {
 /// Where an environment keeps its packages.
 fn site_packages(venv: &Path) -> Result<PathBuf> {
     let lib = venv.join("lib");
-    let entries = fs::read_dir(&lib)
-        .with_context(|| format!("{} is no Python environment: it has no lib", venv.display()))?;
-    for entry in entries {
-        let packages = entry?.path().join("site-packages");
-        if packages.is_dir() {
-            return Ok(fs::canonicalize(packages)?);
-        }
-    }
-    bail!("{} has no site-packages", lib.display())
+    let pythons = files::in_folder(&lib, "").context("this is no Python environment")?;
+    let mut packages = pythons.iter().map(|python| python.join("site-packages"));
+    let packages = packages.find(|packages| packages.is_dir());
+    Ok(fs::canonicalize(packages.with_context(|| format!("{} has no site-packages", lib.display()))?)?)
 }

@@ -4,19 +4,15 @@
 //! on the GPU-less rig, by its `native-baseline.sh`, and every figure is compared. A difference is a failure.
 
 mod compare;
-mod rig;
 
-use crate::process::{self, command, root};
+use crate::process::{self, command, files, root};
 use crate::python::e2e_torch::Place;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use compare::{Compared, ratios};
-use rig::{Rig, Wanted};
+use compare::{Compared, Wanted, ratios};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// What is compared.
 #[derive(Args, Default)]
@@ -36,9 +32,6 @@ pub(crate) struct Options {
     /// An environment that has torch: its packages are used, and it is not changed
     #[arg(long, env = "GRANULE_TORCH_VENV", value_name = "FOLDER")]
     venv: Option<PathBuf>,
-    /// A rig that is built for the torch of --venv
-    #[arg(long, value_name = "FOLDER", requires = "venv")]
-    rig: Option<PathBuf>,
     /// Skip the build: the command is there already
     #[arg(long, value_name = "PATH")]
     granule: Option<PathBuf>,
@@ -55,21 +48,13 @@ const BUNDLED: &str = "crates/granule-cli/data/resnet_train.trace.gz";
 /// The step in which the smallest device is searched.
 const STEP: u64 = 16 << 20;
 
-/// Prepares the rig, or takes the one that is given, and compares.
+/// Prepares a place, and compares there.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let rig = match (&options.rig, &options.venv) {
-        (Some(rig), Some(venv)) => Rig::new(venv, rig),
-        _ => Rig::of(&Place::prepare(None, options.venv.as_deref())?),
-    };
-    run_on(&rig, options)
+    run_in(&Place::prepare(None, options.venv.as_deref())?, options)
 }
 
 /// The same, in a place that is prepared.
 pub(crate) fn run_in(place: &Place, options: &Options) -> Result<()> {
-    run_on(&Rig::of(place), options)
-}
-
-fn run_on(rig: &Rig, options: &Options) -> Result<()> {
     let granule = match &options.granule {
         Some(path) => path.clone(),
         None => process::granule()?,
@@ -81,10 +66,8 @@ fn run_on(rig: &Rig, options: &Options) -> Result<()> {
         runs.extend(wanted(&trace, &answer, options)?);
     }
     let count = runs.len();
-    let compared = on_all(runs, options.jobs, |run| {
-        let native = rig.native(&run)?;
-        Ok(Compared::new(run, &native))
-    })?;
+    let compared =
+        process::side_by_side(&runs, options.jobs, |run| Ok(Compared::new(run, &native(place, run)?)))?;
     println!("\n{}", compare::table(&compared));
     let figures: usize = compared.iter().map(|one| one.figures).sum();
     let wrong = compared.iter().filter(|one| !one.differences.is_empty()).count();
@@ -104,15 +87,8 @@ fn traces(options: &Options) -> Result<Vec<PathBuf>> {
             .map(|t| fs::canonicalize(t).with_context(|| t.display().to_string()))
             .collect();
     }
-    let shared = std::env::var_os("GRANULE_SHARED").map_or_else(|| root().join("../shared"), PathBuf::from);
-    let recorded = fs::read_dir(shared.join("traces")).ok().filter(|_| !options.slice);
-    let mut found = vec![root().join(BUNDLED)];
-    if let Some(entries) = recorded {
-        found = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-        found.retain(|path| path.extension().is_some_and(|extension| extension == "gz"));
-        found.sort();
-    }
-    Ok(found)
+    let recorded = files::in_folder(files::shared("traces"), "gz").ok().filter(|_| !options.slice);
+    Ok(recorded.unwrap_or_else(|| vec![root().join(BUNDLED)]))
 }
 
 /// What `granule whatif` says of a trace, on a device just below what the default settings need, and on one between that and
@@ -134,8 +110,31 @@ fn json(granule: &Path, arguments: &[&str], trace: &Path) -> Result<Value> {
     {
         granule.env_remove(variable);
     }
-    let text = process::output(granule.args(arguments).arg("--json").arg(trace))?;
-    serde_json::from_str(&text).with_context(|| format!("{granule:?} did not print JSON"))
+    process::json(granule.args(arguments).arg("--json").arg(trace))
+}
+
+/// What `native-baseline.sh` says of PyTorch's own allocator.
+fn native(place: &Place, run: &Wanted) -> Result<Value> {
+    let mut baseline = command(root().join("tests/nogpu-torch/native-baseline.sh"));
+    // The rig counts in MiB, which these are a whole number of.
+    #[allow(clippy::cast_precision_loss)]
+    let gib = (run.capacity >> 20) as f64 / 1024.0;
+    baseline
+        .env("TORCH_VENV", place.venv())
+        .env("FAKE_GPU_LIB", place.rig())
+        .env("FAKE_GPU_MEM_GB", gib.to_string())
+        .env("JSON", "1")
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    if !run.caching {
+        baseline.env("PYTORCH_NO_CUDA_MEMORY_CACHING", "1");
+    }
+    if run.empty_cache {
+        baseline.env("EMPTY_CACHE", "1");
+    }
+    let text = process::output(baseline.arg(&run.trace).arg(&run.conf))?;
+    let line = text.lines().find(|line| line.starts_with('{'));
+    let line = line.with_context(|| format!("no JSON from {baseline:?}: {text}"))?;
+    serde_json::from_str(line).with_context(|| line.to_owned())
 }
 
 /// Candidates that are compared for every trace, besides the recommended ones.
@@ -171,47 +170,4 @@ fn wanted(trace: &Path, answer: &Value, options: &Options) -> Result<Vec<Wanted>
         }
     }
     Ok(runs)
-}
-
-/// Does the work on several threads, and gives the results in the order of `items`.
-fn on_all<T: Send, R: Send>(
-    items: Vec<T>,
-    jobs: Option<usize>,
-    work: impl Fn(T) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let next = AtomicUsize::new(0);
-    let items: Vec<Mutex<Option<T>>> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();
-    let results: Mutex<Vec<(usize, Result<R>)>> = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.unwrap_or(cores).max(1) {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(item) = items.get(at) else { break };
-                    if let Some(item) = item.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                        let result = work(item);
-                        results.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
-                    }
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|(at, _)| *at);
-    results.into_iter().map(|(_, result)| result).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::on_all;
-    use anyhow::bail;
-
-    #[test]
-    fn results_come_in_the_order_of_the_work() {
-        let squares = on_all((0..50_u64).collect(), Some(4), |n| Ok(n * n)).unwrap();
-        assert_eq!(squares, (0..50).map(|n| n * n).collect::<Vec<u64>>());
-        let error = on_all(vec![1, 2, 3], Some(2), |n| if n == 2 { bail!("no {n}") } else { Ok(n) });
-        assert_eq!(error.unwrap_err().to_string(), "no 2");
-    }
 }

@@ -3,12 +3,12 @@
 mod needs;
 
 use super::{Outcome, write_json};
-use crate::compare::table::Table;
 use crate::console;
 use crate::failure::{Failure, Told, Wrong};
 use crate::result_file::ResultFile;
 use crate::signals::Signals;
 use crate::size::Size;
+use crate::table::Table;
 use granule::files::trace::{Trace, add_reason};
 use granule::replay::whatif::{CARDS, Card};
 use granule::round::size_text;

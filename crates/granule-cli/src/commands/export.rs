@@ -2,12 +2,12 @@
 
 use super::{Outcome, write_json};
 use crate::allocator_args::AllocatorArgs;
-use crate::compare::table;
 use crate::console;
 use crate::failure::Failure;
 use crate::recording::Recording;
 use crate::result_file::ResultFile;
 use crate::size::Size;
+use crate::table;
 use crate::workload::{WorkloadArgs, stem};
 use granule::config::PolicyName;
 use granule::round::size_text;

@@ -2,11 +2,11 @@
 
 use super::{Outcome, write_json};
 use crate::allocator_args::AllocatorArgs;
-use crate::compare::table::Table;
-use crate::compare::{self, Mark};
+use crate::compare::Mark;
 use crate::console;
 use crate::failure::Failure;
 use crate::size::Size;
+use crate::table::Table;
 use crate::workload::{Workload, WorkloadArgs};
 use granule::replay::whatif::Doubt;
 use granule::replay::{LargerDevices, MinCapacity, ReplayOptions, larger_devices, min_capacity, peak_live};
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     spinner.finish_and_clear();
     let (found, larger) = found.map_err(|error| Failure::replay(&workload.name, error))?;
     let comparable = found.step == NATIVE_STEP && options.lag == 0 && !workload.trace.is_cut();
-    let recorded = compare::native_like(&workload, &options.settings, None);
+    let recorded = workload.native_like(&options.settings, None);
     let native = recorded.and_then(|(_, native)| {
         let min_capacity = native.min_capacity?;
         let verdict = if found.min_capacity == min_capacity { "same" } else { "differs" };

@@ -1,12 +1,12 @@
 //! `granule plan`: where to put a program's requests, worked out in advance.
 
 use super::{Outcome, write_json};
-use crate::compare::table;
 use crate::console::{self, counted};
 use crate::failure::Failure;
 use crate::failure::plan::NoPlan;
 use crate::result_file::ResultFile;
 use crate::size::Size;
+use crate::table;
 use crate::workload::{Workload, WorkloadArgs};
 use clap::ValueEnum;
 use granule::files::pickle::Limits;

@@ -1,7 +1,7 @@
 //! What a plan did for a replay.
 
-use crate::compare::table::Table;
 use crate::console::counted;
+use crate::table::Table;
 use granule::replay::{EqualIteration, PlanFigures};
 use granule::round::size_text;
 

@@ -89,7 +89,7 @@ pub enum PickleError {
         what: String,
     },
     /// The file takes more than [`super::Limits`] allows.
-    #[error("byte {offset}: {what}; {}", crate::gzip::LARGER)]
+    #[error("byte {offset}: {what}; {}", crate::limits::LARGER)]
     Limit {
         /// Byte offset in the unpacked pickle.
         offset: u64,

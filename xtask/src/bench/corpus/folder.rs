@@ -1,7 +1,7 @@
 //! Where recipes and traces lie.
 
 use super::recipe::Recipe;
-use crate::process::target;
+use crate::process::{files, target};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,16 +21,7 @@ impl Folder {
 
     /// All recipes, by name.
     pub(super) fn recipes(&self) -> Result<Vec<Recipe>> {
-        let entries = fs::read_dir(&self.path).with_context(|| self.path.display().to_string())?;
-        let mut found = Vec::new();
-        for entry in entries {
-            let path = entry?.path();
-            if path.extension().is_some_and(|ending| ending == "toml") {
-                found.push(read(&path)?);
-            }
-        }
-        found.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(found)
+        files::in_folder(&self.path, "toml")?.iter().map(|path| read(path)).collect()
     }
 
     pub(super) fn recipe(&self, name: &str) -> Result<Recipe> {
@@ -79,7 +70,5 @@ fn file(name: &str) -> String {
 }
 
 fn read(path: &Path) -> Result<Recipe> {
-    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    Recipe::parse(name, &text).with_context(|| path.display().to_string())
+    Recipe::parse(files::stem(path), &files::read(path)?).with_context(|| path.display().to_string())
 }

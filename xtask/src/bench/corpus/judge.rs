@@ -2,12 +2,13 @@
 
 use super::folder::Folder;
 use super::recipe::Half;
-use super::replay::{Conditions, Granule, side_by_side};
+use super::replay::{Conditions, Granule};
 use super::trace;
 use super::verdict::{Judged, Verdict};
+use crate::process;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What is judged, and where figures go.
 #[derive(Args, Default)]
@@ -33,8 +34,7 @@ pub(super) fn run(folder: &Folder, options: &Options) -> Result<()> {
     let verdict = judge(folder, options)?;
     print!("{}", verdict.text());
     if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&verdict.json())?;
-        std::fs::write(path, text).with_context(|| format!("{} could not be written", path.display()))?;
+        process::write_json(path, &verdict.json())?;
     }
     if !verdict.changed.is_empty() {
         let names = verdict.changed.join(" ");
@@ -64,9 +64,12 @@ fn judge(folder: &Folder, options: &Options) -> Result<Verdict> {
     if found.is_empty() {
         return Ok(verdict);
     }
-    let granule = Granule::at(options.granule.as_deref())?.under(options.conditions.clone());
-    let traces: Vec<&Path> = found.iter().map(|(_, path)| path.as_path()).collect();
-    let figures = side_by_side(&traces, |trace| granule.figures(trace, &options.scales))?;
+    let granule = Granule::at(options.granule.as_deref(), options.conditions.clone())?;
+    let figures = process::side_by_side(&found, None, |(_, trace)| {
+        let figures = granule.figures(trace, &options.scales);
+        eprintln!("replayed {}", trace.display());
+        figures.with_context(|| trace.display().to_string())
+    })?;
     verdict.judged =
         found.into_iter().zip(figures).map(|((recipe, _), figures)| Judged { recipe, figures }).collect();
     Ok(verdict)

@@ -3,7 +3,7 @@
 use super::folder::Folder;
 use super::recipe::{Recipe, with_hash};
 use super::trace;
-use crate::process::{self, root, target};
+use crate::process::{self, files, root, target};
 use crate::python::e2e_torch::Place;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -48,7 +48,7 @@ pub(super) fn run(folder: &Folder, options: &Options) -> Result<()> {
 fn record(folder: &Folder, recipe: &Recipe, place: &Place, update: bool) -> Result<()> {
     let (name, fields) = (recipe.name.as_str(), &recipe.fields);
     let work = target().join("corpus/work");
-    fs::create_dir_all(&work)?;
+    files::create(&work)?;
     let tool = |file: &str| root().join(TOOLS).join(file);
     process::run(
         place

@@ -4,10 +4,7 @@ use crate::process::{self, cargo, command, target};
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::Value;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 /// Whose figures are compared: name, policy, settings.
 pub(super) const ALLOCATORS: [(&str, &str, &str); 3] = [
@@ -17,7 +14,7 @@ pub(super) const ALLOCATORS: [(&str, &str, &str); 3] = [
 ];
 
 /// A device on which nothing is refused.
-pub(super) const AMPLE: [&str; 2] = ["--capacity", "1TiB"];
+const AMPLE: [&str; 2] = ["--capacity", "1TiB"];
 
 /// What a device is like, and what the `granule` policy is told.
 #[derive(Args, Clone, Default)]
@@ -52,13 +49,6 @@ pub(super) const FIGURES: [Figure; 6] = [
     Figure { key: "driver_ms", title: "driver ms an iteration", replay: 0, read: driver_ms, digits: 2 },
 ];
 
-/// The smallest device that serves a program, and how many larger ones were tried; those that refuse, in bytes.
-pub(super) struct Larger {
-    pub(super) smallest: u64,
-    pub(super) tried: u64,
-    pub(super) refused: Vec<u64>,
-}
-
 /// The command that replays.
 pub(super) struct Granule {
     program: PathBuf,
@@ -67,19 +57,14 @@ pub(super) struct Granule {
 
 impl Granule {
     /// One that was built before, or one that is built now.
-    pub(super) fn at(program: Option<&Path>) -> Result<Self> {
+    pub(super) fn at(program: Option<&Path>, conditions: Conditions) -> Result<Self> {
         let program = if let Some(program) = program {
             program.to_owned()
         } else {
             cargo(&["build", "--release", "-p", "granule-cli"])?;
             target().join("release/granule")
         };
-        Ok(Self { program, conditions: Conditions::default() })
-    }
-
-    /// The same under other conditions.
-    pub(super) fn under(self, conditions: Conditions) -> Self {
-        Self { conditions, ..self }
+        Ok(Self { program, conditions })
     }
 
     /// The figures of a trace in the order of [`FIGURES`], each of all allocators: in the mean of replays in which requests have
@@ -108,7 +93,7 @@ impl Granule {
                 .iter()
                 .map(|(_, policy, conf)| {
                     let arguments = [arguments, &["--scale", scale][..]].concat();
-                    self.answer(trace, policy, conf, &self.conditions.settings, &arguments)
+                    self.answer(trace, policy, conf, &arguments)
                 })
                 .collect::<Result<Vec<Value>>>()?;
             for (row, figure) in figures.iter_mut().zip(&FIGURES).filter(|(_, it)| it.replay == replay) {
@@ -120,85 +105,27 @@ impl Granule {
         Ok(figures)
     }
 
-    /// The smallest device, and larger ones.
-    pub(super) fn larger(&self, trace: &Path, count: u64, step: &str, conf: &str) -> Result<Larger> {
-        let mut search = command(&self.program);
-        search.env("GRANULE_CONF", conf).arg("min-capacity").arg(trace).arg("--json");
-        search.args([
-            "--policy",
-            "granule",
-            "--conf",
-            "",
-            "--step",
-            step,
-            "--try-larger",
-            &count.to_string(),
-        ]);
-        let answer: Value = serde_json::from_str(&process::output(&mut search)?)?;
-        let whole = |pointer: &str| answer.pointer(pointer).and_then(Value::as_u64).context("no such figure");
-        let refused = answer.pointer("/larger/refused").and_then(Value::as_array);
-        let refused = refused.into_iter().flatten().filter_map(Value::as_u64).collect();
-        Ok(Larger { smallest: whole("/min_capacity")?, tried: whole("/larger/tried")?, refused })
-    }
-
-    /// What one replay says; `settings` are of the `granule` policy.
-    pub(super) fn answer(
-        &self,
-        trace: &Path,
-        policy: &str,
-        conf: &str,
-        settings: &str,
-        arguments: &[&str],
-    ) -> Result<Value> {
+    /// What one replay says.
+    fn answer(&self, trace: &Path, policy: &str, conf: &str, arguments: &[&str]) -> Result<Value> {
         let mut replay = command(&self.program);
         // The environment's settings would count on top.
         replay.env_remove("GRANULE_CONF");
-        if policy == "granule" && !settings.is_empty() {
-            replay.env("GRANULE_CONF", settings);
+        if policy == "granule" && !self.conditions.settings.is_empty() {
+            replay.env("GRANULE_CONF", &self.conditions.settings);
         }
         replay.arg("replay").arg(trace).args(["--json", "--cost", &self.conditions.cost]);
         replay.args(["--policy", policy, "--conf", conf]).args(arguments);
-        let text = process::output(&mut replay)?;
-        serde_json::from_str(&text).with_context(|| format!("{replay:?} printed no JSON"))
+        process::json(&mut replay)
     }
 }
 
-/// Does this with as many traces at a time as there are processors: figures are simulated, so that nothing disturbs them.
-pub(super) fn side_by_side<T: Send>(
-    traces: &[&Path],
-    of: impl Fn(&Path) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
-    let done: Vec<Mutex<Option<T>>> = traces.iter().map(|_| Mutex::default()).collect();
-    let queue = Mutex::new(traces.iter().zip(&done));
-    let work = || -> Result<()> {
-        loop {
-            let Some((trace, place)) = locked(&queue).next() else { return Ok(()) };
-            *locked(place) = Some(of(trace).with_context(|| trace.display().to_string())?);
-            eprintln!("replayed {}", trace.display());
-        }
-    };
-    thread::scope(|scope| {
-        let count = thread::available_parallelism().map_or(1, usize::from);
-        let workers: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)))
-    })?;
-    Ok(done
-        .into_iter()
-        .filter_map(|place| place.into_inner().unwrap_or_else(PoisonError::into_inner))
-        .collect())
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(super) fn number(answer: &Value, pointer: &str) -> Result<f64> {
+fn number(answer: &Value, pointer: &str) -> Result<f64> {
     let found = answer.pointer(pointer).and_then(Value::as_f64);
     found.with_context(|| format!("the answer of `granule replay` has no {pointer}"))
 }
 
 /// Beside what the program itself holds: what waits for other streams counts as waste.
-pub(super) fn ratio(answer: &Value) -> Result<f64> {
+fn ratio(answer: &Value) -> Result<f64> {
     number(answer, "/reserved_over_live")
 }
 

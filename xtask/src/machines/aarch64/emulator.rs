@@ -1,6 +1,6 @@
 //! Programs for ARM run on this machine: QEMU, one process for each.
 
-use crate::process::{self, command, debian, target, targets};
+use crate::process::{self, command, debian, files, target, targets};
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -111,13 +111,9 @@ fn version(said: &str) -> Option<u32> {
 
 /// A folder with the system's libraries for ARM, and a loader that finds its last page whole.
 fn lay_out(folder: &Path) -> Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder)?;
-    }
-    fs::create_dir_all(folder)?;
-    for library in fs::read_dir(LIBRARIES).context(LIBRARIES)? {
-        let library = library?;
-        symlink(library.path(), folder.join(library.file_name()))?;
+    files::empty(folder)?;
+    for library in files::in_folder(LIBRARIES, "")? {
+        symlink(&library, folder.join(library.file_name().unwrap_or_default()))?;
     }
     let loader = folder.join(LOADER);
     let mut bytes = fs::read(&loader)?;

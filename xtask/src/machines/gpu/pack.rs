@@ -2,7 +2,7 @@
 
 use super::{KIT, TORCH};
 use crate::dist::elf::Needs;
-use crate::process::{self, cargo, command, output, root, run, target};
+use crate::process::{self, cargo, command, files, output, root, run, target};
 use crate::python::venv::Venv;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -18,7 +18,7 @@ const TESTS: [&str; 3] = ["policies", "sleep", "sharing"];
 
 /// Makes the kit. Without an environment its shim is compiled on the machine, at first use.
 pub(super) fn pack(folder: &Path, profile: &str, tests: bool, venv: Option<&Path>) -> Result<()> {
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    files::create(folder)?;
     let into = fs::canonicalize(folder)?;
     let stage = tempfile::tempdir()?;
     let stage = stage.path();
@@ -116,7 +116,7 @@ fn compile(source: &str, to: &Path) -> Result<()> {
 }
 
 fn copy(from: &str, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
+    files::create(to)?;
     run(command("cp").args(["-r", "-T", from]).arg(to))
 }
 
@@ -137,7 +137,7 @@ fn shim(venv: &Venv, stage: &Path) -> Result<()> {
 fn old_enough(stage: &Path) -> Result<()> {
     let mut files = vec![stage.join("python/granule_torch/libgranule_capi.so")];
     for folder in ["bin", "python/granule_torch/shims"] {
-        files.extend(files_in(&stage.join(folder))?);
+        files.extend(files::below(&stage.join(folder))?);
     }
     files
         .iter()
@@ -153,17 +153,6 @@ fn runs_with(file: &Path, (major, minor): (u32, u32)) -> Result<()> {
         GLIBC.1
     );
     Ok(())
-}
-
-/// The files of a folder and of those in it; none where there is no such folder.
-fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
-    let mut found = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        if path.is_dir() { found.extend(files_in(&path)?) } else { found.push(path) }
-    }
-    Ok(found)
 }
 
 /// What the kit was made of.

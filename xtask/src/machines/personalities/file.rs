@@ -1,5 +1,6 @@
 //! What a personality's file says of itself. The lookalikes check the rest of it.
 
+use crate::process::files;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::path::Path;
@@ -72,17 +73,14 @@ impl Personality {
 /// The personalities of a folder, by name, or only those that are named.
 pub(super) fn read(folder: &Path, only: &[String]) -> Result<Vec<Personality>> {
     let mut all = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        if path.extension().is_none_or(|kind| kind != "toml") {
-            continue;
-        }
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(&path)?;
-        let read: Personality = toml::from_str(&text).with_context(|| path.display().to_string())?;
-        all.push(Personality { name, ..read });
+    for path in files::in_folder(folder, "toml")? {
+        let read: Personality =
+            toml::from_str(&files::read(&path)?).with_context(|| path.display().to_string())?;
+        all.push(Personality {
+            name: path.with_extension("").file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            ..read
+        });
     }
-    all.sort_by(|one, other| one.name.cmp(&other.name));
     if let Some(unknown) = only.iter().find(|name| !all.iter().any(|known| known.name == **name)) {
         let names: Vec<&str> = all.iter().map(|known| known.name.as_str()).collect();
         bail!("there is no personality '{unknown}'; there are {}", names.join(", "));

@@ -1,9 +1,9 @@
 //! Predictions beside PyTorch's own figures.
 
-use super::rig::Wanted;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 /// Figures that have one name on both sides.
 const SAME_NAME: [&str; 11] = [
@@ -29,17 +29,49 @@ const CALLS: [(&str, &str); 5] = [
     ("cuMemUnmap", "orMemUnmap"),
 ];
 
+/// A candidate on a device: what was predicted, and how PyTorch is asked.
+pub(super) struct Wanted {
+    pub(super) trace: PathBuf,
+    /// The candidate's name.
+    pub(super) name: String,
+    pub(super) conf: String,
+    pub(super) caching: bool,
+    pub(super) empty_cache: bool,
+    /// Bytes of the device.
+    pub(super) capacity: u64,
+    /// Whether it is the answer for that device.
+    pub(super) recommended: bool,
+    predicted: Value,
+}
+
+impl Wanted {
+    pub(super) fn new(trace: &Path, candidate: &Value, outcome: &Value, recommended: bool) -> Result<Self> {
+        let text = |key: &str| candidate[key].as_str().map(ToOwned::to_owned).with_context(|| key.to_owned());
+        let is = |key: &str| candidate[key].as_bool().with_context(|| key.to_owned());
+        Ok(Self {
+            trace: trace.to_owned(),
+            name: text("name")?,
+            conf: text("conf")?,
+            caching: is("caching")?,
+            empty_cache: is("empty_cache_each_iteration")?,
+            capacity: outcome["capacity"].as_u64().context("capacity")?,
+            recommended,
+            predicted: outcome.clone(),
+        })
+    }
+}
+
 /// A prediction that was compared.
-pub(super) struct Compared {
-    run: Wanted,
+pub(super) struct Compared<'r> {
+    run: &'r Wanted,
     /// How many figures were compared.
     pub(super) figures: usize,
     /// Those that differ, as `name predicted native`.
     pub(super) differences: Vec<String>,
 }
 
-impl Compared {
-    pub(super) fn new(run: Wanted, native: &Value) -> Self {
+impl<'r> Compared<'r> {
+    pub(super) fn new(run: &'r Wanted, native: &Value) -> Self {
         let calls = |name: &str| run.predicted["device_calls"][name].as_u64().unwrap_or(0);
         let ours = SAME_NAME.iter().map(|name| (*name, run.predicted[*name].as_u64()));
         let ours = ours.chain(CALLS.iter().map(|(theirs, ours)| (*theirs, Some(calls(ours)))));
@@ -60,7 +92,7 @@ impl Compared {
 }
 
 /// A line per prediction.
-pub(super) fn table(compared: &[Compared]) -> String {
+pub(super) fn table(compared: &[Compared<'_>]) -> String {
     let mut text = String::from("| trace | device | settings | result |\n|---|---|---|---|\n");
     for Compared { run, figures, differences } in compared {
         let result = match differences.as_slice() {
@@ -105,8 +137,7 @@ fn name(path: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Compared, SAME_NAME, ratios, table};
-    use crate::python::whatif_exact::rig::Wanted;
+    use super::{Compared, SAME_NAME, Wanted, ratios, table};
     use serde_json::{Value, json};
     use std::path::Path;
 
@@ -126,7 +157,7 @@ mod tests {
     #[test]
     fn the_same_figures_are_the_same() {
         let (run, native) = run();
-        let compared = Compared::new(run, &native);
+        let compared = Compared::new(&run, &native);
         assert_eq!((compared.figures, compared.differences.len()), (16, 0));
         assert!(
             table(&[compared])
@@ -140,7 +171,7 @@ mod tests {
         native["num_alloc_retries"] = json!(7);
         native["cudaFree"] = Value::Null;
         assert_eq!(
-            Compared::new(one, &native).differences,
+            Compared::new(&one, &native).differences,
             ["num_alloc_retries 8388608 predicted, 7 native", "cudaFree 0 predicted, none native"]
         );
     }

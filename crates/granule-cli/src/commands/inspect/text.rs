@@ -6,8 +6,8 @@ mod live;
 mod memory;
 
 use super::Inspected;
-use crate::compare::table::{GLUE, Table};
 use crate::console::{self, counted};
+use crate::table::{GLUE, Table};
 use granule::round::size_text;
 use granule_analysis::Inspection;
 use granule_analysis::inspect::{Caller, HeldBlock, Place, View};

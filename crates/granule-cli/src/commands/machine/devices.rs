@@ -1,9 +1,9 @@
 //! `granule devices`: what this build can run on.
 
 use super::{Outcome, write_json};
-use crate::compare::table::Table;
 use crate::console;
 use crate::failure::Failure;
+use crate::table::Table;
 use granule::backends::{self, Name, Report, Standing, Who};
 use granule::config::environment;
 use granule::round::size_text;

@@ -1,8 +1,8 @@
 //! The answer for people.
 
-use crate::compare::table::Table;
 use crate::console::{self, counted, format_time, wrapped};
 use crate::failure::Failure;
+use crate::table::Table;
 use granule::replay::whatif::{
     Answer, Choice, Effect, Kind, Nearest, NotExact, Outcome, SmallestDevice, Tried, Verdict,
 };

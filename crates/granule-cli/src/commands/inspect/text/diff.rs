@@ -2,7 +2,7 @@
 
 use super::super::Inspected;
 use super::{figures, pool_text, stream_text};
-use crate::compare::table::Table;
+use crate::table::Table;
 use granule::round::size_text;
 use granule_analysis::inspect::{Comparison, Figure, Function, GroupChange, Place};
 use std::fmt::Write as _;

@@ -1,37 +1,10 @@
-//! How costs grow: that of a pair with the number of live blocks of the same sizes, beside peers; and that of each operation
-//! with the number of everything else that there is.
+//! How the cost of each operation grows with the number of everything else that there is.
 
-use super::peers::{Case, Peers};
+use super::Options;
 use super::table::{Table, figure};
-use super::{Options, instructions};
-use crate::process::{cargo, command, output, target};
+use crate::process::{self, cargo, command, output, target};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-
-pub(super) fn report(options: &Options) -> Result<String> {
-    let peers = Peers::build(options)?;
-    let case =
-        |blocks: &str| Case::new(blocks, &["--work", "churn", "--largest", "2097152", "--blocks", blocks]);
-    let cases = [case("1000"), case("100000")];
-    let rounds = peers.rounds(&cases, "ns", options)?;
-    let mut table =
-        Table::new(["allocator", "growth, time", "growth, instructions", "ns", "", "instructions", ""]);
-    for (peer, row) in peers.all.iter().zip(&rounds) {
-        let times = [row[0].median(), row[1].median()];
-        let counts = [&cases[0], &cases[1]].map(|case| instructions::of_case(&peers, peer, case).ok());
-        let growth = |[few, many]: [Option<f64>; 2]| match (few, many) {
-            (Some(few), Some(many)) => format!("{:.2}", many / few),
-            _ => "–".into(),
-        };
-        let show = |value: Option<f64>| value.map_or_else(|| "–".into(), |value| format!("{value:.0}"));
-        let cells = [times[0], times[1], counts[0], counts[1]].map(show);
-        table.row([peer.name.clone(), growth(times), growth(counts)].into_iter().chain(cells));
-    }
-    Ok(format!(
-        "## Growth from 1 000 to 100 000 live blocks, sizes log-uniform from 512 B to 2 MiB\n\n{}",
-        table.text()
-    ))
-}
 
 /// Shares of the most that there are: a hundredth, a tenth, all.
 const SHARES: [&str; 3] = ["100", "10", "1"];
@@ -59,14 +32,13 @@ struct Figures {
 }
 
 /// What an operation costs beside many of something: time besides the driver, and steps from a build that counts them.
-pub(super) fn scale(options: &Options) -> Result<String> {
+pub(super) fn report(options: &Options) -> Result<String> {
     let figures = Figures {
         timed: lines(&["--profile", "dist"], "dist", &SHARES)?,
         counted: lines(&[], "debug", &COUNTED)?,
     };
     if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&figures)?;
-        std::fs::write(path, text).with_context(|| format!("{} could not be written", path.display()))?;
+        process::write_json(path, &figures)?;
     }
     Ok(format!(
         "## What an operation costs beside many\n\nNanoseconds besides the driver at a hundredth, a tenth and all of so many, and \
