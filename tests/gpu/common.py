@@ -15,7 +15,6 @@ MODES = {
     "granule": ({}, ""),
     "granule-exp": (EXP, ""),
     "policy": ({}, "policy:granule"),
-    "policy-wait": ({}, "policy:granule,cross_stream:wait"),
 }
 for _key in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "GRANULE_CONF", "GRANULE_TORCH"):
     os.environ.pop(_key, None)

@@ -187,7 +187,7 @@ def plan_main(kit):
     edge(kit, ("native", "granule", "native-exp", "policy"))
     kit.side_by_side(Step(f"torch-replay-{mode}", script("replaytorch", mode, KIT / "traces"), 60, need=15, turns=True, wants=wants(mode)) for mode in MODES)
     kit.side_by_side(Step(f"hotpath-{mode}", script("hotpath", mode), 60, need=15, turns=True, wants=OURS) for mode in ("granule", "policy"))
-    trains(kit, ("native", "granule", "policy", "policy-wait"), again=True)
+    trains(kit, ("native", "granule", "policy"), again=True)
     replays(kit)
     kit.side_by_side([*adaptors(), *sanitizers()], width=5)
     beside.join()

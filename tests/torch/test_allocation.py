@@ -232,7 +232,7 @@ def test_wrong_settings_are_refused_with_the_same_errors():
 
 
 @scene(allocators=(POLICY,), alone=True)
-def test_a_stream_is_told_what_it_may_take_of_others():
+def test_what_a_stream_may_take_of_others_is_a_setting():
     import granule_torch
 
     def grown(stream):
@@ -252,8 +252,8 @@ def test_a_stream_is_told_what_it_may_take_of_others():
         return held
 
     stream = torch.cuda.Stream()
-    granule_torch.set_cross_stream(stream, "never")
+    granule_torch.configure("cross_stream:never")
     assert grown(stream) >= 40 * MIB
-    granule_torch.set_cross_stream(stream, None)
+    granule_torch.configure("cross_stream:completed")
     assert grown(stream) == 0
-    assert "GranuleError" in error(granule_torch.set_cross_stream, stream, "sometimes")
+    assert "GranuleError" in error(granule_torch.configure, "cross_stream:wait")

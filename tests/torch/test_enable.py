@@ -152,15 +152,15 @@ def test_settings_are_given_and_changed():
     kept = raw(30 * MIB)
     assert [segment["is_expandable"] for segment in torch.cuda.memory_snapshot()] == [True]
     assert kept.numel()
-    granule_torch.configure("early_reuse:True")
+    granule_torch.configure("segments_ipc:False")
     (settings,) = (line for line in granule_torch.report().splitlines() if line.startswith("Settings: "))
     # On an older PyTorch the release is among them.
     settings = re.sub(r"pytorch_release:[0-9.]+,", "", settings)
-    assert settings == "Settings: expandable_segments:True,early_reuse:True"
-    near = error(granule_torch.configure, "earlyreuse:True")
-    assert "there is no such option" in near and "early_reuse" in near and "max_split_size_mb" not in near
+    assert settings == "Settings: expandable_segments:True,segments_ipc:False"
+    near = error(granule_torch.configure, "crosstream:never")
+    assert "there is no such option" in near and "cross_stream" in near and "max_split_size_mb" not in near
     unknown = error(granule_torch.configure, "weather:True")
-    assert "there is no such option" in unknown and "early_reuse, " in unknown and "max_split_size_mb, " in unknown
+    assert "there is no such option" in unknown and "cross_stream, " in unknown and "max_split_size_mb, " in unknown
 
 
 def one_policy():
@@ -169,8 +169,8 @@ def one_policy():
     kept = raw(3 * MIB)
     assert "Settings: policy:granule\n" in granule_torch.report()
     assert "policy:pytorch is refused" in error(granule_torch.configure, "policy:pytorch")
-    granule_torch.configure("policy:granule,early_reuse:True")
-    assert "Settings: policy:granule,early_reuse:True\n" in granule_torch.report()
+    granule_torch.configure("policy:granule,segments_ipc:False")
+    assert "Settings: policy:granule,segments_ipc:False\n" in granule_torch.report()
     # Cut to size, where PyTorch's takes 20 MiB.
     assert 3 * MIB <= torch.cuda.memory_reserved() < 20 * MIB
     assert kept.numel()

@@ -89,11 +89,6 @@ impl fmt::Display for PolicyName {
 /// Which free memory of other streams a stream may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum CrossStream {
-    /// Also what the device may be using still: the stream is told to wait for that, on the device.
-    ///
-    /// The program did not ask for this order. It hangs where the older work is released only after the younger has run: by
-    /// the host, by another process, or by a kernel that waits for one on the other stream.
-    Wait,
     /// What the device is known to be done with.
     #[default]
     Completed,
@@ -103,7 +98,7 @@ pub enum CrossStream {
 
 impl CrossStream {
     /// All of them.
-    pub const ALL: &'static [Self] = &[Self::Wait, Self::Completed, Self::Never];
+    pub const ALL: &'static [Self] = &[Self::Completed, Self::Never];
 
     /// The one of that name.
     #[must_use]
@@ -111,21 +106,10 @@ impl CrossStream {
         Self::ALL.iter().find(|one| one.name() == name).copied()
     }
 
-    /// What waits for less of the two.
-    #[must_use]
-    pub const fn more_careful(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Never, _) | (_, Self::Never) => Self::Never,
-            (Self::Completed, _) | (_, Self::Completed) => Self::Completed,
-            (Self::Wait, Self::Wait) => Self::Wait,
-        }
-    }
-
     /// The name in a text.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Wait => "wait",
             Self::Completed => "completed",
             Self::Never => "never",
         }

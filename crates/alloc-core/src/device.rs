@@ -64,7 +64,7 @@ use hardened::Hardened;
 use history::History;
 use holdings::Holdings;
 use ladder::{Ladder, compaction::Compaction, reclaim::Reclaim};
-use lifetimes::{Lifetimes, pins::Pins, stream_waits::StreamWaits};
+use lifetimes::{Lifetimes, pins::Pins};
 use pools::PrivatePools;
 use provider::Provider;
 use release::Release;
@@ -80,7 +80,6 @@ struct Base {
     history: Arc<History>,
     pools: Arc<PrivatePools>,
     lifetimes: Arc<Lifetimes>,
-    waits: Arc<StreamWaits>,
     hardened: Arc<Hardened>,
     pins: Arc<Pins>,
     crossings: Arc<Crossings>,
@@ -101,7 +100,6 @@ impl Base {
         let history = Arc::new(History::new(site, &holdings, &arenas));
         let pools = Arc::new(PrivatePools::new(site, &holdings, &arenas));
         let lifetimes = Arc::new(Lifetimes::new(site, &holdings, &arenas, &history, &pools, &uncached));
-        let waits = Arc::new(StreamWaits::new(site, &holdings, &arenas, &lifetimes));
         let hardened = Arc::new(Hardened::new(site, &arenas, &history, &pools, &lifetimes));
         Ok(Self {
             site: site.clone(),
@@ -112,7 +110,6 @@ impl Base {
             history,
             pools,
             lifetimes,
-            waits,
             hardened,
             pins: Arc::new(Pins::new(site)),
             observers,
@@ -262,12 +259,6 @@ impl DeviceAllocator {
     pub(crate) fn lifetimes(&self) -> &Lifetimes {
         &self.base.lifetimes
     }
-
-    /// What streams take of each other.
-    pub(crate) fn waits(&self) -> &StreamWaits {
-        &self.base.waits
-    }
-
     /// The hardened mode.
     pub(crate) fn hardened(&self) -> &Hardened {
         &self.base.hardened

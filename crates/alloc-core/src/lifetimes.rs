@@ -3,6 +3,5 @@
 pub(crate) mod call;
 pub(crate) mod epoch;
 pub(crate) mod last_work;
-pub(crate) mod marks;
 pub(crate) mod pending;
 pub(crate) mod uses;

@@ -93,8 +93,6 @@ pub enum Rung {
     Callbacks,
     /// Give old cached segments back, by age.
     CollectGarbage,
-    /// Let the stream wait, on the device, for what a pending block waits for (`early_reuse`).
-    ReuseEarly,
     /// Give back the memory between live blocks before more is taken than the program needs (`compaction:True`).
     CompactFirst,
     /// Take memory from the device; above the soft limit, give cached memory back first.
@@ -119,15 +117,7 @@ impl Rung {
     /// of which it is not known that the device is done with it then stays.
     #[must_use]
     pub const fn is_capture_safe(self) -> bool {
-        !matches!(
-            self,
-            Self::Drain
-                | Self::ReuseEarly
-                | Self::CompactFirst
-                | Self::WaitForPending
-                | Self::Spill
-                | Self::Compact
-        )
+        !matches!(self, Self::Drain | Self::CompactFirst | Self::WaitForPending | Self::Spill | Self::Compact)
     }
 
     /// Whether it may wait for work of the device before memory can go, or be used again.
@@ -159,7 +149,6 @@ impl Rung {
             Self::Views => "use free memory in another order",
             Self::Callbacks => "run free-memory callbacks",
             Self::CollectGarbage => "give old segments back",
-            Self::ReuseEarly => "wait on the device for pending frees",
             Self::Grow => "take memory from the device",
             Self::OptedInPools => "take what opted-in pools have cached",
             Self::ReleaseEnough => "give oversize segments back",

@@ -293,10 +293,6 @@ unsafe impl Backend for OpenReg {
                 return Ok(());
             }
             state.on_links(&self.gate, |timeline, _| timeline.follow(key, event));
-            let tick = state.queues.tick;
-            if let Some(pace) = &mut state.pace {
-                pace.follow(key, event, tick);
-            }
             let waits = state.queues.event(event)?;
             let work = match (&waits.shared, waits.point) {
                 (Some(flag), _) if !waits.is_ready() => {
@@ -338,9 +334,6 @@ unsafe impl Backend for OpenReg {
         self.call(Call::DestroyEvent, event.device, |mut state| {
             let key = self.names.event(&state, event)?;
             state.queues.events.remove(key);
-            if let Some(pace) = &mut state.pace {
-                pace.forget(key);
-            }
             Ok(())
         })
     }
@@ -364,9 +357,6 @@ unsafe impl Backend for OpenReg {
             }
             self.machine.prepare(&mut state, key)?;
             state.on_links(&self.gate, |timeline, _| timeline.record(event_key, key));
-            if let Some(pace) = &mut state.pace {
-                pace.record(event_key, key);
-            }
             let version = state.queues.begin_record(event_key, key);
             self.machine.submit(
                 state,

@@ -2,7 +2,6 @@
 
 use crate::config::MemoryMode;
 use crate::gate::call::Call;
-use crate::gate::pace::{Pace, StreamTimes};
 use crate::machine::graph::Node;
 use crate::machine::memo::{MOST, Place};
 use crate::machine::work::{HostCall, Pattern, Side, Spans, Work};
@@ -25,25 +24,6 @@ impl Driver<'_> {
     pub fn elapsed(&self) -> u64 {
         let called = self.0.modelled_driver_time();
         self.0.machine.lock().timeline.as_ref().map_or(called, |timeline| timeline.now(called))
-    }
-
-    /// Models that a kernel of so many nanoseconds follows on `stream`, besides what is simulated: what is done when is none of
-    /// its business. From the first one on waits for events are modelled, too. The host's time is that of the virtual clock, a
-    /// microsecond a tick. Costs no call.
-    ///
-    /// # Errors
-    /// `InvalidValue` where the stream is not this machine's.
-    pub fn model_kernel(&self, stream: Stream, ns: u64) -> Result<()> {
-        let mut state = self.0.machine.lock();
-        let key = self.0.names.stream(&state, stream);
-        key.map(|key| state.model_kernel(key, ns))
-            .map_err(|refusal| self.0.error(Call::UseMemory, stream.device, refusal))
-    }
-
-    /// What [modelled kernels](Self::model_kernel) took, and what waits for events cost them.
-    #[must_use]
-    pub fn stream_times(&self) -> StreamTimes {
-        self.0.machine.lock().pace.as_ref().map(Pace::times).unwrap_or_default()
     }
 
     /// Whether work is queued anywhere. Costs no call.

@@ -4,7 +4,6 @@ pub(crate) mod call;
 pub(crate) mod cost;
 pub(crate) mod fault;
 pub(crate) mod links;
-pub(crate) mod pace;
 pub(crate) mod usage;
 
 use crate::gate::call::{Call, CallCounts};

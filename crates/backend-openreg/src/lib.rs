@@ -39,7 +39,6 @@ pub use gate::call::{Call, CallCounts};
 pub use gate::cost::{BadCost, CostModel};
 pub use gate::fault::{Effect, Fault, FaultPlan};
 pub use gate::links::Links;
-pub use gate::pace::StreamTimes;
 pub use gate::usage::Usage;
 pub use held::{Held, Lag};
 pub use openreg::OpenReg;

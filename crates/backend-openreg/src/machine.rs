@@ -10,7 +10,6 @@ use crate::config::{Clock, OpenRegConfig};
 use crate::gate::Gate;
 use crate::gate::call::Call;
 use crate::gate::links::Timeline;
-use crate::gate::pace::Pace;
 use crate::machine::graph::{Captures, GraphBody, Node};
 use crate::machine::memo::Memo;
 use crate::machine::queue::{Front, Operation, Queues, StreamState};
@@ -44,8 +43,6 @@ pub(crate) struct Simulated {
     waited_until: u64,
     /// Copies on links, where there are any.
     pub(crate) timeline: Option<Timeline>,
-    /// How long streams take, once a kernel was modelled.
-    pub(crate) pace: Option<Pace>,
     /// The machine is being dropped; workers end when their streams are empty.
     closing: bool,
 }
@@ -78,12 +75,6 @@ impl Simulated {
         if let Some(timeline) = &mut self.timeline {
             note(timeline, gate.usage(waited).modelled_ns());
         }
-    }
-
-    /// Models that the host gives a stream a kernel.
-    pub(crate) fn model_kernel(&mut self, key: u64, ns: u64) {
-        let tick = self.queues.tick;
-        self.pace.get_or_insert_default().kernel(key, ns, tick, TICK_NS);
     }
 
     /// Counts the time until `point` is passed; what an earlier wait lasted through is not counted again.
@@ -129,7 +120,6 @@ impl Machine {
             waited_ns: 0,
             waited_until: 0,
             timeline: config.links.map(Timeline::new),
-            pace: None,
             closing: false,
         };
         Ok(Arc::new(Self {

@@ -178,15 +178,12 @@ impl OpenReg {
     /// `InvalidValue` where a stream is not this machine's; `CaptureViolation` where one is being captured.
     pub fn order(&self, earlier: Stream, later: Stream) -> Result<()> {
         let queued = || {
-            let mut state = self.machine.lock();
+            let state = self.machine.lock();
             let [earlier, later] = [self.names.stream(&state, earlier)?, self.names.stream(&state, later)?];
             for key in [earlier, later] {
                 if state.queues.stream(key)?.member.is_some() {
                     return Err(Refusal::capture("streams are ordered by events while one is captured"));
                 }
-            }
-            if let Some(pace) = &mut state.pace {
-                pace.order(earlier, later);
             }
             match state.queues.end_of(earlier).filter(|end| !state.queues.passed(*end)) {
                 Some(end) => self.machine.submit(state, later, Work::Wait(end), [Span::default(); 2], None),

@@ -1235,16 +1235,6 @@ granule_status granule_set_memory_limits(struct granule_allocator *a,
                                          uint64_t hard,
                                          uint64_t soft);
 
-/**
- * Tells a stream what it takes of other streams' memory, and they of its: "wait", "completed" or "never", as cross_stream says it
- * for all streams. Where two streams were told, the more careful of both counts. An empty text takes it back. "wait" is a
- * promise: the older work of neither stream waits for the younger of the other, nor for the host to go on.
- */
-granule_status granule_set_cross_stream(struct granule_allocator *a,
-                                        int32_t device,
-                                        uint64_t stream,
-                                        const char *how);
-
 /** Gives a stream a reserve class (expandable_segments_reserve_by_class); an empty name takes it away. */
 granule_status granule_set_reserve_class(struct granule_allocator *a,
                                          int32_t device,

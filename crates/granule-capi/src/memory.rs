@@ -18,8 +18,6 @@ use crate::boundary::guard::guard;
 use crate::boundary::pass::{self, address, given, growing, limit, pointer};
 use crate::error::{Failure, granule_status};
 use crate::pool_id::granule_pool_id;
-use granule::AllocError;
-use granule::config::CrossStream;
 use std::ffi::{c_char, c_void};
 
 /// How much could be had in one piece, in bytes.
@@ -288,25 +286,6 @@ pub unsafe extern "C" fn granule_set_memory_limits(
 ) -> granule_status {
     guard(|| {
         Ok(given!(handle a).engine.set_memory_limits(pass::device(device)?, limit(hard), limit(soft))?)
-    })
-}
-
-/// Tells a stream what it takes of other streams' memory, and they of its: "wait", "completed" or "never", as cross_stream says it
-/// for all streams. Where two streams were told, the more careful of both counts. An empty text takes it back. "wait" is a
-/// promise: the older work of neither stream waits for the younger of the other, nor for the host to go on.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn granule_set_cross_stream(
-    a: *mut granule_allocator,
-    device: i32,
-    stream: u64,
-    how: *const c_char,
-) -> granule_status {
-    guard(|| {
-        let (a, how) = (given!(handle a), given!(text how));
-        let unknown =
-            || AllocError::Settings(format!("there is no way '{how}' to share; wait, completed, never"));
-        let told = if how.is_empty() { None } else { Some(CrossStream::named(how).ok_or_else(unknown)?) };
-        Ok(a.engine.set_cross_stream(a.stream(device, stream)?, told)?)
     })
 }
 

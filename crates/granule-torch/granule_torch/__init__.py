@@ -28,7 +28,7 @@ from ._sleep import (
 )
 from .adapters._buffer import Buffer
 from .adapters._dlpack import Imported, from_dlpack
-from .adapters._process import retire_stream, set_cross_stream
+from .adapters._process import retire_stream
 
 __version__ = "0.1.0"
 
@@ -57,7 +57,6 @@ __all__ = [
     "region_bytes",
     "report",
     "retire_stream",
-    "set_cross_stream",
     "sleep",
     "sleeping",
     "stop_recording",

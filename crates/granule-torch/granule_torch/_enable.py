@@ -35,7 +35,7 @@ def enable(backend: str | None = None, settings: str | None = None) -> None:
     Args:
         backend: ``"cuda"`` on CUDA builds of PyTorch, ``"hip"`` or ``"hip-as-cuda"`` on ROCm builds. Default:
             ``GRANULE_BACKEND`` if it is set, else ``"cuda"`` or ``"hip"``.
-        settings: settings of PyTorch or Granule, such as ``"expandable_segments:True,early_reuse:True"``, or
+        settings: settings of PyTorch or Granule, such as ``"expandable_segments:True,segments_ipc:False"``, or
             ``"policy:granule"`` for Granule's own way to place memory, which stays for the life of the process.
             Default: those of the environment (``PYTORCH_CUDA_ALLOC_CONF`` and so on). They are Granule's alone:
             options of PyTorch's pinned host memory belong in the environment.
@@ -181,7 +181,7 @@ def configure(settings: str) -> None:
     ``roundup_power2_divisions``, ``garbage_collection_threshold`` and ``max_non_split_rounding_mb`` first.
 
     Args:
-        settings: such as ``"early_reuse:True"``.
+        settings: such as ``"segments_ipc:False"``.
 
     Raises:
         GranuleError: the text cannot be honoured; nothing was changed.

@@ -179,7 +179,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_free_on": (c_int32, [c_void_p, c_void_p, c_int32]),
     "granule_record_stream": (c_int32, [c_void_p, c_void_p, c_int32, c_uint64]),
     "granule_retire_stream": (c_int32, [c_void_p, c_int32, c_uint64]),
-    "granule_set_cross_stream": (c_int32, [c_void_p, c_int32, c_uint64, c_char_p]),
     "granule_buffer_create": (c_int32, [c_void_p, c_uint64, c_int32, c_uint64, POINTER(c_void_p)]),
     "granule_buffer_ptr": (c_void_p, [c_void_p]),
     "granule_buffer_record_stream": (c_int32, [c_void_p, c_int32, c_uint64]),

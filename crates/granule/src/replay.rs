@@ -7,7 +7,6 @@ mod capacity;
 mod costs;
 mod follow;
 mod iterations;
-mod kernels;
 mod larger;
 mod layout;
 mod native;
@@ -23,7 +22,6 @@ pub use costs::{Costs, costs};
 pub use follow::PlanCounts;
 pub use granule_planner::Plan;
 pub use iterations::{AfterSecond, DriverFigures, Iteration, IterationFigures, Summary, iterations};
-pub use kernels::{BadKernelTime, KernelTime, StreamFigures, WaitAges};
 pub use larger::{LargerDevices, larger_devices};
 pub use native::native_driver_ns;
 pub use planned::{EqualIteration, PlanFigures};
@@ -64,8 +62,6 @@ pub struct ReplayOptions {
     pub lag: u64,
     /// What driver calls cost. Simulated devices only.
     pub costs: CostModel,
-    /// How long the program's kernels run. Simulated devices only.
-    pub kernel_time: KernelTime,
     /// The device maps no memory: every segment is one `malloc`. Simulated devices only.
     pub no_virtual_memory: bool,
     /// Nobody looks whether live blocks can be used, where that is not seen anyway. Looking takes more than a quarter

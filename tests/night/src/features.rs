@@ -35,8 +35,6 @@ features! {
     Replays "replays",
     Checkpoints "checkpoints",
     RecordStream "record_stream",
-    EarlyReuse "early_reuse",
-    CrossStream "cross_stream wait",
     StreamEnds "streams end",
     Sleep "sleep",
     Backup "backup",

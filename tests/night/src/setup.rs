@@ -87,10 +87,7 @@ fn settings(r: &mut Rng) -> Settings {
         max_split_size: if rarely(r) { [20 * MIB, 32 * MIB][r.usize(0..2)] } else { u64::MAX },
         roundup_power2_divisions: [if rarely(r) { 4 } else { 0 }; 16],
         garbage_collection_threshold: if rarely(r) { 0.6 } else { 0.0 },
-        early_reuse: often(r),
         cross_stream: CrossStream::ALL[r.usize(0..CrossStream::ALL.len())],
-        // Histories are short.
-        cross_stream_min_age: 0,
         segments_ipc: r.u8(0..4) > 0,
         hardened: rarely(r),
         hardened_quarantine: MIB * r.u64(0..32),

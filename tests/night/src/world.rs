@@ -22,7 +22,7 @@ use crate::setup::Setup;
 use crate::verdict::Verdict;
 use crate::wire::Wire;
 use alloc_core::backend::{Backend, ErrorKind};
-use alloc_core::config::{CrossStream, PolicyName, Settings};
+use alloc_core::config::{PolicyName, Settings};
 use alloc_core::host::{HostAllocator, HostOptions};
 use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle, Stream};
 use alloc_core::{AllocError, CachingAllocator};
@@ -95,8 +95,6 @@ impl Site {
             (granule, Feature::Granule),
             (!granule, Feature::Pytorch),
             (setup.growable && (granule || settings.expandable_segments), Feature::Growable),
-            (settings.early_reuse, Feature::EarlyReuse),
-            (granule && settings.cross_stream == CrossStream::Wait, Feature::CrossStream),
             (settings.hardened, Feature::Hardened),
             (settings.history_max_entries > 0, Feature::History),
         ] {

@@ -93,7 +93,7 @@ fn limits_set_by_a_call_stay_until_settings_name_others<P: Policy>() {
         };
         let [low, high] = [100, 300].map(|n| Some(MemoryLimit::Bytes(n * MIB)));
         allocator.set_memory_limits(DEVICE, low, Some(MemoryLimit::Bytes(50 * MIB))).unwrap();
-        configure("early_reuse:True");
+        configure("segments_ipc:False");
         assert!(may_hold(100) && !may_hold(102), "nothing was said about it");
         let cached = allocator.malloc(40 * MIB, rig.stream()).unwrap();
         free_all(&allocator, [cached]);
@@ -103,7 +103,7 @@ fn limits_set_by_a_call_stay_until_settings_name_others<P: Policy>() {
         configure("memory_limit:200MiB");
         assert!(may_hold(200) && !may_hold(202), "the newest counts");
         allocator.set_memory_limits(DEVICE, high, None).unwrap();
-        configure("memory_limit:200MiB,early_reuse:False");
+        configure("memory_limit:200MiB,segments_ipc:True");
         assert!(may_hold(300) && !may_hold(302), "the settings say what they said before");
         configure("memory_limit:unlimited");
         assert!(may_hold(900));

@@ -347,28 +347,6 @@ fn a_captured_request_never_goes_astray<P: Policy>() {
     });
 }
 
-/// The program captures without saying so: a wait for another stream's work would be part of the graph.
-fn early_reuse_waits_for_nothing_in_a_capture_it_was_not_told_of<P: Policy>() {
-    on_each(&of(100).clock(Clock::Workers), |rig| {
-        let settings = Settings { early_reuse: true, ..Settings::default() };
-        let (allocator, stream, user) = (rig.with_policy::<P>(settings), rig.new_stream(), rig.new_stream());
-        let ptr = allocator.malloc(30 * MIB, stream).unwrap();
-        allocator.record_stream(ptr, user).unwrap();
-        let gate = rig.hold(user);
-        allocator.free(ptr).unwrap();
-        let capture = rig.backend.capture().unwrap();
-        capture.begin(stream, CaptureMode::Relaxed).unwrap();
-        let next = allocator.malloc(30 * MIB, stream).unwrap();
-        assert_ne!(next, ptr, "{}: the other stream still uses it", rig.name);
-        gate.open();
-        let graph = capture.end(stream).expect("the capture is whole");
-        // SAFETY: rule 1: it was never launched, and is not used again.
-        unsafe { capture.destroy_graph(graph) }.unwrap();
-        allocator.free(next).unwrap();
-        rig.nothing_is_left(&allocator);
-    });
-}
-
 /// The end of a capture may tell a tracker of what it frees: where that panics the graph's pool is released all the same.
 fn a_capture_whose_end_panics_keeps_nothing<P: Policy>() {
     on_each(&of(100), |rig| {
@@ -437,5 +415,4 @@ granule_tests::for_each_policy!(
     a_scope_that_ends_within_a_capture_frees_nothing_early,
     a_capture_that_could_not_begin_can_be_begun_again_with_its_pool,
     a_captured_request_never_goes_astray,
-    early_reuse_waits_for_nothing_in_a_capture_it_was_not_told_of,
 );

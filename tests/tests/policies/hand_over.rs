@@ -68,7 +68,7 @@ fn memory_leaves_the_device_wherever_it_served() {
 fn taken(how: CrossStream, held_up: bool) -> (u64, u64) {
     // Streams work by themselves, so that one can be held up.
     let rig = Rig::openreg(of(400).clock(Clock::Workers));
-    let settings = Settings { cross_stream: how, cross_stream_min_age: 0, ..Settings::default() };
+    let settings = Settings { cross_stream: how, ..Settings::default() };
     let allocator = rig.with_policy::<GranulePolicy>(settings);
     let (stream, other) = (rig.stream(), rig.new_stream());
     is_no_load(&allocator, stream);
@@ -84,10 +84,7 @@ fn taken(how: CrossStream, held_up: bool) -> (u64, u64) {
     allocator.check_invariants();
     let waits = rig.device.calls().since(&before).get(Call::WaitEvent);
     rig.use_memory(other, second, 48 * MIB);
-    if how != CrossStream::Wait {
-        // It hangs where the program holds the older stream up until the younger has run.
-        rig.backend.synchronize_stream(other).unwrap();
-    }
+    rig.backend.synchronize_stream(other).unwrap();
     drop(gate);
     let taken = rig.used() - used;
     allocator.free(second).unwrap();
@@ -106,17 +103,15 @@ fn a_stream_takes_what_settings_say_of_another() {
     let (more, waits) = taken(CrossStream::Completed, true);
     assert!(more >= 48, "nothing is taken from under work that waits for the younger stream: {more}");
     assert_eq!(waits, 0, "no stream is told to wait");
-    assert_eq!(taken(CrossStream::Wait, false), (0, 0), "there is nothing to wait for");
-    assert_eq!(taken(CrossStream::Wait, true), (0, 1), "the younger stream waits on the device");
 }
 
 #[test]
 fn no_two_live_blocks_share_a_byte_whichever_stream_had_them() {
-    for cross_stream in [CrossStream::Wait, CrossStream::Completed, CrossStream::Never] {
+    for cross_stream in CrossStream::ALL {
         for (seed, lag) in [(3, 0), (4, 7), (5, 40)] {
             let config = of(48).memory(MemoryMode::Mapped).clock(Clock::Virtual { lag });
             let machine = OpenReg::new(config).unwrap();
-            let settings = Settings { cross_stream, cross_stream_min_age: 0, ..Settings::default() };
+            let settings = Settings { cross_stream: *cross_stream, ..Settings::default() };
             let shown = contents_survive(machine.clone(), settings, seed, 400);
             assert!(shown > 10, "memory is mapped in two places: {shown}");
             assert_eq!((machine.used(rig::DEVICE), machine.traps()), (0, Vec::new()));
@@ -206,19 +201,20 @@ fn taking_turns() -> Vec<Event> {
 #[test]
 fn every_driver_call_of_a_hand_over_may_fail() {
     let events = taking_turns();
-    for (cross_stream, lag) in [(CrossStream::Completed, 0), (CrossStream::Wait, 6)] {
-        let settings = Settings { cross_stream, ..Settings::default() };
-        let run = |k| {
-            let machine =
-                Simulated { device: OpenReg::new(of(80).clock(Clock::Virtual { lag })).unwrap(), lag };
-            let outcome =
-                fault_loop::run::<GranulePolicy>(&machine, &events, &settings, k, fault_loop::kind_of(k));
-            (outcome, machine.device.calls())
-        };
-        let (all, calls) = run(0);
-        assert!(calls.get(Call::Map) > calls.get(Call::CreatePhysical), "memory moves between the streams");
-        assert!(cross_stream != CrossStream::Wait || calls.get(Call::WaitEvent) > 0, "and is waited for");
-        let struck = (1..=all.calls).filter(|k| run(*k).0.struck).count();
-        println!("{}: {} calls failed in turn, {struck} operations noticed", cross_stream.name(), all.calls);
-    }
+    let run = |k| {
+        let machine =
+            Simulated { device: OpenReg::new(of(80).clock(Clock::Virtual { lag: 0 })).unwrap(), lag: 0 };
+        let outcome = fault_loop::run::<GranulePolicy>(
+            &machine,
+            &events,
+            &Settings::default(),
+            k,
+            fault_loop::kind_of(k),
+        );
+        (outcome, machine.device.calls())
+    };
+    let (all, calls) = run(0);
+    assert!(calls.get(Call::Map) > calls.get(Call::CreatePhysical), "memory moves between the streams");
+    let struck = (1..=all.calls).filter(|k| run(*k).0.struck).count();
+    println!("{} calls failed in turn, {struck} operations noticed", all.calls);
 }

@@ -75,9 +75,8 @@ fn no_two_live_blocks_share_a_byte() {
 
 #[test]
 fn no_two_live_blocks_share_a_byte_where_work_is_late_or_memory_is_limited() {
-    let early = Settings { early_reuse: true, ..Settings::default() };
     let limited = Settings { per_process_memory_fraction: 0.6, ..Settings::default() };
-    for settings in [Settings::default(), early, limited] {
+    for settings in [Settings::default(), limited] {
         let config = of(48).memory(MemoryMode::Mapped).clock(Clock::Virtual { lag: 7 });
         let machine = OpenReg::new(config).unwrap();
         let shown = contents_survive(machine.clone(), settings, 9, 400);

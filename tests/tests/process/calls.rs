@@ -75,7 +75,6 @@ pub(crate) fn every_call(
         ("set_memory_fraction", a.set_memory_fraction(0.5, DEVICE)),
         ("set_memory_limits", a.set_memory_limits(DEVICE, None, None)),
         ("set_reserve_class", a.set_reserve_class(stream, "none")),
-        ("set_cross_stream", a.set_cross_stream(stream, None)),
         ("annotate", a.history().annotate(ptr, "text")),
         ("create_pool", a.pools().create(DEVICE, pool, None)),
         ("begin_pool", a.pools().begin(DEVICE, pool, Filter::Always)),

@@ -2,7 +2,5 @@
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 mod default;
-mod early_reuse;
 mod ended;
 mod retirement;
-mod waits;

@@ -28,7 +28,7 @@ pub use sleep_mode::SleepMode;
 pub use statistics::{CacheInfo, Statistics};
 
 use crate::backend::Backend;
-use crate::config::{AllocatorBackend, CrossStream, Flavour, MemoryLimit, PolicyName, Settings, environment};
+use crate::config::{AllocatorBackend, Flavour, MemoryLimit, PolicyName, Settings, environment};
 use crate::device::{DeviceAllocator, Flush};
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::{AddressMap, Location};
@@ -281,7 +281,6 @@ impl CachingAllocator {
             let mut last = None;
             let retire = |device: &DeviceAllocator| device.lifetimes().retire_stream(stream, &mut last);
             self.devices.iter().try_for_each(retire)?;
-            self.devices.iter().for_each(|device| device.waits().tell(stream, None));
             self.set_reserve_class(stream, "")
         })
     }
@@ -408,21 +407,6 @@ impl CachingAllocator {
     pub fn set_reserve_class(&self, stream: Stream, class: &str) -> Result<()> {
         let stream = self.own(stream)?;
         self.device(stream.device)?.holdings().set_reserve_class(stream, class);
-        Ok(())
-    }
-
-    /// Tells a stream what it takes of other streams' memory, and they of its, whatever `cross_stream` says in the
-    /// [settings](Settings): `None` is what that says. Where both streams were told, the more careful of the two counts.
-    /// [`CrossStream::Wait`] here is a promise about both streams: neither's older work waits for the other's younger, nor for the
-    /// host to go on. It changes nothing under the `pytorch` policy but where `early_reuse` is on. Lasts until the stream
-    /// [retires](Self::retire_stream). Does not block.
-    ///
-    /// # Errors
-    /// [`AllocError::InvalidDevice`], [`AllocError::ForeignStream`].
-    pub fn set_cross_stream(&self, stream: Stream, how: Option<CrossStream>) -> Result<()> {
-        let stream = self.own(stream)?;
-        self.device(stream.device)?;
-        self.devices.iter().for_each(|device| device.waits().tell(stream, how));
         Ok(())
     }
 

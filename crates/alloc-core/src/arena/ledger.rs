@@ -47,11 +47,6 @@ impl Ledger {
         &mut self.counters
     }
 
-    /// Requests and frees so far.
-    pub(crate) fn clock(&self) -> u64 {
-        self.counters.handed_out_in_all() + self.counters.taken_back_in_all()
-    }
-
     pub(crate) fn epochs(&self) -> &Epochs {
         &self.epochs
     }

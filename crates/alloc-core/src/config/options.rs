@@ -492,27 +492,13 @@ options! {
         range: "a whole number up to 4294967295; 0 is off",
     }
 
-    EarlyReuse = Granule "early_reuse": Switch, early_reuse: bool = false;
-    "Before taking memory from the device, take a block that only waits for other streams, and let the allocating stream wait for them." {}
-
     CrossStream = Granule "cross_stream": CrossStream, cross_stream: CrossStream = CrossStream::Completed;
-    "Which free memory of other streams a stream takes before the device's: what the device may be using still, for which the stream then waits on the device; what the device is done with; or none." {
+    "Which free memory of other streams a stream takes before the device's: what the device is done with, or none." {
         default: "completed",
-        range: "wait, completed, never",
+        range: "completed, never",
         idle: |s| {
             (s.policy_name() == PolicyName::Pytorch && s.cross_stream != CrossStream::default())
                 .then_some("policy:pytorch keeps each stream's memory to itself, as PyTorch does; set policy:granule")
-        },
-    }
-
-    CrossStreamMinAge = Granule "cross_stream_min_age": Count, cross_stream_min_age: u64 = 20;
-    "With cross_stream:wait, how old memory is that a stream waits for, at least: requests and frees since it was freed, of up to 17 streams." {
-        unit: "events",
-        default: "20",
-        range: "a whole number up to 4294967295",
-        idle: |s| {
-            (s.cross_stream != CrossStream::Wait && s.cross_stream_min_age != Settings::default().cross_stream_min_age)
-                .then_some("streams wait for each other's memory with cross_stream:wait only; set that, too, or tell single streams to wait")
         },
     }
 

@@ -72,18 +72,7 @@ impl Drop for Attended<'_> {
     }
 }
 
-/// How many streams' requests and frees the [clock](Arenas::clock) counts, besides those of one.
-const CLOCKED: u16 = 16;
-
 impl Arenas {
-    /// Requests and frees so far: those of an arena, and of the first arenas that there are. What passed between two readings for one
-    /// arena is never more than passed on the device. Takes their locks, one after the other.
-    pub(super) fn clock(&self, number: u16) -> u64 {
-        let own = (number >= CLOCKED).then_some(number);
-        let counted = (0..CLOCKED).chain(own).filter_map(|number| self.directory.get(number));
-        counted.map(|arena| arena.lock().ledger().clock()).sum()
-    }
-
     pub(super) fn new(site: &Site, holdings: &Arc<Holdings>, policy: Chosen) -> Self {
         let template = Template { policy, ages: false, history: HistoryTemplate::default() };
         Self {

@@ -11,7 +11,7 @@ use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
 use crate::memory::region::{Leftovers, Mapping, Place, bytes_of};
 use crate::memory::segment::Origin;
-use crate::policy::engine::{Away, Spare, Streams};
+use crate::policy::engine::{Away, Streams};
 use crate::policy::{Grain, GranuleMemory, Ground, PolicyArena, Request, Sizes};
 use crate::process::foreign::Calls;
 use crate::sync::{Arc, assert_unlocked};
@@ -41,18 +41,7 @@ struct Trip<'a> {
     to: &'a Arena,
     /// That of `to`.
     number: u16,
-    spare: Spare,
     call: &'a Call<'a>,
-}
-
-impl Trip<'_> {
-    /// What came to a block that is in no index may be in use up to now.
-    fn arrive(&self, to: &mut ArenaState, block: BlockId) {
-        if self.spare.in_order {
-            let epoch = to.ledger().epochs().current();
-            to.heap_mut().layout_mut().blocks_mut()[block].epoch = epoch;
-        }
-    }
 }
 
 impl HandOver {
@@ -60,7 +49,6 @@ impl HandOver {
         Self { base: base.clone(), space: Arc::clone(space) }
     }
 
-    /// [`Streams::hand_over`], where the other stream waits already for what it has to wait for.
     fn move_all(&self, trip: &Trip<'_>, parts: &[BlockId]) -> Option<u64> {
         let is_known = |moving: &Moving| self.known(moving, trip.number).is_some();
         let (known, new): (Vec<_>, Vec<_>) = self.moving(trip.from, parts).into_iter().partition(is_known);
@@ -140,7 +128,6 @@ impl HandOver {
             };
             send_away(moving.place.block, from);
             to.note_change(Action::SegmentMap, known.block);
-            trip.arrive(to, known.block);
             to.heap_mut().return_free(known.block);
             moving.memory.bytes
         })
@@ -218,7 +205,6 @@ impl HandOver {
                 to.note_context(home.region);
             }
             if let Some(block) = growth.commit(to.heap_mut(), usize::from(is_mapped)) {
-                trip.arrive(to, block);
                 to.heap_mut().insert_free(block);
             }
         });
@@ -435,8 +421,8 @@ impl Streams<GranuleMemory> for HandOver {
         self.base.arenas.directory().get(number).map(|arena| &**arena)
     }
 
-    fn spare(&self, from: &Arena, to: &Arena) -> Option<Spare> {
-        self.base.waits.spare(from, to)
+    fn newest_spare(&self, from: &Arena) -> Option<u64> {
+        self.base.lifetimes.newest_spare(from)
     }
 
     fn away(&self) -> u64 {
@@ -459,26 +445,11 @@ impl Streams<GranuleMemory> for HandOver {
         self.base.holdings.lock().regions().place_in(other, region, addr).is_some()
     }
 
-    fn hand_over(
-        &self,
-        from: &Arena,
-        to: &Arena,
-        parts: &[BlockId],
-        spare: Spare,
-        call: &Call<'_>,
-    ) -> Option<u64> {
+    fn hand_over(&self, from: &Arena, to: &Arena, parts: &[BlockId], call: &Call<'_>) -> Option<u64> {
         if parts.is_empty() {
             return Some(0);
         }
-        let newest = || {
-            let state = from.lock();
-            parts.iter().map(|part| state.layout().blocks()[*part].epoch).max().unwrap_or(0)
-        };
-        if spare.in_order && !self.base.waits.let_follow(from, to, newest()) {
-            self.stay(from, parts.iter().copied());
-            return Some(0);
-        }
-        self.move_all(&Trip { from, to, number: self.number(to), spare, call }, parts)
+        self.move_all(&Trip { from, to, number: self.number(to), call }, parts)
     }
 
     fn unmap_away(&self, arena: &Arena, call: &Call<'_>) {

@@ -5,7 +5,6 @@ mod explain;
 pub(super) mod reclaim;
 
 use super::Base;
-use super::lifetimes::stream_waits::Reused;
 use super::pools::Flush;
 use super::provider::Provider;
 use super::release::Release;
@@ -272,17 +271,6 @@ impl Ladder {
             Rung::Views => served(self.provider.search_in_pieces(arena, request, call)),
             Rung::Callbacks => changed(self.base.observers.ask_for_memory()),
             Rung::CollectGarbage => changed(self.release.collect_garbage(call)?),
-            Rung::ReuseEarly => {
-                let search = || {
-                    let found = self.provider.search(arena, request, false, call);
-                    found.or_else(|| self.provider.search_in_pieces(arena, request, call))
-                };
-                match self.base.waits.reuse_early(arena, request, call, search) {
-                    Reused::Served(ptr) => Outcome::Served(ptr),
-                    Reused::Freed => Outcome::Changed,
-                    Reused::Nothing => Outcome::Unchanged,
-                }
-            }
             Rung::CompactFirst => changed(self.compaction.in_ample_memory(arena, request, call)?),
             Rung::Grow => served(self.grow(arena, request, call)?),
             Rung::OptedInPools => served(self.search_opted_in(arena, request, call)?),

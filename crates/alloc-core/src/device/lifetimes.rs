@@ -13,7 +13,6 @@
 
 mod captures;
 pub(super) mod pins;
-pub(super) mod stream_waits;
 
 use super::arenas::Arenas;
 use super::history::History;
@@ -23,19 +22,20 @@ use super::site::Site;
 use crate::arena::FreeStep;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::pool::Holder;
-use crate::backend::{BackendError, CaptureNode, ErrorKind};
+use crate::backend::{BackendError, CaptureNode, ErrorKind, Readiness};
+use crate::config::CrossStream;
 use crate::error::{AllocError, Result};
 use crate::features::uncached::Uncached;
 use crate::lifetimes::call::Call;
 use crate::lifetimes::last_work::{LastWork, wait_for_stream};
-use crate::lifetimes::pending::{Ask, Await, PendingFrees, Waiting};
+use crate::lifetimes::pending::{Ask, PendingFrees, Waiting};
 use crate::lifetimes::uses::{BlockUse, User};
 use crate::memory::address_map::Location;
 use crate::memory::block::BlockId;
 use crate::policy::Drain;
 use crate::process::attention::Reason;
 use crate::process::edges;
-use crate::sync::{Arc, AtomicBool, InTransit, Mutex, Ordering, Rank, Transit, assert_unlocked, this_thread};
+use crate::sync::{Arc, InTransit, Mutex, Rank, Transit, assert_unlocked, this_thread};
 use crate::types::{DevicePtr, Stream};
 use captures::{Captures, Deferred, frontiers, look_back};
 use rustc_hash::FxHashSet;
@@ -52,7 +52,6 @@ pub(crate) struct Lifetimes {
     captures: Mutex<Captures>,
     pending: PendingFrees,
     /// Whether it is noted when blocks begin to wait.
-    ages: AtomicBool,
     /// Driver calls under way that name a stream.
     naming: Transit<Stream>,
 }
@@ -78,7 +77,6 @@ impl Lifetimes {
             uncached: Arc::clone(uncached),
             captures: Mutex::new(Rank::Pending, Captures::default()),
             pending: PendingFrees::new(site.attention()),
-            ages: AtomicBool::new(false),
             naming: Transit::default(),
         }
     }
@@ -248,26 +246,6 @@ impl Lifetimes {
         }
     }
 
-    /// The blocks of an arena that wait for other streams; see [`PendingFrees::waiting_in`].
-    pub(super) fn waiting_in(&self, arena: u16) -> Vec<(Waiting, Vec<Await>)> {
-        self.pending.waiting_in(arena)
-    }
-
-    /// Makes a stream wait, on the device, for what one of its blocks waits for; see [`PendingFrees::take_over`].
-    pub(super) fn take_over(&self, stream: Stream, awaits: &[Await], done: impl FnMut(Waiting)) -> bool {
-        self.pending.take_over(&**self.site.backend(), stream, awaits, done)
-    }
-
-    /// From here on blocks that wait have an age: their stream may wait for them.
-    pub(super) fn keep_ages(&self) {
-        self.ages.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether they have.
-    pub(super) fn keeps_ages(&self) -> bool {
-        self.ages.load(Ordering::Relaxed)
-    }
-
     /// Lets a block wait for what a user was given. Other processes are asked at once: mostly they have let go of it.
     fn wait_for(&self, user: User, block: Waiting, call: &Call<'_>) {
         if let User::Shared(share) = &user
@@ -276,8 +254,39 @@ impl Lifetimes {
             self.holdings.end_export(&share.granules);
             return self.arenas.event_done(block, call);
         }
-        let freed = self.keeps_ages().then(|| self.arenas.clock(block.arena));
-        self.pending.wait_for(self.site.backend(), user, block, freed);
+        self.pending.wait_for(self.site.backend(), user, block);
+    }
+
+    /// Newest epoch of an arena's free memory that other streams may have: `cross_stream` allows it, and the device is done with it.
+    /// Does not block.
+    pub(super) fn newest_spare(&self, arena: &Arena) -> Option<u64> {
+        if self.holdings.lock().settings().cross_stream == CrossStream::Never {
+            return None;
+        }
+        let (stream, _named, newest) = {
+            let mut state = arena.lock();
+            if state.tenure().retired().is_some() {
+                return None;
+            }
+            let stream = state.tenure().stream();
+            (stream, self.name_stream(stream), state.ledger_mut().epochs_mut().seal())
+        };
+        assert_unlocked();
+        // The question itself would break a capture, also one that nobody told of.
+        if self.site.may_be_capturing(stream) {
+            return None;
+        }
+        match self.site.backend().query_stream(stream) {
+            Ok(Readiness::Ready) => {
+                arena.lock().ledger_mut().epochs_mut().close(newest);
+                Some(newest)
+            }
+            Ok(_) => None,
+            Err(_) => {
+                self.site.backend().clear_error();
+                None
+            }
+        }
     }
 
     /// Makes sure that the device is done with what was freed into these busy blocks. Blocks unless it is

@@ -94,7 +94,7 @@ impl Completions {
             deferred.push((block, user));
             self.any_deferred.store(true, Ordering::Release);
         } else {
-            self.pending[usize::from(device.0)].wait_for(self.driver.backend(), user, waiting(block), None);
+            self.pending[usize::from(device.0)].wait_for(self.driver.backend(), user, waiting(block));
         }
         self.wake();
     }

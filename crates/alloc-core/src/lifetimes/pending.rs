@@ -45,13 +45,6 @@ impl Moment {
         }
     }
 
-    fn precede(&self, stream: Stream) -> Result<()> {
-        match self {
-            Self::Own(event) => event.precede(stream),
-            Self::Last(work) => work.precede(stream),
-        }
-    }
-
     fn own(&self) -> Option<Arc<HeldEvent>> {
         match self {
             Self::Own(event) => Some(Arc::clone(event)),
@@ -61,26 +54,6 @@ impl Moment {
 }
 
 const NO_EVENT: &str = "other processes have a list of their own, without events";
-
-/// One of the moments that a block waits for.
-#[derive(Clone, Debug)]
-pub(crate) struct Await {
-    queue: u64,
-    entry: Entry,
-    user: User,
-}
-
-impl Await {
-    /// Whose moment it is.
-    pub(crate) fn user(&self) -> &User {
-        &self.user
-    }
-
-    /// When the block was freed, by the clock of the device's requests and frees; `None` where that was not noted.
-    pub(crate) fn freed(&self) -> Option<u64> {
-        self.entry.freed
-    }
-}
 
 /// When other processes are asked for: those that ended without a word hold nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,15 +106,9 @@ impl PendingFrees {
         self.queues.lock().failures()
     }
 
-    /// Lets a block wait for what `user` has been given. It was `freed` at that time, if that is noted. Never fails: a block whose event cannot be recorded waits
+    /// Lets a block wait for what `user` has been given. Never fails: a block whose event cannot be recorded waits
     /// for the next synchronisation, is counted, and reported.
-    pub(crate) fn wait_for(
-        &self,
-        backend: &Arc<dyn Backend>,
-        user: User,
-        block: Waiting,
-        freed: Option<u64>,
-    ) {
+    pub(crate) fn wait_for(&self, backend: &Arc<dyn Backend>, user: User, block: Waiting) {
         self.attention.add_pending();
         assert_unlocked();
         let stream = match user {
@@ -150,7 +117,7 @@ impl PendingFrees {
                 let mut queues = self.queues.lock();
                 let user = User::Retired(Arc::clone(&last));
                 queues.end_use(&user);
-                queues.push(user, Moment::Last(last), block, freed);
+                queues.push(user, Moment::Last(last), block);
                 return;
             }
             User::Shared(share) => {
@@ -165,7 +132,7 @@ impl PendingFrees {
             Ok(event)
         });
         match recorded {
-            Ok(event) => self.queues.lock().push(User::Live(stream), Moment::Own(event), block, freed),
+            Ok(event) => self.queues.lock().push(User::Live(stream), Moment::Own(event), block),
             Err(error) => {
                 self.queues.lock().push_unrecorded(stream, block);
                 backend.clear_error();
@@ -296,54 +263,6 @@ impl PendingFrees {
                 self.finish(block, &mut |block| done(block, &share));
             }
         }
-    }
-
-    /// The blocks of an arena that wait, each with all that it waits for: first those that the device may be done with first.
-    pub(crate) fn waiting_in(&self, arena: u16) -> Vec<(Waiting, Vec<Await>)> {
-        if !self.any() {
-            return Vec::new();
-        }
-        let mut awaits = self.queues.lock().awaits_of(arena);
-        awaits.sort_by_key(|it| (it.entry.block.block.index(), it.entry.ticket));
-        let mut blocks: Vec<_> = awaits
-            .chunk_by(|one, next| one.entry.block == next.entry.block)
-            .map(|of_one| (of_one[0].entry.block, of_one.to_vec()))
-            .collect();
-        blocks.sort_by_key(|(_, awaits)| awaits.last().map(|newest| newest.entry.ticket));
-        blocks
-    }
-
-    /// Makes `stream` wait, on the device, for all that a block [waits for](Self::waiting_in); then the block has lost it. `false`,
-    /// with nothing changed, where the driver refuses.
-    pub(crate) fn take_over(
-        &self,
-        backend: &dyn Backend,
-        stream: Stream,
-        awaits: &[Await],
-        mut done: impl FnMut(Waiting),
-    ) -> bool {
-        assert_unlocked();
-        // They stay in their queues meanwhile: where the driver refuses, nothing has happened.
-        if let Err(error) = awaits.iter().try_for_each(|it| it.entry.until.precede(stream)) {
-            backend.clear_error();
-            tracing::warn!(%error, "a stream could not be made to wait for others; it looks for memory elsewhere");
-            return false;
-        }
-        for Await { queue, entry: Entry { ticket, until, block, .. }, .. } in awaits {
-            let taken = {
-                let mut queues = self.queues.lock();
-                let taken = queues.take(*queue, *ticket);
-                if let Some(event) = until.own().filter(|_| taken.is_some()) {
-                    queues.keep(event);
-                }
-                taken
-            };
-            // Else another thread has noticed its end.
-            if taken.is_some() {
-                self.finish(*block, &mut done);
-            }
-        }
-        true
     }
 
     /// Waits for all that is pending at this call in these arenas. Blocks. A stream that cannot be waited for (it was

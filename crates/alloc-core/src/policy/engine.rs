@@ -36,15 +36,6 @@ pub(crate) struct Part {
     pub(crate) epoch: u64,
 }
 
-/// Free memory that another stream may have.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Spare {
-    /// The newest epoch of it.
-    pub(crate) newest: u64,
-    /// The device may be using it still; the other stream is told to wait for what of it is taken.
-    pub(crate) in_order: bool,
-}
-
 /// A granule of an arena whose memory serves another one at the moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Away {
@@ -66,9 +57,9 @@ pub(crate) trait Streams<M> {
     fn givers<'a>(&'a self, arena: &'a Self::Arena, bytes: u64) -> impl Iterator<Item = &'a Self::Arena>;
     /// The default pool's other arenas; none for that of a private pool.
     fn neighbours<'a>(&'a self, arena: &'a Self::Arena) -> Vec<&'a Self::Arena>;
-    /// What of an arena's free memory another one may have, as settings say: what the device is done with, or what that one's
-    /// stream can wait for. Calls the driver; does not block.
-    fn spare(&self, from: &Self::Arena, to: &Self::Arena) -> Option<Spare>;
+    /// Newest epoch of an arena's free memory that other streams may have: the device is done with it. Calls the driver; does not
+    /// block.
+    fn newest_spare(&self, from: &Self::Arena) -> Option<u64>;
     /// What an arena is called where memory is handed over.
     fn number(&self, arena: &Self::Arena) -> u16;
     /// The arena with a number.
@@ -78,13 +69,12 @@ pub(crate) trait Streams<M> {
     /// Whether the granule at `addr`, in a free block, served the arena with this number before, and is mapped there still.
     fn is_mapped_in(&self, state: &Self::State, id: BlockId, addr: u64, arena: u16) -> bool;
     /// Hands busy granules, each a block of its own, to another arena, of whose free memory they are part then. They stay mapped
-    /// where they were. The other stream is told to wait for them, if it has to. Returns how many bytes came; `None` where the driver maps no memory in two places.
+    /// where they were. Returns how many bytes came; `None` where the driver maps no memory in two places.
     fn hand_over(
         &self,
         from: &Self::Arena,
         to: &Self::Arena,
         parts: &[BlockId],
-        spare: Spare,
         call: &Call<'_>,
     ) -> Option<u64>;
     /// Bytes that are mapped where they do not serve.

@@ -83,7 +83,6 @@ impl Policy for GranulePolicy {
         Rung::Views,
         Rung::Callbacks,
         Rung::CollectGarbage,
-        Rung::ReuseEarly,
         Rung::CompactFirst,
         Rung::Grow,
         Rung::WaitForPending,

@@ -31,7 +31,6 @@ pub struct PytorchPolicy {
 const LADDER_OF_2_10: &[Rung] = &[
     Rung::Callbacks,
     Rung::CollectGarbage,
-    Rung::ReuseEarly,
     Rung::Grow,
     Rung::ReleaseEnough,
     Rung::ReleaseAll,
@@ -93,7 +92,6 @@ impl Policy for PytorchPolicy {
     const LADDER: &'static [Rung] = &[
         Rung::Callbacks,
         Rung::CollectGarbage,
-        Rung::ReuseEarly,
         Rung::Grow,
         Rung::OptedInPools,
         Rung::ReleaseEnough,

@@ -51,7 +51,6 @@ fn process_samples() -> Vec<(&'static str, &'static str, Settings)> {
         ("pytorch_release", "2.12", Settings { pytorch_release: Some(PytorchRelease::V2_12), ..base() }),
         ("compaction", "last_resort", Settings { compaction: Compact::LastResort, ..base() }),
         ("launches", "allocating_thread", Settings { launches: Launches::AllocatingThread, ..base() }),
-        ("cross_stream_min_age", "100", Settings { cross_stream_min_age: 100, ..base() }),
         ("publish", "True", Settings { publish: true, ..base() }),
     ]
 }
@@ -102,7 +101,6 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
         ),
         ("policy", "pytorch", Settings { policy: Some(PolicyName::Pytorch), ..base() }),
         ("history_max_entries", "1000", Settings { history_max_entries: 1000, ..base() }),
-        ("early_reuse", "True", Settings { early_reuse: true, ..base() }),
         ("cross_stream", "never", Settings { cross_stream: CrossStream::Never, ..base() }),
         ("segments_ipc", "False", Settings { segments_ipc: false, ..base() }),
         ("memory_limit", "40GiB", Settings { memory_limit: Some(MemoryLimit::Bytes(40 * GIB)), ..base() }),

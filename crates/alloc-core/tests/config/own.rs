@@ -102,7 +102,7 @@ fn limits_are_written_with_the_largest_unit_that_fits() {
         "memory_limit:1025B",
         "memory_limit:0.5",
         "memory_limit:1,memory_soft_limit:0.25",
-        "early_reuse:True,hardened:True,hardened_quarantine_mb:0",
+        "segments_ipc:False,hardened:True,hardened_quarantine_mb:0",
         "policy:granule,compaction:True",
         "compaction:last_resort,launches:allocating_thread",
         "max_split_size_mb:64,memory_soft_limit:1GiB",
@@ -117,10 +117,10 @@ fn limits_are_written_with_the_largest_unit_that_fits() {
 #[test]
 fn own_options_can_be_switched_off_again() {
     let on = exact(
-        "early_reuse:True,memory_limit:1G,memory_soft_limit:0.5,\
+        "segments_ipc:False,memory_limit:1G,memory_soft_limit:0.5,\
          compaction:True,launches:allocating_thread,hardened:True,hardened_quarantine_mb:8",
     );
-    let off = "early_reuse:False,memory_limit:unlimited,memory_soft_limit:unlimited,\
+    let off = "segments_ipc:True,memory_limit:unlimited,memory_soft_limit:unlimited,\
                compaction:False,launches:any,hardened:False,hardened_quarantine_mb:64";
     let off = strict::parse(off, &on).unwrap().settings;
     assert_eq!(Settings { text: String::new(), ..off }, base());
@@ -144,7 +144,7 @@ fn own_options_without_effect_are_reported() {
     assert_eq!(warned("granule_size_mb:8"), Some("granule_size_mb"));
     assert_eq!(warned("granule_size_mb:8,policy:granule"), None);
     assert_eq!(warned("garbage_collection_threshold:0.5,memory_limit:0.5"), None);
-    assert_eq!(warned("early_reuse:True,hardened:True,memory_limit:1"), None);
+    assert_eq!(warned("segments_ipc:False,hardened:True,memory_limit:1"), None);
     assert_eq!(warned("compaction:True"), Some("compaction"));
     assert_eq!(warned("policy:granule,launches:allocating_thread"), Some("launches"));
     assert_eq!(warned("policy:granule,compaction:last_resort,launches:allocating_thread"), None);
@@ -191,14 +191,14 @@ fn the_environment_switches_caching_off_for_all_settings() {
         environment::read(lookup, Flavour::Cuda).unwrap().settings
     };
     assert!(base().caching);
-    assert!(read("early_reuse:True", None).caching);
-    assert!(read("early_reuse:True", Some("0")).caching);
-    let off = read("early_reuse:True", Some("1"));
-    assert!(!off.caching && off.early_reuse && off.max_split_size == 64 * MIB);
+    assert!(read("segments_ipc:False", None).caching);
+    assert!(read("segments_ipc:False", Some("0")).caching);
+    let off = read("segments_ipc:False", Some("1"));
+    assert!(!off.caching && !off.segments_ipc && off.max_split_size == 64 * MIB);
     // A later text does not switch it on again, and no text can express it.
     assert!(!strict::parse("memory_limit:1G", &off).unwrap().settings.caching);
     assert!(!pytorch::parse("expandable_segments:True", &off, Flavour::Cuda).unwrap().settings.caching);
-    assert_eq!(off.to_strict_text().unwrap(), "max_split_size_mb:64,early_reuse:True");
+    assert_eq!(off.to_strict_text().unwrap(), "max_split_size_mb:64,segments_ipc:False");
 }
 
 #[test]

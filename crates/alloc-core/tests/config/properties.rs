@@ -95,9 +95,7 @@ prop_compose! {
             pinned_max_cached_size: sizes.5,
             pinned_free_catch_all: switches[7],
             history_max_entries: history,
-            early_reuse: switches[9],
-            cross_stream: CrossStream::ALL[usize::from(switches[7]) + usize::from(switches[11])],
-            cross_stream_min_age: history / 3,
+            cross_stream: CrossStream::ALL[usize::from(switches[7])],
             granule_size: granule * MIB,
             compaction: Compact::ALL[usize::from(switches[6]) + usize::from(switches[10])],
             launches: Launches::ALL[usize::from(switches[5])],
@@ -164,9 +162,7 @@ proptest! {
         let back = pytorch::parse(&text, &Settings::default(), Flavour::Cuda).unwrap();
         let own = Settings {
             history_max_entries: settings.history_max_entries,
-            early_reuse: settings.early_reuse,
             cross_stream: settings.cross_stream,
-            cross_stream_min_age: settings.cross_stream_min_age,
             granule_size: settings.granule_size,
             compaction: settings.compaction,
             launches: settings.launches,

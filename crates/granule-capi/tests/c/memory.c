@@ -116,8 +116,8 @@ int main(void) {
     ANSWERS(GRANULE_OUT_OF_MEMORY, granule_malloc(a, 128 * MIB, 0, 0, &at));
     /* Settings that say nothing new about limits leave them alone, also as the text of those in force. */
     granule_bytes in_force = {NULL, 0, NULL};
-    OK(granule_configure_strictly(a, "early_reuse:True"));
-    OK(granule_configure_strictly(a, "early_reuse:False"));
+    OK(granule_configure_strictly(a, "segments_ipc:False"));
+    OK(granule_configure_strictly(a, "segments_ipc:True"));
     OK(granule_settings_in_force(a, &in_force));
     OK(granule_configure_strictly(a, (const char *)in_force.data));
     granule_bytes_free(&in_force);
@@ -127,7 +127,7 @@ int main(void) {
     /* PyTorch's reset rules; Granule's own options leave the rest alone. */
     OK(granule_configure(a, "max_split_size_mb:64"));
     UNDER_PYTORCH(is_oversize(a, 100 * MIB));
-    OK(granule_configure(a, "early_reuse:True"));
+    OK(granule_configure(a, "segments_ipc:False"));
     UNDER_PYTORCH(is_oversize(a, 100 * MIB));
     OK(granule_configure(a, "expandable_segments:True"));
     CHECK(!is_oversize(a, 100 * MIB));
@@ -138,17 +138,17 @@ int main(void) {
     OK(granule_configure_strictly(a, "max_split_size_mb:64"));
     OK(granule_settings_in_force(a, &text));
     CHECK(strncmp((const char *)text.data, "max_split_size_mb:64,expandable_segments:True", 45) == 0);
-    CHECK(strstr((const char *)text.data, ",early_reuse:True") != NULL);
+    CHECK(strstr((const char *)text.data, ",segments_ipc:False") != NULL);
     CHECK(strstr((const char *)text.data, policy()) != NULL);
     OK(granule_configure_strictly(a, (const char *)text.data));
     granule_bytes_free(&text);
     ANSWERS(GRANULE_SETTINGS, granule_configure_strictly(a, "no_such_option:1"));
-    CHECK(strstr(granule_last_error(), "max_split_size_mb, ") && strstr(granule_last_error(), "early_reuse, "));
-    ANSWERS(GRANULE_SETTINGS, granule_configure(a, "early_reuze:True"));
-    CHECK(strstr(granule_last_error(), "did you mean 'early_reuse'?") != NULL);
+    CHECK(strstr(granule_last_error(), "max_split_size_mb, ") && strstr(granule_last_error(), "cross_stream, "));
+    ANSWERS(GRANULE_SETTINGS, granule_configure(a, "cross_strem:never"));
+    CHECK(strstr(granule_last_error(), "did you mean 'cross_stream'?") != NULL);
     ANSWERS(GRANULE_SETTINGS, granule_configure(a, "backend:cudaMallocAsync"));
     OK(granule_check_settings(NULL));
-    OK(granule_check_settings("early_reuse:True"));
+    OK(granule_check_settings("segments_ipc:False"));
     ANSWERS(GRANULE_SETTINGS, granule_check_settings("expandable_segments:Maybe"));
     ANSWERS(GRANULE_SETTINGS, granule_check_settings("backend:cudaMallocAsync"));
 
@@ -156,11 +156,6 @@ int main(void) {
     OK(granule_empty_cache(a));
     void *growing = take(a, 30 * MIB, 0);
     OK(granule_set_reserve_class(a, 0, 0, "training"));
-    OK(granule_set_cross_stream(a, 0, 0, "completed"));
-    OK(granule_set_cross_stream(a, 0, 0, ""));
-    ANSWERS(GRANULE_SETTINGS, granule_set_cross_stream(a, 0, 0, "waits"));
-    CHECK(strstr(granule_last_error(), "wait, completed, never") != NULL);
-    ANSWERS(GRANULE_INVALID_ARGUMENT, granule_set_cross_stream(a, 0, 0, NULL));
     granule_stream_segments sizes[2];
     uint64_t count = 0;
     OK(granule_growable_sizes(a, 0, sizes, 2, &count));

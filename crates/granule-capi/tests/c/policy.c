@@ -14,7 +14,7 @@ static void stays(granule_allocator *a, const char *other) {
     CHECK(snprintf(text, sizeof text, "policy:%s", policy()) < (int)sizeof text);
     OK(granule_configure(a, text));
     OK(granule_configure(a, "max_split_size_mb:64"));
-    OK(granule_configure(a, "early_reuse:True"));
+    OK(granule_configure(a, "segments_ipc:False"));
     ANSWERS(GRANULE_SETTINGS, granule_configure(a, "policy:fastest"));
     CHECK(strstr(granule_last_error(), "pytorch") != NULL && strstr(granule_last_error(), "granule") != NULL);
     OK(granule_free(a, ptr));

@@ -19,7 +19,7 @@ use granule::files::trace::Trace;
 use granule::metrics::prometheus;
 use granule::replay::whatif::Doubt;
 use granule::replay::{
-    BadCost, Costs, KernelTime, Replay, ReplayOptions, ReplayResult, costs, peak_live, replay, replay_on,
+    BadCost, Costs, Replay, ReplayOptions, ReplayResult, costs, peak_live, replay, replay_on,
 };
 use refusal::FirstOom;
 use serde::Serialize;
@@ -93,10 +93,6 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "EVENTS", default_value_t = 0)]
     lag: u64,
 
-    /// Let modelled kernels run N times as long
-    #[arg(long, value_name = "N", default_value = "1", hide_default_value = true)]
-    kernel_time: KernelTime,
-
     /// What simulated driver calls cost: map=20us+1ms/GiB,... or a file: a card's driver.jsonl
     #[arg(long, value_name = "COSTS", default_value = "", hide_default_value = true,
           value_parser = parse_cost)]
@@ -121,7 +117,6 @@ impl RunArgs {
             settings,
             capacity: self.capacity(trace),
             lag: self.lag,
-            kernel_time: self.kernel_time,
             costs: self.cost.model.clone(),
             no_virtual_memory: self.no_virtual_memory,
             stop_on_oom: self.stop_on_oom,

@@ -139,6 +139,7 @@ fn files_are_opened_as_people_attach_them_or_named() {
             ("13/04-xz.pickle.xz", &["error: unxz"]),
             ("13/05-zip.zip", &[USUAL]),
             ("13/06-torchsave.pt", &[USUAL]),
+            ("13/own-legacy.pt", &[USUAL]),
             ("13/07-json.json", &["error: this is JSON", "_dump_snapshot"]),
             ("13/55-gz-twice.pickle.gz", &[USUAL]),
             ("13/56-html.pickle", &["error: web page", "download the raw file"]),

@@ -124,7 +124,7 @@ fn a_backend_that_cannot_be_used_is_named_with_what_to_do() {
 fn settings_that_are_refused_are_told_beside_the_devices() {
     let place = Place::new();
     for (conf, why) in [
-        ("early_reus:True", "GRANULE_CONF: "),
+        ("cross_strem:never", "GRANULE_CONF: "),
         ("system_root:/nosuch", "system_root:/nosuch: there is no such folder; name one"),
     ] {
         let environment = [("GRANULE_BACKEND", "openreg"), ("GRANULE_CONF", conf)];
@@ -267,7 +267,7 @@ fn conflicts_of_the_environment_are_told() {
         &[
             ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
             ("PYTORCH_ALLOC_CONF", "expandable_segments:False"),
-            ("GRANULE_CONF", "early_reuse:True"),
+            ("GRANULE_CONF", "segments_ipc:False"),
             ("GRANULE_BACKENDS", "hunter2"),
         ],
     );
@@ -279,10 +279,10 @@ fn conflicts_of_the_environment_are_told() {
     assert_eq!(texts(&told, "note").len(), 1);
     assert!(!ran.out.contains("hunter2"));
 
-    let refused = place.run_with(asked, &[("GRANULE_CONF", "early_reus:True")]);
+    let refused = place.run_with(asked, &[("GRANULE_CONF", "cross_strem:never")]);
     let told = answer_of(&refused);
     assert_eq!((refused.code, &told["selftest"]["passed"]), (7, &true.into()));
-    assert!(texts(&told, "error")[0].contains("did you mean 'early_reuse'?"), "{told}");
+    assert!(texts(&told, "error")[0].contains("did you mean 'cross_stream'?"), "{told}");
 }
 
 #[test]

@@ -120,10 +120,6 @@ class Replay(Answer):
     modelled_ns_by_call: dict[str, int]
     waited_ns: int
     modelled_driver_ns: int
-    stream_waits: int
-    stream_wait_age_events: ReplayStreamWaitAgeEvents
-    stream_stalled_ns: int
-    kernel_ns: int
     traps: int
     driver: ReplayDriver
     iterations: list[ReplayIteration]
@@ -137,11 +133,6 @@ class ReplayDoubt(Answer):
     text: str
     replayed: int
     recorded: int | None
-
-
-class ReplayStreamWaitAgeEvents(Answer):
-    p1: int | None
-    p50: int | None
 
 
 class ReplayDriver(Answer):

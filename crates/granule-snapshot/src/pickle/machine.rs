@@ -14,6 +14,10 @@ use std::io::Read;
 /// Memory that is always allowed, whatever the input's length.
 const ALWAYS_ALLOWED: u64 = 64 << 20;
 
+/// First pickle of a file of `torch.save` before its zip format: a number. Two more come before what was saved: a version, and
+/// sizes of the machine's types.
+const LEGACY_SAVE: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+
 struct Machine<R> {
     limits: Limits,
     input: Input<R>,
@@ -43,12 +47,24 @@ pub(super) fn run<R: Read>(
         shape: None,
         quick,
     };
+    machine.input.fill()?;
+    let mut headers = 0;
+    if machine.input.at_hand().starts_with(LEGACY_SAVE) {
+        machine.input.skip(LEGACY_SAVE.len());
+        headers = 2;
+    }
     loop {
         if machine.input.is_low(32) {
             machine.input.fill()?;
             machine.check_memory()?;
         }
         let opcode = machine.input.opcode()?;
+        if opcode == opcode::STOP && headers > 0 {
+            headers -= 1;
+            machine.stack.clear();
+            machine.memo = Memo::default();
+            continue;
+        }
         if opcode == opcode::STOP {
             let root = machine.pop()?;
             let length = machine.input.offset();

@@ -58,23 +58,6 @@ def retire_stream(stream: Any, device: int = 0) -> None:
     _library.check(_library.load().granule_retire_stream(engine(), device, handle_of(stream)))
 
 
-def set_cross_stream(stream: Any, how: str | None, device: int = 0) -> None:
-    """Tells a stream what it takes of other streams' memory, and they of its, whatever ``cross_stream`` says for all.
-
-    Args:
-        stream: a stream, or its handle as a number.
-        how: ``"wait"``, ``"completed"`` or ``"never"``; ``None`` is what the settings say. Where two streams were told, the more
-            careful of both counts. ``"wait"`` is a promise: the older work of neither stream waits for the younger of the other,
-            nor for the host to go on.
-        device: the stream's device.
-
-    Raises:
-        GranuleError: there is no such value.
-    """
-    text = (how or "").encode()
-    _library.check(_library.load().granule_set_cross_stream(engine(), device, handle_of(stream), text))
-
-
 def handle_of(stream: Any) -> int:
     """A stream as the driver's handle: a number, or an object with ``__cuda_stream__``, ``cuda_stream``, ``ptr`` or ``handle``.
 

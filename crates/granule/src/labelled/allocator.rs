@@ -3,7 +3,7 @@
 use super::{Label, PinnedBuffer, Stream};
 use alloc_core::allocator::{History, Hooks, Statistics};
 use alloc_core::backend::CopyKind;
-use alloc_core::config::{CrossStream, Settings};
+use alloc_core::config::Settings;
 use alloc_core::error::{AllocError, Result};
 use alloc_core::share::SharedBlock;
 use alloc_core::snapshot::Snapshot;
@@ -120,15 +120,6 @@ impl<L: Label> CachingAllocator<L> {
     pub unsafe fn retire_stream(&self, stream: &Stream<L>) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.inner.retire_stream(stream.handle()) }
-    }
-
-    /// Tells a stream what it takes of other streams' memory, and they of its, whatever the settings say; `None` is what they
-    /// say.
-    ///
-    /// # Errors
-    /// Those of [`alloc_core::CachingAllocator::set_cross_stream`].
-    pub fn set_cross_stream(&self, stream: &Stream<L>, how: Option<CrossStream>) -> Result<()> {
-        self.inner.set_cross_stream(stream.handle(), how)
     }
 
     /// Waits for all pending frees of a device; gives nothing back. **Blocks.**

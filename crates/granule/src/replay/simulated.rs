@@ -1,11 +1,10 @@
 //! The simulated device of a replay: the program's own work on it, and what only such a device can tell.
 
 use super::iterations::{AfterSecond, DriverFigures, IterationFigures, iterations};
-use super::kernels::{Kernels, StreamFigures};
 use super::{DEVICE, ReplayOptions};
 use alloc_core::backend::Result;
 use alloc_core::types::{DevicePtr, Stream};
-use backend_openreg::{Call, Clock, Driver, OpenReg, OpenRegConfig, Usage};
+use backend_openreg::{Call, Clock, OpenReg, OpenRegConfig, Usage};
 use granule_snapshot::trace::Trace;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -26,9 +25,6 @@ pub struct SimulatedFigures {
     pub waited_ns: u64,
     /// Modelled driver time in nanoseconds, waits included; see the cost model of the simulated device.
     pub modelled_driver_ns: u64,
-    /// What device-side waits cost the program's streams, by a model of how long its kernels run.
-    #[serde(flatten)]
-    pub streams: StreamFigures,
     /// Times the simulator caught memory leaving, moving or being handed on while queued work still used it.
     /// Always 0.
     pub traps: u64,
@@ -63,7 +59,6 @@ pub(super) struct Program<'a> {
     lags: bool,
     /// Whether it looks at its live blocks now and then.
     looks: bool,
-    kernels: Kernels,
     /// Other streams that use a block, by its number.
     others: HashMap<u64, Vec<Stream>>,
     began: Usage,
@@ -78,7 +73,6 @@ impl<'a> Program<'a> {
             device,
             lags: options.lag > 0,
             looks: options.lag == 0 && !options.unwatched,
-            kernels: Kernels::new(options.kernel_time),
             others: HashMap::new(),
             began: device.usage(),
             last: None,
@@ -96,9 +90,7 @@ impl<'a> Program<'a> {
     /// A block was handed out: work with it follows.
     #[inline]
     pub(super) fn takes(&mut self, id: u64, stream: Stream, ptr: DevicePtr, bytes: u64) {
-        let ns = self.kernels.run(bytes);
         if self.lags {
-            let _ = Driver(self.device).model_kernel(stream, ns);
             self.uses(id, stream, ptr, bytes);
         }
     }
@@ -110,11 +102,9 @@ impl<'a> Program<'a> {
 
     /// A block is used on another stream, too, until it is freed: after what its own was given, as programs order it.
     pub(super) fn records(&mut self, id: u64, own: Stream, other: Stream, ptr: DevicePtr, bytes: u64) {
-        let ns = self.kernels.run(bytes);
         if self.lags {
             // Nothing is captured, and the streams are the replay's.
             let _ = self.device.order(own, other);
-            let _ = Driver(self.device).model_kernel(other, ns);
             self.others.entry(id).or_default().push(other);
             self.uses(id, other, ptr, bytes);
         }
@@ -174,7 +164,6 @@ impl<'a> Program<'a> {
             modelled_ns_by_call: by_call(&|call| usage.modelled_ns_of(call)),
             waited_ns: usage.waited_ns(),
             modelled_driver_ns: usage.modelled_ns(),
-            streams: self.kernels.figures(self.device),
             traps: self.device.traps().len() as u64,
             driver: DriverFigures::of(&usage),
             after_second_iteration: AfterSecond::of(&iterations),

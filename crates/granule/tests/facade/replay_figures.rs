@@ -1,7 +1,7 @@
 //! What a replay says about driver calls, by iteration; every number follows from PyTorch's rules.
 
-use alloc_core::config::{CrossStream, PolicyName, Settings};
-use granule::replay::{KernelTime, ReplayOptions, SimulatedFigures, StreamFigures, min_capacity, replay};
+use alloc_core::config::{PolicyName, Settings};
+use granule::replay::{ReplayOptions, SimulatedFigures, min_capacity, replay};
 use granule_snapshot::trace::Trace;
 
 const MIB: u64 = 1 << 20;
@@ -191,35 +191,4 @@ fn iterations_without_end_are_cut_where_a_replay_stops() {
     let trace = trace("i 0; a 0 40 0; f 0; i 1; a 1 60 0; f 1; i 2; a 2 40 0");
     let result = replay(&trace, &stopping, |_| {}).unwrap().result;
     assert_eq!((result.refused, result.simulated.unwrap().iterations.len()), (1, 2));
-}
-
-/// What waits cost where a stream takes another one's memory, 1 000 events behind, with kernels that run so many times as long.
-fn stalled(cross_stream: CrossStream, lag: u64, factor: f64) -> StreamFigures {
-    // Stream 0 has two kernels with 600 MiB, of 419 µs each, and gives that up; then come many small ones, which are over soon.
-    let small: Vec<_> = (2..200).map(|n| format!("a {n} 1 0; f {n}")).collect();
-    let lines = format!("a 0 600 0; f 0; a 1 600 0; f 1; {}; a 500 600 1; f 500", small.join(";"));
-    let kernel_time = KernelTime::times(factor).unwrap();
-    let mut options = ReplayOptions { lag, kernel_time, ..options(true, "") };
-    options.settings.policy = Some(PolicyName::Granule);
-    options.settings.cross_stream = cross_stream;
-    options.settings.cross_stream_min_age = 0;
-    simulated(&trace(&lines), &options).streams
-}
-
-#[test]
-fn a_stream_stalls_for_the_memory_of_another() {
-    let kernels = 3 * (600 * MIB / 1500) + 198 * 4_000;
-    let waits = stalled(CrossStream::Wait, 1000, 1.0);
-    assert_eq!((waits.stream_waits, waits.kernel_ns), (1, kernels));
-    // It begins after all that stream 0 has to do, and not when the host gives it, 401 µs after the first.
-    let work = 2 * (600 * MIB / 1500) + 198 * 4_000;
-    assert_eq!(waits.stream_stalled_ns, work - 400_000);
-    assert_eq!(waits.stream_wait_age_events.p50, Some(2), "the last kernel of stream 0 is two events old");
-    let longer = stalled(CrossStream::Wait, 1000, 10.0);
-    assert_eq!((longer.kernel_ns, longer.stream_stalled_ns), (10 * kernels, 10 * work - 400_000));
-    for (how, lag) in [(CrossStream::Wait, 0), (CrossStream::Completed, 1000), (CrossStream::Never, 1000)] {
-        let none = stalled(how, lag, 1.0);
-        assert_eq!((none.stream_waits, none.stream_stalled_ns, none.kernel_ns), (0, 0, kernels));
-        assert_eq!((none.stream_wait_age_events.p1, none.stream_wait_age_events.p50), (None, None));
-    }
 }

@@ -111,12 +111,10 @@ pub fn configure(world: &World, at: u8, what: u8) {
     let (site, of) = world.site(at);
     let mut settings = of.allocator.settings();
     match what {
-        0 => settings.early_reuse = !settings.early_reuse,
-        1 => {
+        0 | 1 => {
             settings.cross_stream = match settings.cross_stream {
-                CrossStream::Wait => CrossStream::Never,
                 CrossStream::Never => CrossStream::Completed,
-                CrossStream::Completed => CrossStream::Wait,
+                CrossStream::Completed => CrossStream::Never,
             };
         }
         2 => settings.expandable_segments = !settings.expandable_segments,
@@ -127,11 +125,7 @@ pub fn configure(world: &World, at: u8, what: u8) {
         4 => settings.max_split_size = if settings.max_split_size == u64::MAX { 32 * MIB } else { u64::MAX },
         _ => settings.garbage_collection_threshold = 0.7,
     }
-    for (on, feature) in [
-        (settings.early_reuse, Feature::EarlyReuse),
-        (of.granule && settings.cross_stream == CrossStream::Wait, Feature::CrossStream),
-        (settings.hardened, Feature::Hardened),
-    ] {
+    for (on, feature) in [(settings.hardened, Feature::Hardened)] {
         if on {
             world.met.note(feature);
         }

@@ -1,6 +1,6 @@
 //! What is pending, by the stream that it waits for.
 
-use super::{Await, Moment, Waiting};
+use super::{Moment, Waiting};
 use crate::base::steps::Counted;
 use crate::features::share::Share;
 use crate::features::share::ledger::Ledger;
@@ -20,8 +20,6 @@ pub(super) struct Entry {
     pub(super) ticket: u64,
     pub(super) until: Moment,
     pub(super) block: Waiting,
-    /// When it was freed, by the clock of the device's requests and frees.
-    pub(super) freed: Option<u64>,
 }
 
 /// Blocks that wait for one user, in order. There is at least one.
@@ -166,9 +164,9 @@ impl Queues {
     }
 
     /// Appends to the user's queue.
-    pub(super) fn push(&mut self, user: User, until: Moment, block: Waiting, freed: Option<u64>) {
+    pub(super) fn push(&mut self, user: User, until: Moment, block: Waiting) {
         let ticket = self.ticket();
-        let entry = Entry { ticket, until, block, freed };
+        let entry = Entry { ticket, until, block };
         let key = Key::of(&user);
         if let Some(queue) = self.numbers.get(&key).and_then(|number| self.queues.get_mut(number)) {
             return queue.entries.push_back(entry);
@@ -190,17 +188,6 @@ impl Queues {
     /// The numbers of all queues.
     pub(super) fn numbers(&self) -> Vec<u64> {
         self.queues.keys().copied().counted().collect()
-    }
-
-    /// What all blocks of an arena wait for.
-    pub(super) fn awaits_of(&self, arena: u16) -> Vec<Await> {
-        let awaits = |(number, queue): (&u64, &Queue)| {
-            let mine = queue.entries.iter().counted().filter(|entry| entry.block.arena == arena);
-            let found =
-                |entry: &Entry| Await { queue: *number, entry: entry.clone(), user: queue.user.clone() };
-            mine.map(found).collect::<Vec<_>>()
-        };
-        self.queues.iter().flat_map(awaits).collect()
     }
 
     /// Takes the entry with this ticket out, if it is still there. The second is whom an empty queue belonged to, to be

@@ -7,7 +7,7 @@ use super::shown::{Slot, SlotState};
 use crate::base::steps::Counted;
 use crate::lifetimes::call::Call;
 use crate::memory::block::SegmentId;
-use crate::policy::engine::{Away, Engine, Spare, Streams};
+use crate::policy::engine::{Away, Engine, Streams};
 use crate::policy::ground::{Ground, PolicyArena};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -45,16 +45,16 @@ pub(super) fn call_home<E: Engine<Memory>>(engine: &E, arena: &E::Arena, size: u
         for away in best.away {
             of.entry(callable[away].home.0).or_default().push(callable[away]);
         }
-        let spare = |number| Some((number, engine.streams().spare(engine.streams().arena(number)?, arena)));
-        let spare: BTreeMap<_, _> = of.keys().filter_map(|number| spare(*number)).collect();
-        if spare.values().all(Option::is_some) {
-            return spare.into_iter().fold(false, |came, (number, spare)| {
+        let newest = |number| Some((number, engine.streams().newest_spare(engine.streams().arena(number)?)));
+        let newest: BTreeMap<_, _> = of.keys().filter_map(|number| newest(*number)).collect();
+        if newest.values().all(Option::is_some) {
+            return newest.into_iter().fold(false, |came, (number, newest)| {
                 let all = of.remove(&number).unwrap_or_default();
-                spare.is_some_and(|spare| bring(engine, arena, number, &all, spare, call)) || came
+                newest.is_some_and(|newest| bring(engine, arena, number, &all, newest, call)) || came
             });
         }
         // Others may do without the streams that keep theirs.
-        callable.retain(|away| spare.get(&away.home.0).is_none_or(Option::is_some));
+        callable.retain(|away| newest.get(&away.home.0).is_none_or(Option::is_some));
     }
     false
 }
@@ -65,7 +65,7 @@ fn bring<E: Engine<Memory>>(
     arena: &E::Arena,
     from: u16,
     all: &[Away],
-    spare: Spare,
+    newest: u64,
     call: &Call<'_>,
 ) -> bool {
     let Some(from) = engine.streams().arena(from) else { return false };
@@ -74,12 +74,12 @@ fn bring<E: Engine<Memory>>(
     let take = |Away { home: (_, segment, addr), .. }: &Away| {
         let granule = granule_at(state.ground(), *segment, *addr)?;
         let holder = free_range(state.ground(), *segment, granule.start, granule.end)?;
-        let was_free = state.ground().layout().blocks()[holder].epoch <= spare.newest;
+        let was_free = state.ground().layout().blocks()[holder].epoch <= newest;
         was_free.then(|| state.ground_mut().take_range(holder, granule.start, granule.end))
     };
     let parts: Vec<_> = all.iter().filter_map(take).collect();
     drop(state);
-    engine.streams().hand_over(from, arena, &parts, spare, call).is_some_and(|came| came > 0)
+    engine.streams().hand_over(from, arena, &parts, call).is_some_and(|came| came > 0)
 }
 
 /// An arena's granules that lie free with other streams.

@@ -8,7 +8,7 @@ use super::memory::Memory;
 use crate::base::steps::Counted;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId, Tier};
-use crate::policy::engine::{Engine, Spare, Streams};
+use crate::policy::engine::{Engine, Streams};
 use crate::policy::ground::{Ground, PolicyArena};
 use std::cmp::Reverse;
 
@@ -17,8 +17,6 @@ const MOST_AWAY: u64 = 4;
 
 /// A free granule that may go to another stream.
 struct Whole {
-    /// What the other stream has to wait for; 0 where it has not.
-    after: u64,
     /// It served that stream before.
     known: bool,
     /// Bytes of the free block that holds it.
@@ -45,10 +43,10 @@ pub(super) fn hand_over<E: Engine<Memory>>(
     while came < wanted
         && let Some(from) = givers.next()
     {
-        if let Some(spare) = engine.streams().spare(from, to) {
+        if let Some(newest) = engine.streams().newest_spare(from) {
             let _memory = engine.moving();
-            let parts = take(engine, from, to, (wanted - came, finest), spare);
-            came += engine.streams().hand_over(from, to, &parts, spare, call)?;
+            let parts = take(engine, from, to, (wanted - came, finest), newest);
+            came += engine.streams().hand_over(from, to, &parts, call)?;
         }
     }
     if engine.streams().away() > engine.held().saturating_mul(MOST_AWAY) {
@@ -59,14 +57,14 @@ pub(super) fn hand_over<E: Engine<Memory>>(
     Some(came)
 }
 
-/// Takes free granules out, each as a busy block, until `wanted` bytes have come: what the other stream has to wait for the least,
-/// then those of the largest free blocks, and of equal ones those first that served the other arena before.
+/// Takes free granules out, each as a busy block, until `wanted` bytes have come: those of the largest free blocks, and of equal
+/// ones those first that served the other arena before.
 fn take<E: Engine<Memory>>(
     engine: &E,
     from: &E::Arena,
     to: &E::Arena,
     (wanted, finest): (u64, u64),
-    Spare { newest, in_order }: Spare,
+    newest: u64,
 ) -> Vec<BlockId> {
     let to = engine.streams().number(to);
     let mut state = engine.lock(from);
@@ -86,9 +84,7 @@ fn take<E: Engine<Memory>>(
         let granules = &segment.granules;
         for granule in granules.each(granules.within(block.addr..block.end())).counted() {
             let known = engine.streams().is_mapped_in(&state, id, granule.start, to);
-            let after = if in_order { block.epoch } else { 0 };
             spare.push(Whole {
-                after,
                 known,
                 block: block.size,
                 segment: block.segment,
@@ -97,7 +93,7 @@ fn take<E: Engine<Memory>>(
             });
         }
     }
-    spare.sort_unstable_by_key(|whole| (whole.after, Reverse((whole.block, whole.known, whole.addr))));
+    spare.sort_unstable_by_key(|whole| Reverse((whole.block, whole.known, whole.addr)));
     let mut bytes = 0;
     let enough = |whole: &Whole| {
         let more = bytes < wanted;
