@@ -2,8 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 use alloc_core::backend::{
-    Backend, Capture, CaptureNode, CaptureStatus, CopyKind, PhysicalSharing, PointerKind,
-    ShareableHandle,
+    Backend, Capture, CaptureNode, CaptureStatus, CopyKind, PhysicalSharing, PointerKind, ShareableHandle,
 };
 use alloc_core::types::{DeviceIndex, DeviceKind, DevicePtr};
 use backend_c::{CBackend, RawCaptureStatus, RawPointerInfo, RawShareableHandle, RawStream, Table};

@@ -297,7 +297,9 @@ fn rocm_5_is_refused_by_its_version_and_says_what_to_install() {
     over_lookalikes("personality=rocm5", || {
         let refused = Hip::load().unwrap_err();
         assert_eq!(refused.kind, ErrorKind::NoDriver);
-        for part in ["liblookalike_hip.so: HIP 5.2.21153 is ROCm 5's, which is not served", "install ROCm 6 or 7"] {
+        for part in
+            ["liblookalike_hip.so: HIP 5.2.21153 is ROCm 5's, which is not served", "install ROCm 6 or 7"]
+        {
             assert!(refused.detail.contains(part), "{refused}");
         }
     });
