@@ -11,7 +11,7 @@ pub enum MemoryMode {
     /// Addresses only. Memory of any size costs nothing; copies and fills are checked and move no bytes.
     Reserved,
     /// Real bytes, in memory files mapped at device addresses. The host faults when it touches them
-    /// outside of [`OpenReg::unprotect`](crate::OpenReg::unprotect).
+    /// outside of [`Driver::unprotect`](crate::Driver::unprotect).
     Mapped,
 }
 

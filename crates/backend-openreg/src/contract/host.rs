@@ -2,6 +2,7 @@
 
 use super::HOST;
 use crate::config::MemoryMode;
+use crate::driver::Driver;
 use crate::gate::call::Call;
 use crate::memory::{HostRange, Memory};
 use crate::openreg::OpenReg;
@@ -41,7 +42,7 @@ impl HostRegistration for OpenReg {
 }
 
 /// What PyTorch's openreg library has: device memory that the host may touch for a while.
-impl OpenReg {
+impl Driver<'_> {
     /// Opens the allocation (or mapping) that holds `ptr` to the host; counted.
     ///
     /// # Errors
@@ -80,8 +81,8 @@ impl OpenReg {
         ptr: DevicePtr,
         body: impl FnOnce(&mut Memory) -> Answer<T>,
     ) -> Result<T> {
-        self.call(call, self.device_at(ptr), |mut state| {
-            if self.config.memory == MemoryMode::Reserved {
+        self.0.call(call, self.0.device_at(ptr), |mut state| {
+            if self.0.config.memory == MemoryMode::Reserved {
                 let reason = "reserved memory has addresses and no bytes; choose MemoryMode::Mapped";
                 return Err(Refusal::unsupported(reason));
             }

@@ -125,7 +125,7 @@ fn a_lost_device_takes_neither_the_host_nor_its_neighbour_along() {
         kind(free(&machine, D0, lost)),
         kind(machine.address_range(lost)),
         kind(machine.ipc().unwrap().export_memory(lost)),
-        kind(machine.host_access_of(lost)),
+        kind(Driver(&machine).host_access_of(lost)),
         kind(machine.set_device(D0)),
     ] {
         assert_eq!(answer, ErrorKind::DeviceLost);

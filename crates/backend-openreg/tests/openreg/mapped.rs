@@ -72,7 +72,7 @@ fn no_two_allocations_share_a_page_of_the_host() {
         assert!(one.0.is_multiple_of(page) && two.0.is_multiple_of(page), "{one} {two} of {bytes} bytes");
         assert!(one.0.abs_diff(two.0) >= bytes.next_multiple_of(page));
         // SAFETY: rule 2: nothing is queued.
-        unsafe { machine.unprotect(one) }.unwrap();
+        unsafe { Driver(&machine).unprotect(one) }.unwrap();
         assert_eq!((&*protection(one), &*protection(two)), ("rw-s", "---s"), "of {bytes} bytes");
     }
 }
@@ -125,10 +125,10 @@ fn the_host_is_kept_out_until_it_asks() {
     assert_eq!(protection(ptr), "---s", "the device's own work opens nothing");
     for _ in 0..2 {
         // SAFETY: rule 2 until it is protected again.
-        unsafe { machine.unprotect(ptr.add(3)) }.unwrap();
+        unsafe { Driver(&machine).unprotect(ptr.add(3)) }.unwrap();
     }
     assert_eq!((protection(ptr).as_str(), protection(next).as_str()), ("rw-s", "---s"));
-    assert_eq!(machine.host_access_of(ptr).unwrap(), Access::ReadWrite);
+    assert_eq!(Driver(&machine).host_access_of(ptr).unwrap(), Access::ReadWrite);
     let pointer = std::ptr::with_exposed_provenance_mut::<u8>(ptr.0 as usize);
     // SAFETY: five bytes of live device memory that is open to the host.
     let seen = unsafe { std::slice::from_raw_parts(pointer, 5) };
@@ -136,19 +136,22 @@ fn the_host_is_kept_out_until_it_asks() {
     // SAFETY: as above.
     unsafe { pointer.write(b'j') };
     // SAFETY: opened above, and not touched on the strength of it.
-    unsafe { machine.protect(ptr) }.unwrap();
+    unsafe { Driver(&machine).protect(ptr) }.unwrap();
     assert_eq!(protection(ptr), "rw-s", "opened twice, closed once");
     // SAFETY: opened above, and not touched on the strength of it.
-    unsafe { machine.protect(ptr) }.unwrap();
-    assert_eq!((protection(ptr).as_str(), machine.host_access_of(ptr).unwrap()), ("---s", Access::None));
+    unsafe { Driver(&machine).protect(ptr) }.unwrap();
+    assert_eq!(
+        (protection(ptr).as_str(), Driver(&machine).host_access_of(ptr).unwrap()),
+        ("---s", Access::None)
+    );
     // SAFETY: refused: nothing is open.
-    let refused = unsafe { machine.protect(ptr) };
+    let refused = unsafe { Driver(&machine).protect(ptr) };
     assert_eq!(refused.unwrap_err().kind, ErrorKind::InvalidValue);
     assert_eq!(read(&machine, ptr, 5), b"jello");
     // SAFETY: rule 3.
     unsafe { machine.free(D0, ptr) }.unwrap();
     assert_eq!(protection(ptr), "---p", "the window stays closed");
-    assert!(machine.host_access_of(ptr).is_err());
+    assert!(Driver(&machine).host_access_of(ptr).is_err());
     let managed = Driver(&machine).malloc_managed(D0, 100).unwrap();
     assert_eq!(protection(managed), "rw-s");
     assert_eq!(machine.pointer_info(managed).unwrap().kind, PointerKind::Managed);
