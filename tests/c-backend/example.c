@@ -327,7 +327,6 @@ static struct event *event_of(granule_backend_event event) {
 }
 
 static granule_backend_status create_event(void *context, granule_backend_device device, uint32_t flags, uint64_t *answer) {
-    if (flags & GRANULE_BACKEND_EVENT_FLAG_INTERPROCESS) return GRANULE_BACKEND_NOT_SUPPORTED;
     struct event *event = calloc(1, sizeof *event);
     *answer = (uintptr_t)event;
     return event ? GRANULE_BACKEND_OK : GRANULE_BACKEND_RESOURCE_LIMIT;

@@ -382,7 +382,7 @@ static void attributes(void) {
   for (int i = 0; i < 2; i++) { unsigned long long id = 0; ASK(i ? "cuStreamGetId of the per-thread stream" : "cuStreamGetId of the null stream", id, cuStreamGetId, (void *)(intptr_t)(2 * i), &id); }
   unsigned long long held = 77; ASK("graph memory held", held, cuDeviceGetGraphMemAttribute, device, 2u, &held);
   /* Names that left the headers, or that few drivers have: what is missing is said where it is looked up. */
-  static const char *const kept[] = { "cuMemPrefetchAsync", "cuGraphNodeGetDependencies", "cuEventElapsedTime", "cuMulticastGetGranularity", "cuStreamWriteValue32_v2", "cuGetProcAddress_v2" };
+  static const char *const kept[] = { "cuGraphNodeGetDependencies", "cuEventElapsedTime", "cuGetProcAddress_v2" };
   for (unsigned i = 0; i < sizeof kept / sizeof *kept; i++) find(kept[i]);
 }
 

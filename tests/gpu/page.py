@@ -360,7 +360,7 @@ def part_others(results):
 # README's table of what only hardware decides, in its words: what asks each. A call is one whose cost was measured; what begins
 # with "lacks" is a call that the library may not have.
 ASSUMED = {
-    "the library keeps calls that CUDA 13's headers dropped": ("lacks cuMemPrefetchAsync", "lacks cuGraphNodeGetDependencies", "lacks cuEventElapsedTime"),
+    "the library keeps calls that CUDA 13's headers dropped": ("lacks cuGraphNodeGetDependencies", "lacks cuEventElapsedTime"),
     "memory is aligned to 512 bytes": ("memory.aligned", "pools.memory_is_aligned", "engine.blocks_are_aligned"),
     "host functions of independent streams run beside each other": (),
     "creating, mapping, opening, unmapping and releasing memory waits for no other stream's kernels": tuple(

@@ -94,12 +94,21 @@ def test_a_release_is_tested_by_its_whole_version():
 def test_wrong_settings_are_refused_by_name():
     import granule_torch
 
-    for text in ("no_such_option:1", "expandable_segments:Maybe", "backend:cudaMallocAsync"):
+    for text in ("no_such_option:1", "expandable_segments:Maybe"):
         said = error(granule_torch.enable, settings=text)
         assert "CannotEnable" in said and text.split(":")[0] in said and "left in place" in said, said
     assert "There is no such option" in error(granule_torch.enable, settings="no_such_option:1")
     assert "TypeError" in error(granule_torch.enable, settings=3)
     assert not granule_torch.is_enabled() and native_works()
+
+
+@scene(env={"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}, **ALONE)
+def test_the_drivers_pools_are_a_note_and_no_refusal():
+    import granule_torch
+
+    granule_torch.enable()
+    block = torch.empty(1 << 20, device="cuda")
+    assert granule_torch.is_enabled() and torch.cuda.memory_allocated() >= block.numel()
 
 
 @scene(env={"GRANULE_BACKEND": "openreg"}, **ALONE)

@@ -75,8 +75,4 @@ pub trait Capture: Debug + Send + Sync {
 
     /// The nodes that `node` depends on. CUDA `cuGraphNodeGetDependencies`, HIP `hipGraphNodeGetDependencies`.
     fn dependencies(&self, stream: Stream, node: CaptureNode) -> Result<Vec<CaptureNode>>;
-
-    /// Runs `release` when the graph under capture and all its launches are gone.
-    /// CUDA `cuGraphRetainUserObject`, HIP `hipGraphRetainUserObject`.
-    fn retain_until_graph_ends(&self, stream: Stream, release: crate::HostFunction) -> Result<()>;
 }

@@ -6,15 +6,6 @@
 use crate::types::{BackendId, DeviceIndex, DevicePtr, Event};
 use crate::{Attribute, Backend, BackendError, CopyKind, DeviceProperties, ErrorKind, PriorityRange, Result};
 
-/// [`Backend::exchange_device`]: the current device, then another where they differ.
-pub fn exchange_device(backend: &(impl Backend + ?Sized), device: DeviceIndex) -> Result<DeviceIndex> {
-    let previous = backend.current_device()?;
-    if previous != device {
-        backend.set_device(device)?;
-    }
-    Ok(previous)
-}
-
 /// [`Backend::has_primary_context`]: every device has one at any time.
 pub fn has_primary_context(backend: &(impl Backend + ?Sized), device: DeviceIndex) -> Result<bool> {
     exists(backend, "has_primary_context", device).map(|()| true)

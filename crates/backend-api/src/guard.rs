@@ -19,9 +19,12 @@ impl<'b> DeviceGuard<'b> {
     /// Makes `device` current.
     ///
     /// # Errors
-    /// The error of [`Backend::exchange_device`]; the current device is unchanged then.
+    /// The error of [`Backend::set_device`]; the current device is unchanged then.
     pub fn new(backend: &'b dyn Backend, device: DeviceIndex) -> Result<Self> {
-        let previous = backend.exchange_device(device)?;
+        let previous = backend.current_device()?;
+        if previous != device {
+            backend.set_device(device)?;
+        }
         Ok(Self { backend, previous, device, _thread: std::marker::PhantomData })
     }
 

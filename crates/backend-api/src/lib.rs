@@ -1,9 +1,8 @@
 //! The device contract: what an accelerator must offer, on one page.
 //!
 //! A vendor implements [`Backend`] and stops there, or adds any of the optional families ([`VirtualMemory`],
-//! [`PhysicalSharing`], [`PinnedHost`], [`Ipc`], [`Peers`], [`Capture`], [`DriverPools`], [`HostRegistration`],
-//! [`ManagedMemory`], [`StreamMemory`], [`Multicast`], [`HostAccess`]). The engine asks which families are there; it
-//! never guesses. A backend does not repeat the checks of the engine.
+//! [`PhysicalSharing`], [`PinnedHost`], [`Ipc`], [`Peers`], [`Capture`], [`HostRegistration`]). The engine asks which
+//! families are there; it never guesses. A backend does not repeat the checks of the engine.
 //!
 //! # Rules for every call
 //!
@@ -49,19 +48,14 @@ mod virtual_memory;
 
 pub use capture::{Capture, CaptureMode, CaptureNode, CaptureStatus, Graph};
 pub use error::{BackendError, Dropped, ErrorKind, Result, Unsupported};
-pub use families::{
-    DriverPoolAttribute, DriverPools, HostAccess, HostRegistration, Ipc, IpcEventHandle, IpcMemoryHandle,
-    ManagedMemory, Multicast, MulticastHandle, Peers, PinnedHost, StreamMemory,
-};
+pub use families::{HostRegistration, Ipc, IpcMemoryHandle, Peers, PinnedHost};
 pub use guard::DeviceGuard;
 pub use label::{LabelOwner, LabelTaken};
 pub use memory::{
     AddressRange, Attribute, CopyKind, DeviceProperties, EventFlags, HostFlags, MemoryInfo, PointerInfo,
     PointerKind, PriorityRange, Readiness,
 };
-pub use virtual_memory::{
-    Access, Granularity, HandleType, PhysicalProperties, PhysicalSharing, ShareableHandle, VirtualMemory,
-};
+pub use virtual_memory::{Access, Granularity, HandleType, PhysicalSharing, ShareableHandle, VirtualMemory};
 
 use crate::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
 use std::fmt::Debug;
@@ -123,11 +117,6 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
     /// Makes `device` the calling thread's device (the one exception to rule 5). May create its context,
     /// which blocks. CUDA `cuCtxSetCurrent` with the primary context, HIP `hipSetDevice`, OpenReg `orSetDevice`.
     fn set_device(&self, device: DeviceIndex) -> Result<()>;
-
-    /// [`set_device`](Self::set_device) that returns the device before.
-    fn exchange_device(&self, device: DeviceIndex) -> Result<DeviceIndex> {
-        defaults::exchange_device(self, device)
-    }
 
     /// Whether the device's primary context exists; must not create it. Does not block.
     /// CUDA `cuDevicePrimaryCtxGetState`, HIP `hipDevicePrimaryCtxGetState`, OpenReg: always.
@@ -302,41 +291,26 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
     fn virtual_memory(&self) -> std::result::Result<&dyn VirtualMemory, Unsupported> { Err(absent("virtual memory")) }
     /// Give physical memory to other processes, and take theirs.
     fn physical_sharing(&self) -> std::result::Result<&dyn PhysicalSharing, Unsupported> { Err(absent("sharing of physical memory")) }
-    /// Share memory and events with other processes.
+    /// Share memory with other processes.
     fn ipc(&self) -> std::result::Result<&dyn Ipc, Unsupported> { Err(absent("IPC")) }
     /// Reach another device's memory.
     fn peers(&self) -> std::result::Result<&dyn Peers, Unsupported> { Err(absent("peer access")) }
     /// Record a stream's work into a graph.
     fn capture(&self) -> std::result::Result<&dyn Capture, Unsupported> { Err(absent("graph capture")) }
-    /// The driver's own stream-ordered pools.
-    fn driver_pools(&self) -> std::result::Result<&dyn DriverPools, Unsupported> { Err(absent("driver pools")) }
     /// Page-lock memory that exists.
     fn host_registration(&self) -> std::result::Result<&dyn HostRegistration, Unsupported> { Err(absent("host registration")) }
-    /// Memory that migrates between host and device.
-    fn managed_memory(&self) -> std::result::Result<&dyn ManagedMemory, Unsupported> { Err(absent("managed memory")) }
-    /// Write a word from a stream.
-    fn stream_memory(&self) -> std::result::Result<&dyn StreamMemory, Unsupported> { Err(absent("stream memory operations")) }
-    /// One address that writes to many devices.
-    fn multicast(&self) -> std::result::Result<&dyn Multicast, Unsupported> { Err(absent("multicast")) }
-    /// Let the host touch device memory for a while (simulated devices only).
-    fn host_access(&self) -> std::result::Result<&dyn HostAccess, Unsupported> { Err(absent("host access to device memory")) }
 }
 
 /// What a backend answers about each optional family, by what people call it.
-pub fn families(backend: &dyn Backend) -> [(&'static str, std::result::Result<(), Unsupported>); 12] {
+pub fn families(backend: &dyn Backend) -> [(&'static str, std::result::Result<(), Unsupported>); 7] {
     [
         ("virtual memory", backend.virtual_memory().map(drop)),
         ("sharing of physical memory", backend.physical_sharing().map(drop)),
         ("IPC", backend.ipc().map(drop)),
         ("peer access", backend.peers().map(drop)),
         ("graph capture", backend.capture().map(drop)),
-        ("driver pools", backend.driver_pools().map(drop)),
         ("pinned host memory", backend.pinned_host().map(drop)),
         ("host registration", backend.host_registration().map(drop)),
-        ("managed memory", backend.managed_memory().map(drop)),
-        ("stream memory operations", backend.stream_memory().map(drop)),
-        ("multicast", backend.multicast().map(drop)),
-        ("host access", backend.host_access().map(drop)),
     ]
 }
 

@@ -95,14 +95,6 @@ pub enum Attribute {
     FabricHandles,
     /// 1 where GPUDirect RDMA works on virtual memory.
     GpuDirectRdmaWithVirtualMemory,
-    /// 1 where driver pools are offered.
-    MemoryPools,
-    /// 1 where managed memory is offered.
-    ManagedMemory,
-    /// 1 where multicast objects are offered.
-    Multicast,
-    /// 1 where streams can write words.
-    StreamMemoryOperations,
     /// 1 for an integrated device that shares host memory.
     Integrated,
     /// The system's node that a device's own memory is, where the system gives programs that, too; -1 where it is none.
@@ -141,8 +133,6 @@ bitflags! {
         const TIMING = 1;
         /// A thread that waits for it sleeps instead of spinning.
         const BLOCKING_SYNC = 2;
-        /// It can be opened by another process (not with `TIMING`).
-        const INTERPROCESS = 4;
     }
 }
 

@@ -47,17 +47,6 @@ pub enum Granularity {
     Recommended,
 }
 
-/// What a physical handle is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PhysicalProperties {
-    /// Where the memory is.
-    pub device: DeviceIndex,
-    /// Its size in bytes.
-    pub bytes: u64,
-    /// How it can be shared.
-    pub handle_type: HandleType,
-}
-
 /// Virtual memory management. None of it is stream-ordered, and none waits for queued work: rule 3 does.
 /// Illegal during capture unless the relaxed mode is on, except the queries.
 pub trait VirtualMemory: Debug + Send + Sync {
@@ -84,8 +73,7 @@ pub trait VirtualMemory: Debug + Send + Sync {
 
     /// Creates physical memory; `bytes` is a multiple of the granularity. Other handle types than
     /// [`HandleType::None`] need the family that shares physical memory. Where a device refuses file descriptors the memory
-    /// is private: [`physical_properties`](Self::physical_properties) tells, and
-    /// [`dropped`](crate::Backend::dropped) says why. May block.
+    /// is private, and [`dropped`](crate::Backend::dropped) says so. May block.
     /// CUDA `cuMemCreate`, HIP `hipMemCreate`.
     fn create_physical(
         &self,
@@ -136,13 +124,6 @@ pub trait VirtualMemory: Debug + Send + Sync {
 
     /// What `device` may do with the mapping at `at`. CUDA `cuMemGetAccess`, HIP `hipMemGetAccess`.
     fn access(&self, at: DevicePtr, device: DeviceIndex) -> Result<Access>;
-
-    /// The handle mapped at an address, with one more reference: release it.
-    /// CUDA `cuMemRetainAllocationHandle`, HIP `hipMemRetainAllocationHandle`.
-    fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle>;
-
-    /// What a handle is. CUDA `cuMemGetAllocationPropertiesFromHandle`, HIP the same with `hip`.
-    fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties>;
 }
 
 /// Physical memory that leaves the process. Without it, the one handle type is [`HandleType::None`].

@@ -39,15 +39,14 @@ extern "C" {
 #endif
 
 /* The version of the table below; goes into its field `version`. */
-#define GRANULE_BACKEND_VERSION 1
+#define GRANULE_BACKEND_VERSION 2
 
 /* A device, counted from 0. */
 typedef uint16_t granule_backend_device;
 /* An address in device memory, or in page-locked host memory. 0 is none. */
 typedef uint64_t granule_backend_address;
-/* A driver's handle to physical memory, to a multicast object, to a graph, to a node of a graph. */
+/* A driver's handle to physical memory, to a graph, to a node of a graph. */
 typedef uint64_t granule_backend_physical_handle;
-typedef uint64_t granule_backend_multicast_handle;
 typedef uint64_t granule_backend_graph;
 typedef uint64_t granule_backend_capture_node;
 /* Work for the host. Call it once, with its argument, from any thread; never after a failed launch. */
@@ -131,19 +130,11 @@ enum {
     GRANULE_BACKEND_ATTRIBUTE_FABRIC_HANDLES = 6,
     /* 1 where GPUDirect RDMA works on virtual memory. */
     GRANULE_BACKEND_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_VIRTUAL_MEMORY = 7,
-    /* 1 where driver pools are offered. */
-    GRANULE_BACKEND_ATTRIBUTE_MEMORY_POOLS = 8,
-    /* 1 where managed memory is offered. */
-    GRANULE_BACKEND_ATTRIBUTE_MANAGED_MEMORY = 9,
-    /* 1 where multicast objects are offered. */
-    GRANULE_BACKEND_ATTRIBUTE_MULTICAST = 10,
-    /* 1 where streams can write words. */
-    GRANULE_BACKEND_ATTRIBUTE_STREAM_MEMORY_OPERATIONS = 11,
     /* 1 for an integrated device that shares host memory. */
-    GRANULE_BACKEND_ATTRIBUTE_INTEGRATED = 12,
+    GRANULE_BACKEND_ATTRIBUTE_INTEGRATED = 8,
     /* The system's node that a device's own memory is, where the system gives programs that, too; -1 where
      * it is none. */
-    GRANULE_BACKEND_ATTRIBUTE_MEMORY_NODE = 13,
+    GRANULE_BACKEND_ATTRIBUTE_MEMORY_NODE = 9,
 };
 
 /* How a physical handle can be given to another process. */
@@ -177,21 +168,6 @@ enum {
     GRANULE_BACKEND_GRANULARITY_RECOMMENDED = 1,
 };
 
-/* A settable or readable number of a driver pool, in bytes. */
-typedef int32_t granule_backend_driver_pool_attribute;
-enum {
-    /* What the pool keeps instead of giving back at a synchronisation; settable. */
-    GRANULE_BACKEND_DRIVER_POOL_ATTRIBUTE_RELEASE_THRESHOLD = 0,
-    /* Held from the device now. */
-    GRANULE_BACKEND_DRIVER_POOL_ATTRIBUTE_RESERVED_CURRENT = 1,
-    /* Most held; setting it to 0 resets it. */
-    GRANULE_BACKEND_DRIVER_POOL_ATTRIBUTE_RESERVED_HIGH = 2,
-    /* Handed out now. */
-    GRANULE_BACKEND_DRIVER_POOL_ATTRIBUTE_USED_CURRENT = 3,
-    /* Most handed out; setting it to 0 resets it. */
-    GRANULE_BACKEND_DRIVER_POOL_ATTRIBUTE_USED_HIGH = 4,
-};
-
 /* What a thread may do while a capture is under way. */
 typedef int32_t granule_backend_capture_mode;
 enum {
@@ -209,8 +185,6 @@ enum {
     GRANULE_BACKEND_EVENT_FLAG_TIMING = 1,
     /* A thread that waits for it sleeps instead of spinning. */
     GRANULE_BACKEND_EVENT_FLAG_BLOCKING_SYNC = 2,
-    /* It can be opened by another process (not with GRANULE_BACKEND_EVENT_FLAG_TIMING). */
-    GRANULE_BACKEND_EVENT_FLAG_INTERPROCESS = 4,
 };
 
 /* How page-locked host memory is made. */
@@ -287,17 +261,7 @@ typedef struct granule_backend_priority_range {
     int32_t greatest;
 } granule_backend_priority_range;
 
-/* What a physical handle is made of. */
-typedef struct granule_backend_physical_properties {
-    /* Its size in bytes. */
-    uint64_t bytes;
-    /* A granule_backend_handle_type: how it can be shared. */
-    int32_t handle_type;
-    /* Where the memory is. */
-    uint16_t device;
-} granule_backend_physical_properties;
-
-/* A memory or event handle that another process can open. */
+/* A handle of memory that another process can open. */
 typedef struct granule_backend_ipc_handle {
     /* Opaque. */
     uint8_t bytes[64];
@@ -478,12 +442,6 @@ typedef struct granule_backend_table {
      * blocks. CUDA driver: nothing to do; HIP hipGetLastError; OpenReg: nothing to do. Where it is NULL:
      * nothing. */
     void (*clear_error)(void *context);
-    /* set_device that returns the device before. Where it is NULL: current_device, then set_device where
-     * they differ. */
-    granule_backend_status (*exchange_device)(
-        void *context,
-        granule_backend_device device,
-        granule_backend_device *answer);
     /* Whether the device's primary context exists; must not create it. Does not block. CUDA
      * cuDevicePrimaryCtxGetState, HIP hipDevicePrimaryCtxGetState, OpenReg: always. Where it is NULL:
      * true. */
@@ -556,8 +514,8 @@ typedef struct granule_backend_table {
         uint64_t bytes);
     /* Creates physical memory; bytes is a multiple of the granularity. Other handle types than
      * GRANULE_BACKEND_HANDLE_TYPE_NONE need the family that shares physical memory. Where a device refuses
-     * file descriptors the memory is private: physical_properties tells, and dropped says why. May block.
-     * CUDA cuMemCreate, HIP hipMemCreate. */
+     * file descriptors the memory is private, and dropped says so. May block. CUDA cuMemCreate, HIP
+     * hipMemCreate. */
     granule_backend_status (*virtual_memory_create_physical)(
         void *context,
         granule_backend_device device,
@@ -618,20 +576,6 @@ typedef struct granule_backend_table {
         const granule_backend_shareable_handle *shared,
         uint64_t *answer);
 
-    /* ---- Optional family: virtual memory ----------------------------------------------------------- */
-
-    /* The handle mapped at an address, with one more reference: release it. CUDA
-     * cuMemRetainAllocationHandle, HIP hipMemRetainAllocationHandle. */
-    granule_backend_status (*virtual_memory_retain_physical)(
-        void *context,
-        granule_backend_address at,
-        uint64_t *answer);
-    /* What a handle is. CUDA cuMemGetAllocationPropertiesFromHandle, HIP the same with hip. */
-    granule_backend_status (*virtual_memory_physical_properties)(
-        void *context,
-        granule_backend_physical_handle handle,
-        granule_backend_physical_properties *answer);
-
     /* ---- Optional family: IPC ---------------------------------------------------------------------- */
 
     /* A handle for a whole malloc allocation; ranges of virtual memory answer
@@ -651,18 +595,6 @@ typedef struct granule_backend_table {
     /* Gives one reference back. CUDA cuIpcCloseMemHandle, HIP hipIpcCloseMemHandle, OpenReg
      * orCloseIpcMemHandle. The caller promises: Rule 3: ptr came from open_memory. */
     granule_backend_status (*ipc_close_memory)(void *context, granule_backend_address ptr);
-    /* A handle for an event made with GRANULE_BACKEND_EVENT_FLAG_INTERPROCESS. CUDA cuIpcGetEventHandle,
-     * HIP hipIpcGetEventHandle. */
-    granule_backend_status (*ipc_export_event)(
-        void *context,
-        granule_backend_event event,
-        granule_backend_ipc_handle *answer);
-    /* Opens another process's event. CUDA cuIpcOpenEventHandle, HIP hipIpcOpenEventHandle. */
-    granule_backend_status (*ipc_open_event)(
-        void *context,
-        granule_backend_device device,
-        const granule_backend_ipc_handle *handle,
-        uint64_t *answer);
 
     /* ---- Optional family: peers -------------------------------------------------------------------- */
 
@@ -738,43 +670,6 @@ typedef struct granule_backend_table {
         granule_backend_capture_node *answer,
         uint64_t capacity,
         uint64_t *count);
-    /* Runs release when the graph under capture and all its launches are gone. CUDA
-     * cuGraphRetainUserObject, HIP hipGraphRetainUserObject. */
-    granule_backend_status (*capture_retain_until_graph_ends)(
-        void *context,
-        granule_backend_stream stream,
-        granule_backend_host_function release,
-        void *argument);
-
-    /* ---- Optional family: driver pools ------------------------------------------------------------- */
-
-    /* Takes memory in stream order. Does not block. CUDA cuMemAllocAsync, HIP hipMallocAsync. */
-    granule_backend_status (*driver_pools_malloc_async)(
-        void *context,
-        uint64_t bytes,
-        granule_backend_stream stream,
-        granule_backend_address *answer);
-    /* Gives it back in stream order. Does not block. CUDA cuMemFreeAsync, HIP hipFreeAsync. The caller
-     * promises: Rule 3, in stream order: work queued on stream before may still use it. */
-    granule_backend_status (*driver_pools_free_async)(
-        void *context,
-        granule_backend_address ptr,
-        granule_backend_stream stream);
-    /* Gives unused memory back until only keep bytes are held. Blocks. CUDA cuMemPoolTrimTo, HIP
-     * hipMemPoolTrimTo. */
-    granule_backend_status (*driver_pools_trim)(void *context, granule_backend_device device, uint64_t keep);
-    /* Reads a number. CUDA cuMemPoolGetAttribute, HIP hipMemPoolGetAttribute. */
-    granule_backend_status (*driver_pools_pool_attribute)(
-        void *context,
-        granule_backend_device device,
-        granule_backend_driver_pool_attribute which,
-        uint64_t *answer);
-    /* Sets a number. CUDA cuMemPoolSetAttribute, HIP hipMemPoolSetAttribute. */
-    granule_backend_status (*driver_pools_set_pool_attribute)(
-        void *context,
-        granule_backend_device device,
-        granule_backend_driver_pool_attribute which,
-        uint64_t value);
 
     /* ---- Optional family: host registration -------------------------------------------------------- */
 
@@ -788,94 +683,6 @@ typedef struct granule_backend_table {
     /* Undoes it; null is GRANULE_BACKEND_INVALID_VALUE. Blocks. CUDA cuMemHostUnregister, HIP
      * hipHostUnregister. The caller promises: Rule 3. */
     granule_backend_status (*host_registration_unregister)(void *context, granule_backend_address ptr);
-    /* The address under which device sees page-locked host memory. CUDA cuMemHostGetDevicePointer, HIP
-     * hipHostGetDevicePointer. */
-    granule_backend_status (*host_registration_device_pointer)(
-        void *context,
-        granule_backend_device device,
-        granule_backend_address ptr,
-        granule_backend_address *answer);
-
-    /* ---- Optional family: managed memory ----------------------------------------------------------- */
-
-    /* Takes managed memory; free it with free. May block. CUDA cuMemAllocManaged, HIP hipMallocManaged. */
-    granule_backend_status (*managed_memory_malloc_managed)(
-        void *context,
-        granule_backend_device device,
-        uint64_t bytes,
-        granule_backend_address *answer);
-    /* Queues a migration to a device, or to the host. Stream-ordered. CUDA cuMemPrefetchAsync, HIP
-     * hipMemPrefetchAsync. The caller promises: Rule 2 for the range. */
-    granule_backend_status (*managed_memory_prefetch_async)(
-        void *context,
-        granule_backend_address ptr,
-        uint64_t bytes,
-        int32_t to,
-        granule_backend_stream stream);
-
-    /* ---- Optional family: stream memory ------------------------------------------------------------ */
-
-    /* Queues the write of a 32-bit word. Stream-ordered. CUDA cuStreamWriteValue32, HIP
-     * hipStreamWriteValue32. The caller promises: Rule 2 for the four bytes at at, aligned to 4. */
-    granule_backend_status (*stream_memory_write_value32)(
-        void *context,
-        granule_backend_stream stream,
-        granule_backend_address at,
-        uint32_t value);
-
-    /* ---- Optional family: multicast ---------------------------------------------------------------- */
-
-    /* The unit of sizes, in bytes. CUDA cuMulticastGetGranularity. */
-    granule_backend_status (*multicast_granularity)(
-        void *context,
-        uint32_t devices,
-        uint64_t bytes,
-        uint64_t *answer);
-    /* A new object for devices devices. CUDA cuMulticastCreate. */
-    granule_backend_status (*multicast_create)(
-        void *context,
-        uint32_t devices,
-        uint64_t bytes,
-        uint64_t *answer);
-    /* Adds a device. CUDA cuMulticastAddDevice. */
-    granule_backend_status (*multicast_add_device)(
-        void *context,
-        granule_backend_multicast_handle object,
-        granule_backend_device device);
-    /* Binds physical memory. CUDA cuMulticastBindMem. The caller promises: Rule 1 for both handles; the
-     * memory stays unreleased while bound. */
-    granule_backend_status (*multicast_bind)(
-        void *context,
-        granule_backend_multicast_handle object,
-        uint64_t offset,
-        granule_backend_physical_handle memory,
-        uint64_t bytes);
-    /* Undoes bind. CUDA cuMulticastUnbind. The caller promises: Rule 3. */
-    granule_backend_status (*multicast_unbind)(
-        void *context,
-        granule_backend_multicast_handle object,
-        granule_backend_device device,
-        uint64_t offset,
-        uint64_t bytes);
-
-    /* ---- Optional family: host access -------------------------------------------------------------- */
-
-    /* Opens the allocation (or mapping) that holds ptr to the host; counted. The caller promises: Rule 2,
-     * until protect. */
-    granule_backend_status (*host_access_unprotect)(void *context, granule_backend_address ptr);
-    /* Closes it again; at count 0 a touch by the host faults. The caller promises: The caller opened it
-     * with unprotect, and no longer touches it on the strength of that. */
-    granule_backend_status (*host_access_protect)(void *context, granule_backend_address ptr);
-    /* What the host may do with the byte at ptr now. */
-    granule_backend_status (*host_access_of)(
-        void *context,
-        granule_backend_address ptr,
-        granule_backend_access *answer);
-    /* Memory of the device as the simulator accounts for it. */
-    granule_backend_status (*host_access_accounted)(
-        void *context,
-        granule_backend_device device,
-        granule_backend_memory_info *answer);
 
     /* ---- What users know it by: UTF-8 with its 0, good for the life of the process ------------------ */
 

@@ -39,7 +39,8 @@ pub enum TableError {
     Pointer,
     /// Its `version`.
     #[error(
-        "the table has version {found}; this Granule reads version {VERSION}: compile it with its header"
+        "the table has version {found}, and this Granule reads version {VERSION}: compile the backend anew with this \
+         Granule's granule_backend.h"
     )]
     Version {
         /// What it says.

@@ -49,11 +49,6 @@ impl<'b> Call<'b> {
         devices.iter().map(|&device| self.device(device)).collect()
     }
 
-    /// -1 is the host.
-    pub(crate) fn device_or_host(&self, device: Option<DeviceIndex>) -> Result<i32> {
-        device.map_or(Ok(-1), |device| self.device(device).map(i32::from))
-    }
-
     /// Rule 4.
     pub(crate) fn size(&self, bytes: u64) -> Result<u64> {
         if bytes == 0 { Err(self.invalid("0 bytes were asked for")) } else { Ok(bytes) }

@@ -69,17 +69,6 @@ unsafe impl Backend for CBackend {
         call.done(status)
     }
 
-    fn exchange_device(&self, device: DeviceIndex) -> Result<DeviceIndex> {
-        let call = Call::new(self, "exchange_device", device);
-        let Some(entry) = self.table.exchange_device else {
-            return defaults::exchange_device(self, device);
-        };
-        let mut answer = <DeviceIndex as Value>::BLANK;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, call.device(device)?, &raw mut answer) };
-        call.answer::<DeviceIndex>(status, answer)
-    }
-
     fn has_primary_context(&self, device: DeviceIndex) -> Result<bool> {
         let call = Call::new(self, "has_primary_context", device);
         let Some(entry) = self.table.has_primary_context else {
@@ -361,11 +350,6 @@ unsafe impl Backend for CBackend {
                 ("virtual_memory_unmap", self.table.virtual_memory_unmap.is_some()),
                 ("virtual_memory_set_access", self.table.virtual_memory_set_access.is_some()),
                 ("virtual_memory_access", self.table.virtual_memory_access.is_some()),
-                ("virtual_memory_retain_physical", self.table.virtual_memory_retain_physical.is_some()),
-                (
-                    "virtual_memory_physical_properties",
-                    self.table.virtual_memory_physical_properties.is_some(),
-                ),
             ],
         )?;
         Ok(self)
@@ -390,8 +374,6 @@ unsafe impl Backend for CBackend {
                 ("ipc_export_memory", self.table.ipc_export_memory.is_some()),
                 ("ipc_open_memory", self.table.ipc_open_memory.is_some()),
                 ("ipc_close_memory", self.table.ipc_close_memory.is_some()),
-                ("ipc_export_event", self.table.ipc_export_event.is_some()),
-                ("ipc_open_event", self.table.ipc_open_event.is_some()),
             ],
         )?;
         Ok(self)
@@ -421,21 +403,6 @@ unsafe impl Backend for CBackend {
                 ("capture_exchange_mode", self.table.capture_exchange_mode.is_some()),
                 ("capture_frontier", self.table.capture_frontier.is_some()),
                 ("capture_dependencies", self.table.capture_dependencies.is_some()),
-                ("capture_retain_until_graph_ends", self.table.capture_retain_until_graph_ends.is_some()),
-            ],
-        )?;
-        Ok(self)
-    }
-
-    fn driver_pools(&self) -> std::result::Result<&dyn DriverPools, Unsupported> {
-        self.family(
-            "driver pools",
-            &[
-                ("driver_pools_malloc_async", self.table.driver_pools_malloc_async.is_some()),
-                ("driver_pools_free_async", self.table.driver_pools_free_async.is_some()),
-                ("driver_pools_trim", self.table.driver_pools_trim.is_some()),
-                ("driver_pools_pool_attribute", self.table.driver_pools_pool_attribute.is_some()),
-                ("driver_pools_set_pool_attribute", self.table.driver_pools_set_pool_attribute.is_some()),
             ],
         )?;
         Ok(self)
@@ -447,53 +414,6 @@ unsafe impl Backend for CBackend {
             &[
                 ("host_registration_register", self.table.host_registration_register.is_some()),
                 ("host_registration_unregister", self.table.host_registration_unregister.is_some()),
-                ("host_registration_device_pointer", self.table.host_registration_device_pointer.is_some()),
-            ],
-        )?;
-        Ok(self)
-    }
-
-    fn managed_memory(&self) -> std::result::Result<&dyn ManagedMemory, Unsupported> {
-        self.family(
-            "managed memory",
-            &[
-                ("managed_memory_malloc_managed", self.table.managed_memory_malloc_managed.is_some()),
-                ("managed_memory_prefetch_async", self.table.managed_memory_prefetch_async.is_some()),
-            ],
-        )?;
-        Ok(self)
-    }
-
-    fn stream_memory(&self) -> std::result::Result<&dyn StreamMemory, Unsupported> {
-        self.family(
-            "stream memory",
-            &[("stream_memory_write_value32", self.table.stream_memory_write_value32.is_some())],
-        )?;
-        Ok(self)
-    }
-
-    fn multicast(&self) -> std::result::Result<&dyn Multicast, Unsupported> {
-        self.family(
-            "multicast",
-            &[
-                ("multicast_granularity", self.table.multicast_granularity.is_some()),
-                ("multicast_create", self.table.multicast_create.is_some()),
-                ("multicast_add_device", self.table.multicast_add_device.is_some()),
-                ("multicast_bind", self.table.multicast_bind.is_some()),
-                ("multicast_unbind", self.table.multicast_unbind.is_some()),
-            ],
-        )?;
-        Ok(self)
-    }
-
-    fn host_access(&self) -> std::result::Result<&dyn HostAccess, Unsupported> {
-        self.family(
-            "host access",
-            &[
-                ("host_access_unprotect", self.table.host_access_unprotect.is_some()),
-                ("host_access_protect", self.table.host_access_protect.is_some()),
-                ("host_access_of", self.table.host_access_of.is_some()),
-                ("host_access_accounted", self.table.host_access_accounted.is_some()),
             ],
         )?;
         Ok(self)
@@ -646,26 +566,6 @@ impl VirtualMemory for CBackend {
         let status = unsafe { entry(self.table.context, at.0, call.device(device)?, &raw mut answer) };
         call.answer::<Access>(status, answer)
     }
-
-    fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
-        let call = Call::new(self, "virtual_memory_retain_physical", DeviceIndex(0));
-        let entry = call.function(self.table.virtual_memory_retain_physical)?;
-        let mut answer = 0;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, at.0, &raw mut answer) };
-        let raw = call.answer::<u64>(status, answer)?;
-        Ok(PhysicalHandle { raw, backend: self.id })
-    }
-
-    fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties> {
-        let call = Call::new(self, "virtual_memory_physical_properties", DeviceIndex(0));
-        let entry = call.function(self.table.virtual_memory_physical_properties)?;
-        let mut answer = <PhysicalProperties as Value>::BLANK;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status =
-            unsafe { entry(self.table.context, call.handle(handle.raw, handle.backend)?, &raw mut answer) };
-        call.answer::<PhysicalProperties>(status, answer)
-    }
 }
 
 impl PhysicalSharing for CBackend {
@@ -725,28 +625,6 @@ impl Ipc for CBackend {
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe { entry(self.table.context, ptr.0) };
         call.done(status)
-    }
-
-    fn export_event(&self, event: Event) -> Result<IpcEventHandle> {
-        let call = Call::new(self, "ipc_export_event", event.device);
-        let entry = call.function(self.table.ipc_export_event)?;
-        let event = call.event(event)?;
-        let mut answer = <IpcEventHandle as Value>::BLANK;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, event, &raw mut answer) };
-        call.answer::<IpcEventHandle>(status, answer)
-    }
-
-    fn open_event(&self, device: DeviceIndex, handle: &IpcEventHandle) -> Result<Event> {
-        let call = Call::new(self, "ipc_open_event", device);
-        let entry = call.function(self.table.ipc_open_event)?;
-        let handle = RawIpcHandle { bytes: handle.0 };
-        let mut answer = 0;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status =
-            unsafe { entry(self.table.context, call.device(device)?, &raw const handle, &raw mut answer) };
-        let raw = call.answer::<u64>(status, answer)?;
-        Ok(Event { raw, device, backend: self.id })
     }
 }
 
@@ -871,63 +749,6 @@ impl Capture for CBackend {
             entry(self.table.context, stream, node.0, nodes, capacity, count)
         })
     }
-
-    fn retain_until_graph_ends(&self, stream: Stream, release: HostFunction) -> Result<()> {
-        let call = Call::new(self, "capture_retain_until_graph_ends", stream.device);
-        let entry = call.function(self.table.capture_retain_until_graph_ends)?;
-        let stream = call.stream(stream)?;
-        let work = HandedOver::new(release);
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, stream, run_on_host, work.argument()) };
-        call.handed_over(status, work)
-    }
-}
-
-impl DriverPools for CBackend {
-    fn malloc_async(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
-        let call = Call::new(self, "driver_pools_malloc_async", stream.device);
-        let entry = call.function(self.table.driver_pools_malloc_async)?;
-        let stream = call.stream(stream)?;
-        let mut answer = <DevicePtr as Value>::BLANK;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, call.size(bytes)?, stream, &raw mut answer) };
-        call.answer::<DevicePtr>(status, answer)
-    }
-
-    unsafe fn free_async(&self, ptr: DevicePtr, stream: Stream) -> Result<()> {
-        let call = Call::new(self, "driver_pools_free_async", stream.device);
-        let entry = call.function(self.table.driver_pools_free_async)?;
-        let stream = call.stream(stream)?;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, ptr.0, stream) };
-        call.done(status)
-    }
-
-    fn trim(&self, device: DeviceIndex, keep: u64) -> Result<()> {
-        let call = Call::new(self, "driver_pools_trim", device);
-        let entry = call.function(self.table.driver_pools_trim)?;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, call.device(device)?, keep) };
-        call.done(status)
-    }
-
-    fn pool_attribute(&self, device: DeviceIndex, which: DriverPoolAttribute) -> Result<u64> {
-        let call = Call::new(self, "driver_pools_pool_attribute", device);
-        let entry = call.function(self.table.driver_pools_pool_attribute)?;
-        let mut answer = <u64 as Value>::BLANK;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status =
-            unsafe { entry(self.table.context, call.device(device)?, which as i32, &raw mut answer) };
-        call.answer::<u64>(status, answer)
-    }
-
-    fn set_pool_attribute(&self, device: DeviceIndex, which: DriverPoolAttribute, value: u64) -> Result<()> {
-        let call = Call::new(self, "driver_pools_set_pool_attribute", device);
-        let entry = call.function(self.table.driver_pools_set_pool_attribute)?;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, call.device(device)?, which as i32, value) };
-        call.done(status)
-    }
 }
 
 impl HostRegistration for CBackend {
@@ -945,164 +766,5 @@ impl HostRegistration for CBackend {
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe { entry(self.table.context, ptr.0) };
         call.done(status)
-    }
-
-    fn device_pointer(&self, device: DeviceIndex, ptr: DevicePtr) -> Result<DevicePtr> {
-        let call = Call::new(self, "host_registration_device_pointer", device);
-        let entry = call.function(self.table.host_registration_device_pointer)?;
-        let mut answer = <DevicePtr as Value>::BLANK;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, call.device(device)?, ptr.0, &raw mut answer) };
-        call.answer::<DevicePtr>(status, answer)
-    }
-}
-
-impl ManagedMemory for CBackend {
-    fn malloc_managed(&self, device: DeviceIndex, bytes: u64) -> Result<DevicePtr> {
-        let call = Call::new(self, "managed_memory_malloc_managed", device);
-        let entry = call.function(self.table.managed_memory_malloc_managed)?;
-        let mut answer = <DevicePtr as Value>::BLANK;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status =
-            unsafe { entry(self.table.context, call.device(device)?, call.size(bytes)?, &raw mut answer) };
-        call.answer::<DevicePtr>(status, answer)
-    }
-
-    unsafe fn prefetch_async(
-        &self,
-        ptr: DevicePtr,
-        bytes: u64,
-        to: Option<DeviceIndex>,
-        stream: Stream,
-    ) -> Result<()> {
-        let call = Call::new(self, "managed_memory_prefetch_async", stream.device);
-        let entry = call.function(self.table.managed_memory_prefetch_async)?;
-        let stream = call.stream(stream)?;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status =
-            unsafe { entry(self.table.context, ptr.0, call.size(bytes)?, call.device_or_host(to)?, stream) };
-        call.done(status)
-    }
-}
-
-impl StreamMemory for CBackend {
-    unsafe fn write_value32(&self, stream: Stream, at: DevicePtr, value: u32) -> Result<()> {
-        let call = Call::new(self, "stream_memory_write_value32", stream.device);
-        let entry = call.function(self.table.stream_memory_write_value32)?;
-        let stream = call.stream(stream)?;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, stream, at.0, value) };
-        call.done(status)
-    }
-}
-
-impl Multicast for CBackend {
-    fn multicast_granularity(&self, devices: u32, bytes: u64) -> Result<u64> {
-        let call = Call::new(self, "multicast_granularity", DeviceIndex(0));
-        let entry = call.function(self.table.multicast_granularity)?;
-        let mut answer = <u64 as Value>::BLANK;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, devices, call.size(bytes)?, &raw mut answer) };
-        call.answer::<u64>(status, answer)
-    }
-
-    fn create(&self, devices: u32, bytes: u64) -> Result<MulticastHandle> {
-        let call = Call::new(self, "multicast_create", DeviceIndex(0));
-        let entry = call.function(self.table.multicast_create)?;
-        let mut answer = 0;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, devices, call.size(bytes)?, &raw mut answer) };
-        let raw = call.answer::<u64>(status, answer)?;
-        Ok(MulticastHandle { raw, backend: self.id })
-    }
-
-    fn add_device(&self, object: MulticastHandle, device: DeviceIndex) -> Result<()> {
-        let call = Call::new(self, "multicast_add_device", device);
-        let entry = call.function(self.table.multicast_add_device)?;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe {
-            entry(self.table.context, call.handle(object.raw, object.backend)?, call.device(device)?)
-        };
-        call.done(status)
-    }
-
-    unsafe fn bind(
-        &self,
-        object: MulticastHandle,
-        offset: u64,
-        memory: PhysicalHandle,
-        bytes: u64,
-    ) -> Result<()> {
-        let call = Call::new(self, "multicast_bind", DeviceIndex(0));
-        let entry = call.function(self.table.multicast_bind)?;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe {
-            entry(
-                self.table.context,
-                call.handle(object.raw, object.backend)?,
-                offset,
-                call.handle(memory.raw, memory.backend)?,
-                call.size(bytes)?,
-            )
-        };
-        call.done(status)
-    }
-
-    unsafe fn unbind(
-        &self,
-        object: MulticastHandle,
-        device: DeviceIndex,
-        offset: u64,
-        bytes: u64,
-    ) -> Result<()> {
-        let call = Call::new(self, "multicast_unbind", device);
-        let entry = call.function(self.table.multicast_unbind)?;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe {
-            entry(
-                self.table.context,
-                call.handle(object.raw, object.backend)?,
-                call.device(device)?,
-                offset,
-                call.size(bytes)?,
-            )
-        };
-        call.done(status)
-    }
-}
-
-impl HostAccess for CBackend {
-    unsafe fn unprotect(&self, ptr: DevicePtr) -> Result<()> {
-        let call = Call::new(self, "host_access_unprotect", DeviceIndex(0));
-        let entry = call.function(self.table.host_access_unprotect)?;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, ptr.0) };
-        call.done(status)
-    }
-
-    unsafe fn protect(&self, ptr: DevicePtr) -> Result<()> {
-        let call = Call::new(self, "host_access_protect", DeviceIndex(0));
-        let entry = call.function(self.table.host_access_protect)?;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, ptr.0) };
-        call.done(status)
-    }
-
-    fn host_access_of(&self, ptr: DevicePtr) -> Result<Access> {
-        let call = Call::new(self, "host_access_of", DeviceIndex(0));
-        let entry = call.function(self.table.host_access_of)?;
-        let mut answer = <Access as Value>::BLANK;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, ptr.0, &raw mut answer) };
-        call.answer::<Access>(status, answer)
-    }
-
-    fn accounted(&self, device: DeviceIndex) -> Result<MemoryInfo> {
-        let call = Call::new(self, "host_access_accounted", device);
-        let entry = call.function(self.table.host_access_accounted)?;
-        let mut answer = <MemoryInfo as Value>::BLANK;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, call.device(device)?, &raw mut answer) };
-        call.answer::<MemoryInfo>(status, answer)
     }
 }

@@ -21,8 +21,8 @@ pub use host_function::HostCallback;
 pub use table::Table;
 pub use values::{
     RawAddressRange, RawCaptureStatus, RawDeviceProperties, RawEvent, RawIpcHandle, RawMemoryInfo,
-    RawPhysicalProperties, RawPointerInfo, RawPriorityRange, RawShareableHandle, RawStream, Value,
+    RawPointerInfo, RawPriorityRange, RawShareableHandle, RawStream, Value,
 };
 
 /// `GRANULE_BACKEND_VERSION` of the header: the layout of [`Table`]. A change that only appends keeps it.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;

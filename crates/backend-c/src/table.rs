@@ -126,14 +126,6 @@ pub struct Table {
     pub error_name: Option<unsafe extern "C" fn(context: *mut c_void, code: i32) -> *const c_char>,
     /// [`Backend::clear_error`].
     pub clear_error: Option<unsafe extern "C" fn(context: *mut c_void)>,
-    /// [`Backend::exchange_device`].
-    pub exchange_device: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            answer: *mut <DeviceIndex as Value>::Raw,
-        ) -> i32,
-    >,
     /// [`Backend::has_primary_context`].
     pub has_primary_context: Option<
         unsafe extern "C" fn(context: *mut c_void, device: u16, answer: *mut <bool as Value>::Raw) -> i32,
@@ -254,17 +246,6 @@ pub struct Table {
             answer: *mut u64,
         ) -> i32,
     >,
-    /// [`VirtualMemory::retain_physical`].
-    pub virtual_memory_retain_physical:
-        Option<unsafe extern "C" fn(context: *mut c_void, at: u64, answer: *mut u64) -> i32>,
-    /// [`VirtualMemory::physical_properties`].
-    pub virtual_memory_physical_properties: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            handle: u64,
-            answer: *mut <PhysicalProperties as Value>::Raw,
-        ) -> i32,
-    >,
     /// [`Ipc::export_memory`].
     pub ipc_export_memory: Option<
         unsafe extern "C" fn(
@@ -284,23 +265,6 @@ pub struct Table {
     >,
     /// [`Ipc::close_memory`].
     pub ipc_close_memory: Option<unsafe extern "C" fn(context: *mut c_void, ptr: u64) -> i32>,
-    /// [`Ipc::export_event`].
-    pub ipc_export_event: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            event: RawEvent,
-            answer: *mut <IpcEventHandle as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`Ipc::open_event`].
-    pub ipc_open_event: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            handle: *const RawIpcHandle,
-            answer: *mut u64,
-        ) -> i32,
-    >,
     /// [`Peers::can_access`].
     pub peers_can_access: Option<
         unsafe extern "C" fn(
@@ -372,110 +336,11 @@ pub struct Table {
             count: *mut u64,
         ) -> i32,
     >,
-    /// [`Capture::retain_until_graph_ends`].
-    pub capture_retain_until_graph_ends: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            stream: RawStream,
-            release: HostCallback,
-            argument: *mut c_void,
-        ) -> i32,
-    >,
-    /// [`DriverPools::malloc_async`].
-    pub driver_pools_malloc_async: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            bytes: u64,
-            stream: RawStream,
-            answer: *mut <DevicePtr as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`DriverPools::free_async`].
-    pub driver_pools_free_async:
-        Option<unsafe extern "C" fn(context: *mut c_void, ptr: u64, stream: RawStream) -> i32>,
-    /// [`DriverPools::trim`].
-    pub driver_pools_trim: Option<unsafe extern "C" fn(context: *mut c_void, device: u16, keep: u64) -> i32>,
-    /// [`DriverPools::pool_attribute`].
-    pub driver_pools_pool_attribute: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            which: i32,
-            answer: *mut <u64 as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`DriverPools::set_pool_attribute`].
-    pub driver_pools_set_pool_attribute:
-        Option<unsafe extern "C" fn(context: *mut c_void, device: u16, which: i32, value: u64) -> i32>,
     /// [`HostRegistration::register`].
     pub host_registration_register:
         Option<unsafe extern "C" fn(context: *mut c_void, ptr: u64, bytes: u64, flags: u32) -> i32>,
     /// [`HostRegistration::unregister`].
     pub host_registration_unregister: Option<unsafe extern "C" fn(context: *mut c_void, ptr: u64) -> i32>,
-    /// [`HostRegistration::device_pointer`].
-    pub host_registration_device_pointer: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            ptr: u64,
-            answer: *mut <DevicePtr as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`ManagedMemory::malloc_managed`].
-    pub managed_memory_malloc_managed: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            bytes: u64,
-            answer: *mut <DevicePtr as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`ManagedMemory::prefetch_async`].
-    pub managed_memory_prefetch_async: Option<
-        unsafe extern "C" fn(context: *mut c_void, ptr: u64, bytes: u64, to: i32, stream: RawStream) -> i32,
-    >,
-    /// [`StreamMemory::write_value32`].
-    pub stream_memory_write_value32:
-        Option<unsafe extern "C" fn(context: *mut c_void, stream: RawStream, at: u64, value: u32) -> i32>,
-    /// [`Multicast::multicast_granularity`].
-    pub multicast_granularity: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            devices: u32,
-            bytes: u64,
-            answer: *mut <u64 as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`Multicast::create`].
-    pub multicast_create:
-        Option<unsafe extern "C" fn(context: *mut c_void, devices: u32, bytes: u64, answer: *mut u64) -> i32>,
-    /// [`Multicast::add_device`].
-    pub multicast_add_device:
-        Option<unsafe extern "C" fn(context: *mut c_void, object: u64, device: u16) -> i32>,
-    /// [`Multicast::bind`].
-    pub multicast_bind: Option<
-        unsafe extern "C" fn(context: *mut c_void, object: u64, offset: u64, memory: u64, bytes: u64) -> i32,
-    >,
-    /// [`Multicast::unbind`].
-    pub multicast_unbind: Option<
-        unsafe extern "C" fn(context: *mut c_void, object: u64, device: u16, offset: u64, bytes: u64) -> i32,
-    >,
-    /// [`HostAccess::unprotect`].
-    pub host_access_unprotect: Option<unsafe extern "C" fn(context: *mut c_void, ptr: u64) -> i32>,
-    /// [`HostAccess::protect`].
-    pub host_access_protect: Option<unsafe extern "C" fn(context: *mut c_void, ptr: u64) -> i32>,
-    /// [`HostAccess::host_access_of`].
-    pub host_access_of: Option<
-        unsafe extern "C" fn(context: *mut c_void, ptr: u64, answer: *mut <Access as Value>::Raw) -> i32,
-    >,
-    /// [`HostAccess::accounted`].
-    pub host_access_accounted: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            answer: *mut <MemoryInfo as Value>::Raw,
-        ) -> i32,
-    >,
     /// What users call it, in small letters. May be null.
     pub name: *const c_char,
     /// What errors call its devices. May be null.
@@ -515,7 +380,6 @@ impl Table {
         host_free: None,
         error_name: None,
         clear_error: None,
-        exchange_device: None,
         has_primary_context: None,
         attribute: None,
         properties: None,
@@ -533,13 +397,9 @@ impl Table {
         virtual_memory_access: None,
         virtual_memory_export_physical: None,
         virtual_memory_import_physical: None,
-        virtual_memory_retain_physical: None,
-        virtual_memory_physical_properties: None,
         ipc_export_memory: None,
         ipc_open_memory: None,
         ipc_close_memory: None,
-        ipc_export_event: None,
-        ipc_open_event: None,
         peers_can_access: None,
         peers_enable_access: None,
         peers_copy_peer_async: None,
@@ -551,27 +411,8 @@ impl Table {
         capture_exchange_mode: None,
         capture_frontier: None,
         capture_dependencies: None,
-        capture_retain_until_graph_ends: None,
-        driver_pools_malloc_async: None,
-        driver_pools_free_async: None,
-        driver_pools_trim: None,
-        driver_pools_pool_attribute: None,
-        driver_pools_set_pool_attribute: None,
         host_registration_register: None,
         host_registration_unregister: None,
-        host_registration_device_pointer: None,
-        managed_memory_malloc_managed: None,
-        managed_memory_prefetch_async: None,
-        stream_memory_write_value32: None,
-        multicast_granularity: None,
-        multicast_create: None,
-        multicast_add_device: None,
-        multicast_bind: None,
-        multicast_unbind: None,
-        host_access_unprotect: None,
-        host_access_protect: None,
-        host_access_of: None,
-        host_access_accounted: None,
         name: std::ptr::null(),
         label: std::ptr::null(),
     };

@@ -37,7 +37,6 @@ numbers! {
     DeviceIndex: u16, 0, DeviceIndex;
     DevicePtr: u64, 0, DevicePtr;
     IpcMemoryHandle: RawIpcHandle, RawIpcHandle { bytes: [0; 64] }, |raw: RawIpcHandle| Self(raw.bytes);
-    IpcEventHandle: RawIpcHandle, RawIpcHandle { bytes: [0; 64] }, |raw: RawIpcHandle| Self(raw.bytes);
     MemoryInfo: RawMemoryInfo, RawMemoryInfo { free: 0, total: 0 },
         |raw: RawMemoryInfo| Self { free: raw.free, total: raw.total };
     AddressRange: RawAddressRange, RawAddressRange { base: 0, bytes: 0 },
@@ -169,28 +168,7 @@ pub struct RawPriorityRange {
     pub greatest: i32,
 }
 
-/// What a physical handle is made of.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct RawPhysicalProperties {
-    /// Its size in bytes.
-    pub bytes: u64,
-    /// A granule_backend_handle_type: how it can be shared.
-    pub handle_type: i32,
-    /// Where the memory is.
-    pub device: u16,
-}
-
-impl Value for PhysicalProperties {
-    type Raw = RawPhysicalProperties;
-    const BLANK: RawPhysicalProperties = RawPhysicalProperties { bytes: 0, handle_type: -1, device: 0 };
-    fn read(raw: RawPhysicalProperties) -> Option<Self> {
-        let handle_type = HandleType::read(raw.handle_type)?;
-        Some(Self { device: DeviceIndex(raw.device), bytes: raw.bytes, handle_type })
-    }
-}
-
-/// A memory or event handle that another process can open.
+/// A handle of memory that another process can open.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawIpcHandle {

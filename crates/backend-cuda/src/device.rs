@@ -33,9 +33,6 @@ fn attribute_number(attribute: Attribute) -> Option<c_uint> {
         Attribute::GpuDirectRdmaWithVirtualMemory => {
             Declared::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED as c_uint
         }
-        Attribute::MemoryPools => Declared::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED as c_uint,
-        Attribute::ManagedMemory => Declared::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY as c_uint,
-        Attribute::Multicast => Declared::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED as c_uint,
         Attribute::Integrated => Declared::CU_DEVICE_ATTRIBUTE_INTEGRATED as c_uint,
         Attribute::MemoryNode => NUMA_ID,
         _ => return None,
@@ -44,10 +41,6 @@ fn attribute_number(attribute: Attribute) -> Option<c_uint> {
 
 impl DeviceCalls for CudaDriver {
     fn attribute_source(&self, attribute: Attribute) -> AttributeSource {
-        if attribute == Attribute::StreamMemoryOperations {
-            // The second form of these calls works on every device; its attributes are about more than that.
-            return AttributeSource::Known(i64::from(self.functions.cuStreamWriteValue32_v2.is_some()));
-        }
         attribute_number(attribute).map_or(AttributeSource::None, AttributeSource::Asked)
     }
 
@@ -134,9 +127,6 @@ mod tests {
             (Attribute::PosixFileDescriptorHandles, 103),
             (Attribute::FabricHandles, 128),
             (Attribute::GpuDirectRdmaWithVirtualMemory, 110),
-            (Attribute::MemoryPools, 115),
-            (Attribute::ManagedMemory, 83),
-            (Attribute::Multicast, 132),
             (Attribute::Integrated, 18),
             (Attribute::MemoryNode, 131),
         ];

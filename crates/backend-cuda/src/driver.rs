@@ -28,8 +28,6 @@ unsafe impl Driver for CudaDriver {
         tells_shareable: true,
         releases_at_once: true,
     };
-    const NO_HOST_ACCESS: &'static str =
-        "an NVIDIA device's memory is not in the host's address space; copy it";
 
     type Status = c_int;
     type Version = i32;
@@ -89,22 +87,15 @@ unsafe impl Driver for CudaDriver {
             Family::PhysicalSharing => {
                 needs!(site: cuMemExportToShareableHandle, cuMemImportFromShareableHandle)
             }
-            Family::Ipc => needs!(site: cuIpcGetMemHandle, cuIpcOpenMemHandle_v2, cuIpcCloseMemHandle,
-                cuIpcGetEventHandle, cuIpcOpenEventHandle),
+            Family::Ipc => needs!(site: cuIpcGetMemHandle, cuIpcOpenMemHandle_v2, cuIpcCloseMemHandle),
             Family::Peers => needs!(site: cuDeviceCanAccessPeer, cuCtxEnablePeerAccess, cuMemcpyPeerAsync),
             Family::Capture => needs!(site: cuStreamGetCaptureInfo_v2, cuStreamBeginCapture_v2,
                 cuStreamEndCapture, cuThreadExchangeStreamCaptureMode, cuGraphInstantiateWithFlags,
                 cuGraphLaunch, cuGraphExecDestroy, cuGraphDestroy, cuGraphNodeGetDependencies,
                 cuUserObjectCreate, cuUserObjectRelease, cuGraphRetainUserObject, cuGraphReleaseUserObject),
-            Family::DriverPools => needs!(site: cuMemAllocAsync, cuMemFreeAsync, cuDeviceGetDefaultMemPool,
-                cuMemPoolTrimTo, cuMemPoolGetAttribute, cuMemPoolSetAttribute),
             Family::HostRegistration => {
-                needs!(site: cuMemHostRegister_v2, cuMemHostUnregister, cuMemHostGetDevicePointer_v2)
+                needs!(site: cuMemHostRegister_v2, cuMemHostUnregister)
             }
-            Family::ManagedMemory => needs!(site: cuMemAllocManaged, cuMemPrefetchAsync),
-            Family::StreamMemory => needs!(site: cuStreamWriteValue32_v2),
-            Family::Multicast => needs!(site: cuMulticastGetGranularity, cuMulticastCreate,
-                cuMulticastAddDevice, cuMulticastBindMem, cuMulticastUnbind, cuMemRelease),
         }
     }
 

@@ -32,9 +32,6 @@
 //!   early (from pageable memory, and between device addresses).
 //! * After one of the fatal errors (an illegal address, a failed launch, ...) every call about the device
 //!   answers the same error, without asking the driver.
-//! * A multicast object is given up with [`VirtualMemory::release_physical`], which takes its handle's value.
-//!
-//! [`VirtualMemory::release_physical`]: backend_api::VirtualMemory::release_physical
 
 #[cfg(test)]
 mod scripted;
@@ -46,7 +43,6 @@ mod graph;
 mod library;
 mod management;
 mod memory;
-mod multicast;
 mod sharing;
 mod stream;
 mod symbols;

@@ -1,26 +1,17 @@
-//! Memory that the driver hands out: device memory, page-locked host memory, managed memory, its own pools.
+//! Memory that the driver hands out: device memory and page-locked host memory.
 
 use crate::library::CudaDriver;
 use backend_api::types::{DeviceIndex, DevicePtr, Stream};
 use backend_api::{
-    AddressRange, CopyKind, DriverPoolAttribute, ErrorKind, HostFlags, MemoryInfo, PointerInfo, PointerKind,
-    Result,
+    AddressRange, CopyKind, ErrorKind, HostFlags, MemoryInfo, PointerInfo, PointerKind, Result,
 };
 use backend_support::errors::{INVALID_CONTEXT, INVALID_VALUE, NOT_FOUND};
-use backend_support::{
-    Context, HostCalls, ManagedCalls, MemoryCalls, PoolCalls, Site, call, number, pointer,
-};
-use cudarc::driver::sys::{
-    CUmemAttach_flags, CUmemPool_attribute, CUmemoryPool, CUmemorytype, CUpointer_attribute,
-    CUstreamWriteValue_flags,
-};
+use backend_support::{Context, HostCalls, MemoryCalls, Site, call, number, pointer};
+use cudarc::driver::sys::{CUmemorytype, CUpointer_attribute};
 use std::ffi::{c_int, c_uint};
 use std::ptr;
 
 use CUpointer_attribute as Asked;
-
-/// The number that stands for the host where a device is asked for.
-const HOST: c_int = -1;
 
 impl MemoryCalls for CudaDriver {
     fn malloc(site: Site<'_, Self>, bytes: usize) -> Result<u64> {
@@ -246,115 +237,5 @@ impl HostCalls for CudaDriver {
     unsafe fn unregister(site: Site<'_, Self>, ptr: u64) -> Result<()> {
         // SAFETY: rule 3, which the caller keeps; the driver refuses what is not registered.
         unsafe { call!(site.cuMemHostUnregister(pointer(ptr))) }
-    }
-
-    fn device_pointer(site: Site<'_, Self>, ptr: u64) -> Result<u64> {
-        let mut found = 0;
-        // SAFETY: the function writes one address, and refuses memory that is not page-locked.
-        unsafe { call!(site.cuMemHostGetDevicePointer_v2(&raw mut found, pointer(ptr), 0)) }?;
-        Ok(found)
-    }
-}
-
-impl ManagedCalls for CudaDriver {
-    fn malloc_managed(site: Site<'_, Self>, bytes: usize) -> Result<u64> {
-        let flags = CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL as c_uint;
-        let mut ptr = 0;
-        // SAFETY: the function writes one address.
-        unsafe { call!(site.cuMemAllocManaged(&raw mut ptr, bytes, flags)) }?;
-        Ok(ptr)
-    }
-
-    unsafe fn prefetch_async(
-        site: Site<'_, Self>,
-        ptr: DevicePtr,
-        bytes: usize,
-        to: Option<DeviceIndex>,
-        stream: Stream,
-    ) -> Result<()> {
-        let target = match to {
-            Some(to) => site.driver().device(to)?.number,
-            None => HOST,
-        };
-        // SAFETY: rule 2 for the range.
-        unsafe { call!(site.cuMemPrefetchAsync(ptr.0, bytes, target, pointer(stream.raw))) }
-    }
-
-    unsafe fn write_value32(site: Site<'_, Self>, stream: Stream, at: u64, value: u32) -> Result<()> {
-        let flags = CUstreamWriteValue_flags::CU_STREAM_WRITE_VALUE_DEFAULT as c_uint;
-        // SAFETY: rule 2 for the four bytes.
-        unsafe { call!(site.cuStreamWriteValue32_v2(pointer(stream.raw), at, value, flags)) }
-    }
-}
-
-fn pool_attribute_number(which: DriverPoolAttribute) -> c_uint {
-    (match which {
-        DriverPoolAttribute::ReleaseThreshold => CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
-        DriverPoolAttribute::ReservedCurrent => CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
-        DriverPoolAttribute::ReservedHigh => CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH,
-        DriverPoolAttribute::UsedCurrent => CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
-        DriverPoolAttribute::UsedHigh => CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH,
-    }) as c_uint
-}
-
-/// The pool that serves a device unless the program chose another; it lives as long as the driver.
-fn pool(site: Site<'_, CudaDriver>) -> Result<CUmemoryPool> {
-    let device = site.driver().device(site.device())?.number;
-    let mut pool = ptr::null_mut();
-    // SAFETY: the function writes one handle.
-    unsafe { call!(site.cuDeviceGetDefaultMemPool(&raw mut pool, device)) }?;
-    Ok(pool)
-}
-
-impl PoolCalls for CudaDriver {
-    fn malloc_async(site: Site<'_, Self>, bytes: usize, stream: Stream) -> Result<u64> {
-        let mut ptr = 0;
-        // SAFETY: rule 1; the function writes one address.
-        unsafe { call!(site.cuMemAllocAsync(&raw mut ptr, bytes, pointer(stream.raw))) }?;
-        Ok(ptr)
-    }
-
-    unsafe fn free_async(site: Site<'_, Self>, ptr: u64, stream: Stream) -> Result<()> {
-        // SAFETY: rule 3 in stream order, which the caller keeps.
-        unsafe { call!(site.cuMemFreeAsync(ptr, pointer(stream.raw))) }
-    }
-
-    fn trim(site: Site<'_, Self>, keep: usize) -> Result<()> {
-        let pool = pool(site)?;
-        // SAFETY: the pool is live.
-        unsafe { call!(site.cuMemPoolTrimTo(pool, keep)) }
-    }
-
-    fn pool_attribute(site: Site<'_, Self>, which: DriverPoolAttribute) -> Result<u64> {
-        let (pool, which) = (pool(site)?, pool_attribute_number(which));
-        let mut value = 0_u64;
-        // SAFETY: for these attributes the function writes one 64-bit integer.
-        unsafe { call!(site.cuMemPoolGetAttribute(pool, which, (&raw mut value).cast())) }?;
-        Ok(value)
-    }
-
-    fn set_pool_attribute(site: Site<'_, Self>, which: DriverPoolAttribute, mut value: u64) -> Result<()> {
-        let (pool, which) = (pool(site)?, pool_attribute_number(which));
-        // SAFETY: for these attributes the function reads one 64-bit integer.
-        unsafe { call!(site.cuMemPoolSetAttribute(pool, which, (&raw mut value).cast())) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pool_attributes_have_the_headers_numbers() {
-        let numbers = [
-            (DriverPoolAttribute::ReleaseThreshold, 4),
-            (DriverPoolAttribute::ReservedCurrent, 5),
-            (DriverPoolAttribute::ReservedHigh, 6),
-            (DriverPoolAttribute::UsedCurrent, 7),
-            (DriverPoolAttribute::UsedHigh, 8),
-        ];
-        for (which, number) in numbers {
-            assert_eq!(pool_attribute_number(which), number, "{which:?}");
-        }
     }
 }

@@ -3,13 +3,12 @@
 use crate::driver::primary_context;
 use crate::library::CudaDriver;
 use crate::memory::{optional, pointer_attribute};
-use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
-use backend_api::{IpcEventHandle, IpcMemoryHandle, Result};
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::{IpcMemoryHandle, Result};
 use backend_support::errors::INVALID_VALUE;
-use backend_support::{Context, IpcCalls, MemoryCalls, PeerCalls, Site, call, number, pointer};
-use cudarc::driver::sys::{CUipcEventHandle, CUipcMem_flags, CUipcMemHandle, CUpointer_attribute};
+use backend_support::{Context, IpcCalls, MemoryCalls, PeerCalls, Site, call, pointer};
+use cudarc::driver::sys::{CUipcMem_flags, CUipcMemHandle, CUpointer_attribute};
 use std::ffi::{c_char, c_uint};
-use std::ptr;
 
 /// Whether virtual memory is mapped at an address.
 fn is_mapped(site: Site<'_, CudaDriver>, ptr: DevicePtr) -> bool {
@@ -57,21 +56,6 @@ impl IpcCalls for CudaDriver {
     unsafe fn close_memory(site: Site<'_, Self>, ptr: u64) -> Result<()> {
         // SAFETY: rule 3, which the caller keeps.
         unsafe { call!(site.cuIpcCloseMemHandle(ptr)) }
-    }
-
-    fn export_event(site: Site<'_, Self>, event: Event) -> Result<IpcEventHandle> {
-        let mut handle = CUipcEventHandle { reserved: [0; 64] };
-        // SAFETY: rule 1; the function writes 64 bytes, and refuses an event that is not for other processes.
-        unsafe { call!(site.cuIpcGetEventHandle(&raw mut handle, pointer(event.raw))) }?;
-        Ok(IpcEventHandle(handle.reserved.map(|byte| byte as u8)))
-    }
-
-    fn open_event(site: Site<'_, Self>, handle: &IpcEventHandle) -> Result<u64> {
-        let raw = CUipcEventHandle { reserved: handle.0.map(|byte| byte as c_char) };
-        let mut event = ptr::null_mut();
-        // SAFETY: the function writes one handle, and refuses bytes that no driver made.
-        unsafe { call!(site.cuIpcOpenEventHandle(&raw mut event, raw)) }?;
-        Ok(number(event))
     }
 }
 

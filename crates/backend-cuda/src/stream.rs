@@ -63,9 +63,6 @@ fn driver_flags(flags: EventFlags) -> c_uint {
     if flags.contains(EventFlags::BLOCKING_SYNC) {
         bits |= CUevent_flags::CU_EVENT_BLOCKING_SYNC as c_uint;
     }
-    if flags.contains(EventFlags::INTERPROCESS) {
-        bits |= CUevent_flags::CU_EVENT_INTERPROCESS as c_uint;
-    }
     bits
 }
 
@@ -114,6 +111,5 @@ mod tests {
         assert_eq!(driver_flags(EventFlags::empty()), 2);
         assert_eq!(driver_flags(EventFlags::TIMING), 0);
         assert_eq!(driver_flags(EventFlags::BLOCKING_SYNC), 3);
-        assert_eq!(driver_flags(EventFlags::INTERPROCESS), 6);
     }
 }

@@ -22,8 +22,6 @@ integers_for! {
     c_uint => CUpointer_attribute;
     c_uint => CUmemAllocationGranularity_flags;
     c_uint => CUmemAllocationHandleType;
-    c_uint => CUmulticastGranularity_flags;
-    c_uint => CUmemPool_attribute;
     c_uint => CUgraphMem_attribute;
     c_uint => CUstreamCaptureMode;
     *mut c_uint => *mut CUstreamCaptureMode;
@@ -175,8 +173,6 @@ functions! {
         fn cuIpcGetMemHandle(*mut CUipcMemHandle, CUdeviceptr);
         fn cuIpcOpenMemHandle_v2(*mut CUdeviceptr, CUipcMemHandle, c_uint);
         fn cuIpcCloseMemHandle(CUdeviceptr);
-        fn cuIpcGetEventHandle(*mut CUipcEventHandle, CUevent);
-        fn cuIpcOpenEventHandle(*mut CUevent, CUipcEventHandle);
 
         fn cuDeviceCanAccessPeer(*mut c_int, CUdevice, CUdevice);
         fn cuCtxEnablePeerAccess(CUcontext, c_uint);
@@ -199,29 +195,8 @@ functions! {
         fn cuGraphRetainUserObject(CUgraph, CUuserObject, c_uint, c_uint);
         fn cuGraphReleaseUserObject(CUgraph, CUuserObject, c_uint);
 
-        fn cuMemAllocAsync(*mut CUdeviceptr, usize, CUstream);
-        fn cuMemFreeAsync(CUdeviceptr, CUstream);
-        fn cuDeviceGetDefaultMemPool(*mut CUmemoryPool, CUdevice);
-        fn cuMemPoolTrimTo(CUmemoryPool, usize);
-        fn cuMemPoolGetAttribute(CUmemoryPool, c_uint, *mut c_void);
-        fn cuMemPoolSetAttribute(CUmemoryPool, c_uint, *mut c_void);
-
         fn cuMemHostRegister_v2(*mut c_void, usize, c_uint);
         fn cuMemHostUnregister(*mut c_void);
-        fn cuMemHostGetDevicePointer_v2(*mut CUdeviceptr, *mut c_void, c_uint);
-
-        fn cuMemAllocManaged(*mut CUdeviceptr, usize, c_uint);
-        fn cuMemPrefetchAsync(CUdeviceptr, usize, CUdevice, CUstream);
-
-        fn cuStreamWriteValue32_v2(CUstream, CUdeviceptr, cuuint32_t, c_uint);
-
-        fn cuMulticastGetGranularity(*mut usize, *const CUmulticastObjectProp, c_uint);
-        fn cuMulticastCreate(*mut CUmemGenericAllocationHandle, *const CUmulticastObjectProp);
-        fn cuMulticastAddDevice(CUmemGenericAllocationHandle, CUdevice);
-        fn cuMulticastBindMem(
-            CUmemGenericAllocationHandle, usize, CUmemGenericAllocationHandle, usize, usize, c_ulonglong
-        );
-        fn cuMulticastUnbind(CUmemGenericAllocationHandle, CUdevice, usize, usize);
     }
 }
 
@@ -234,9 +209,7 @@ const _: () = {
     assert!(std::mem::offset_of!(CUmemAllocationProp, location) == 8);
     assert!(std::mem::offset_of!(CUmemAllocationProp, win32HandleMetaData) == 16);
     assert!(std::mem::offset_of!(CUmemAllocationProp, allocFlags) == 24);
-    assert!(size_of::<CUmulticastObjectProp>() == 32);
     assert!(size_of::<CUipcMemHandle>() == 64);
-    assert!(size_of::<CUipcEventHandle>() == 64);
     assert!(size_of::<CUuuid>() == 16);
     assert!(size_of::<CUhostFn>() == size_of::<usize>());
 };

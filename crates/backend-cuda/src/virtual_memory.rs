@@ -3,7 +3,7 @@
 use crate::library::CudaDriver;
 use backend_api::types::{DeviceIndex, DevicePtr};
 use backend_api::{Access, ErrorKind, Granularity, Result};
-use backend_support::{Context, Driver, Mapping, Site, VirtualMemoryCalls, call, pointer};
+use backend_support::{Context, Driver, Mapping, Site, VirtualMemoryCalls, call};
 use cudarc::driver::sys::{
     CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
     CUmemAllocationProp, CUmemAllocationProp_st__bindgen_ty_1 as AllocationFlags, CUmemAllocationType,
@@ -138,13 +138,6 @@ impl VirtualMemoryCalls for CudaDriver {
         // SAFETY: the function writes one integer, and refuses an address where nothing is mapped.
         unsafe { call!(site.cuMemGetAccess(&raw mut flags, &raw const location, at.0)) }?;
         Ok(flags)
-    }
-
-    fn retain_physical(site: Site<'_, Self>, at: u64) -> Result<u64> {
-        let mut raw = 0;
-        // SAFETY: the function writes one handle, and refuses an address where nothing is mapped.
-        unsafe { call!(site.cuMemRetainAllocationHandle(&raw mut raw, pointer(at))) }?;
-        Ok(raw)
     }
 
     unsafe fn ask_physical(

@@ -3,12 +3,11 @@
 use crate::library::{HipDriver, ordinal};
 use backend_api::{Attribute, Result};
 use backend_support::{AttributeSource as Answer, DeviceCalls, Site, call, text};
+use granule_hip_sys::Version;
 use granule_hip_sys::abi7 as abi;
-use granule_hip_sys::{Generation, Version};
 use std::ffi::{c_char, c_int, c_uint};
 
 fn answer(attribute: Attribute, version: Version) -> Answer {
-    let has_virtual_memory = Generation::of(version) > Some(Generation::Five);
     // Numbers above 91 are first seen in these declarations.
     let has_fabric = (version.major, version.minor) >= (7, 14);
     match attribute {
@@ -17,10 +16,9 @@ fn answer(attribute: Attribute, version: Version) -> Answer {
         Attribute::MultiprocessorCount => Answer::Asked(abi::hipDeviceAttributeMultiprocessorCount),
         Attribute::WarpSize => Answer::Asked(abi::hipDeviceAttributeWarpSize),
         // On Linux every physical handle is a file descriptor below, so one answer serves both.
-        Attribute::VirtualMemoryManagement | Attribute::PosixFileDescriptorHandles if has_virtual_memory => {
+        Attribute::VirtualMemoryManagement | Attribute::PosixFileDescriptorHandles => {
             Answer::Asked(abi::hipDeviceAttributeVirtualMemoryManagementSupported)
         }
-        Attribute::VirtualMemoryManagement | Attribute::PosixFileDescriptorHandles => Answer::Known(0),
         Attribute::FabricHandles if has_fabric => {
             Answer::Asked(abi::hipDeviceAttributeHandleTypeFabricSupported)
         }
@@ -28,17 +26,12 @@ fn answer(attribute: Attribute, version: Version) -> Answer {
         Attribute::GpuDirectRdmaWithVirtualMemory if has_fabric => {
             Answer::Asked(abi::hipDeviceAttributeGPUDirectRDMAWithHipVMMSupported)
         }
-        Attribute::MemoryPools => Answer::Asked(abi::hipDeviceAttributeMemoryPoolsSupported),
-        Attribute::ManagedMemory => Answer::Asked(abi::hipDeviceAttributeManagedMemory),
-        Attribute::Multicast => Answer::Known(0),
-        Attribute::StreamMemoryOperations => Answer::Asked(abi::hipDeviceAttributeCanUseStreamWaitValue),
         Attribute::Integrated => Answer::Asked(abi::hipDeviceAttributeIntegrated),
         _ => Answer::None,
     }
 }
 
-// Scalar questions only: the property struct has another layout in 5 than in 6, and its function's plain name means the
-// old one in all of them.
+// Scalar questions only: the plain name of the property struct's function means 5's layout in every version.
 impl DeviceCalls for HipDriver {
     fn attribute_source(&self, attribute: Attribute) -> Answer {
         answer(attribute, self.version)
@@ -110,7 +103,6 @@ impl DeviceCalls for HipDriver {
 mod tests {
     use super::*;
 
-    const FIVE: Version = Version { major: 5, minor: 2, patch: 21153 };
     const SIX: Version = Version { major: 6, minor: 4, patch: 43484 };
     const NEWEST: Version = Version { major: 7, minor: 14, patch: 60850 };
 
@@ -121,16 +113,12 @@ mod tests {
             (Attribute::ComputeCapabilityMinor, 61),
             (Attribute::MultiprocessorCount, 63),
             (Attribute::WarpSize, 87),
-            (Attribute::MemoryPools, 88),
-            (Attribute::ManagedMemory, 24),
-            (Attribute::StreamMemoryOperations, 10013),
             (Attribute::Integrated, 16),
         ];
-        for version in [FIVE, SIX, NEWEST] {
+        for version in [SIX, NEWEST] {
             for (attribute, number) in numbers {
                 assert_eq!(answer(attribute, version), Answer::Asked(number), "{attribute:?}");
             }
-            assert_eq!(answer(Attribute::Multicast, version), Answer::Known(0));
         }
     }
 
@@ -141,7 +129,6 @@ mod tests {
             (Attribute::PosixFileDescriptorHandles, Answer::Asked(89), Answer::Asked(89)),
             (Attribute::FabricHandles, Answer::Known(0), Answer::Asked(95)),
         ] {
-            assert_eq!(answer(attribute, FIVE), Answer::Known(0), "{attribute:?}");
             assert_eq!(answer(attribute, SIX), six, "{attribute:?}");
             assert_eq!(answer(attribute, NEWEST), newest, "{attribute:?}");
         }

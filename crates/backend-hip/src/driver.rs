@@ -8,7 +8,7 @@ use backend_api::{ErrorKind, Result};
 use backend_support::errors::{ErrorTable, NO_DEVICE};
 use backend_support::{Abilities, Driver, Family, Names, Site, call, names, needs};
 use granule_hip_sys::abi6::hipError_t;
-use granule_hip_sys::{Generation, Library, Version};
+use granule_hip_sys::{Library, Version};
 use std::ffi::{CStr, c_char, c_int};
 
 /// The name of code 999.
@@ -36,10 +36,6 @@ unsafe impl Driver for HipDriver {
         host_free: "hipHostFree",
         register: "hipHostRegister",
         unregister: "hipHostUnregister",
-        device_pointer: "hipHostGetDevicePointer",
-        malloc_managed: "hipMallocManaged",
-        malloc_async: "hipMallocAsync",
-        free_async: "hipFreeAsync",
         enable_peer: "hipDeviceEnablePeerAccess",
         ..names!("hip")
     };
@@ -60,7 +56,6 @@ unsafe impl Driver for HipDriver {
         // 6.4.0, 6.4.1 and 7.2 keep it until its addresses are given back.
         releases_at_once: false,
     };
-    const NO_HOST_ACCESS: &'static str = "an AMD device's memory is not in the host's address space; copy it";
 
     type Status = hipError_t;
     type Version = Version;
@@ -129,15 +124,12 @@ unsafe impl Driver for HipDriver {
         match family {
             Family::VirtualMemory => {
                 needs!(site: hipMemGetAllocationGranularity, hipMemAddressReserve, hipMemAddressFree,
-                    hipMemCreate, hipMemRelease, hipMemMap, hipMemUnmap, hipMemSetAccess, hipMemGetAccess,
-                    hipMemRetainAllocationHandle)?;
-                has_known_properties(site)
+                    hipMemCreate, hipMemRelease, hipMemMap, hipMemUnmap, hipMemSetAccess, hipMemGetAccess)
             }
             Family::PhysicalSharing => {
                 needs!(site: hipMemExportToShareableHandle, hipMemImportFromShareableHandle)
             }
-            Family::Ipc => needs!(site: hipIpcGetMemHandle, hipIpcOpenMemHandle, hipIpcCloseMemHandle,
-                hipIpcGetEventHandle, hipIpcOpenEventHandle),
+            Family::Ipc => needs!(site: hipIpcGetMemHandle, hipIpcOpenMemHandle, hipIpcCloseMemHandle),
             Family::Peers => {
                 needs!(site: hipDeviceCanAccessPeer, hipDeviceEnablePeerAccess, hipMemcpyPeerAsync)
             }
@@ -146,15 +138,9 @@ unsafe impl Driver for HipDriver {
                 hipGraphLaunch, hipGraphExecDestroy, hipGraphDestroy, hipGraphNodeGetDependencies,
                 hipUserObjectCreate, hipUserObjectRelease, hipGraphRetainUserObject,
                 hipGraphReleaseUserObject),
-            Family::DriverPools => needs!(site: hipMallocAsync, hipFreeAsync, hipDeviceGetDefaultMemPool,
-                hipMemPoolTrimTo, hipMemPoolGetAttribute, hipMemPoolSetAttribute),
             Family::HostRegistration => {
-                needs!(site: hipHostRegister, hipHostUnregister, hipHostGetDevicePointer)
+                needs!(site: hipHostRegister, hipHostUnregister)
             }
-            Family::ManagedMemory => needs!(site: hipMallocManaged, hipMemPrefetchAsync),
-            Family::StreamMemory => needs!(site: hipStreamWriteValue32),
-            // There are none, and nobody asks.
-            Family::Multicast => Ok(()),
         }
     }
 
@@ -186,17 +172,6 @@ unsafe impl Driver for HipDriver {
         // SAFETY: the function takes one integer; the device exists.
         unsafe { call!(site.hipSetDevice(ordinal(site.device()))) }
     }
-}
-
-/// 5's property struct has the size of 6's and its fields in another order; memory made with the wrong one would
-/// be something else than was asked for.
-pub(crate) fn has_known_properties(site: Site<'_, HipDriver>) -> Result<()> {
-    let driver = site.driver();
-    if driver.generation > Generation::Five {
-        return Ok(());
-    }
-    let detail = format!("HIP {} is older than 6.0, the oldest whose virtual memory is used", driver.version);
-    Err(site.refuse(ErrorKind::NotSupported, "hipMemCreate", detail))
 }
 
 fn text(question: Option<unsafe extern "C" fn(hipError_t) -> *const c_char>, code: c_int) -> Option<String> {
@@ -290,8 +265,8 @@ mod tests {
             ..Functions::default()
         };
         let version = Version { major: 6, minor: 4, patch: 0 };
-        let (library, generation, devices) = ("scripted".into(), Generation::Six, Vec::new());
-        let mut driver = HipDriver { functions, library, version, generation, devices };
+        let (library, devices) = ("scripted".into(), Vec::new());
+        let mut driver = HipDriver { functions, library, version, devices };
         driver.start().unwrap();
         DriverBackend::over(driver).unwrap()
     }

@@ -7,15 +7,15 @@
 //!
 //! [`granule_hip_sys::Library::open`] says where it is looked for; the environment variable `GRANULE_HIP_LIBRARY` names
 //! one file instead, and then only that is tried. All functions are looked up once; the library stays loaded
-//! until the process ends. HIP 5 and newer serve the required part. A family is absent, with the reason, where a
+//! until the process ends. HIP 6 and newer serve the required part; an
+//! older library is refused by its version. A family is absent, with the reason, where a
 //! function of it is missing or its probe fails.
 //!
 //! # Versions
 //!
 //! What differs between releases is decided by the version that the loaded library reports, never when Granule is
-//! built: the numbers of the kinds of memory, the flag for peers of shared memory, how a descriptor is passed to
-//! the import of physical memory (by pointer up to 7.0), and which attributes there are. Virtual memory needs
-//! HIP 6 (5 has another property struct), attribute 89, and one whole cycle that works.
+//! built: how a descriptor is passed to the import of physical memory (by pointer up to 7.0), and which attributes there
+//! are. Virtual memory needs attribute 89, and one whole cycle that works.
 //!
 //! # What is here
 //!

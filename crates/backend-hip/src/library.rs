@@ -3,21 +3,18 @@
 use backend_api::types::DeviceIndex;
 use backend_api::{BackendError, ErrorKind, Result};
 use granule_hip_sys::abi6::Functions;
-use granule_hip_sys::{Generation, LIBRARY_VARIABLE, Library, LoadError, Version};
+use granule_hip_sys::{LIBRARY_VARIABLE, Library, LoadError, Version};
 use std::ffi::c_int;
 use std::fmt;
 
 /// AMD's runtime: its functions, and its devices once they were counted.
 pub struct HipDriver {
-    /// What was found in the library. 6's declarations serve all generations: where a layout or a number is
-    /// another one in 5 or 7, the place that uses it asks [`generation`](Self::generation).
+    /// What was found in the library. 6's declarations serve 7 too.
     pub(crate) functions: Functions,
     /// The name under which it was opened.
     pub(crate) library: String,
     /// The version that it reports.
     pub(crate) version: Version,
-    /// Which layouts and numbers are its.
-    pub(crate) generation: Generation,
     /// The driver-like calls' number for each device; the others take the index. Empty until they were counted.
     pub(crate) devices: Vec<c_int>,
 }
@@ -67,15 +64,12 @@ fn missing(functions: &Functions) -> Vec<&'static str> {
 /// Takes the library's functions, and refuses one that lacks what every backend needs.
 pub(crate) fn check(opened: std::result::Result<Library, LoadError>) -> Result<HipDriver> {
     let library = opened.map_err(|error| no_driver("dlopen", error.to_string()))?;
-    // SAFETY: where 5 or 7 have another layout than 6, the functions differ behind a pointer only: the
-    // declarations fit all generations, and whoever fills or reads such a struct asks for the generation. The
-    // library is never unloaded.
+    // SAFETY: the library is of 6 or newer, whose signatures and layouts these are, and it is never unloaded.
     let functions = unsafe { Functions::load(|name| library.symbol(name)) };
     let driver = HipDriver {
         functions,
         library: library.path().display().to_string(),
         version: library.version(),
-        generation: library.generation(),
         devices: Vec::new(),
     };
     match missing(&driver.functions).as_slice() {

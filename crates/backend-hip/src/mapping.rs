@@ -6,9 +6,8 @@ use crate::library::HipDriver;
 use backend_api::types::DeviceIndex;
 use backend_api::{Access, Result};
 use backend_support::errors::log_undo;
-use backend_support::{Mapping, call, number, pointer};
+use backend_support::{Mapping, call, pointer};
 use granule_hip_sys::abi6 as abi;
-use std::ptr;
 
 type Site<'c> = backend_support::Site<'c, HipDriver>;
 type OneMapping = Mapping<Descriptors>;
@@ -23,13 +22,6 @@ pub(crate) fn unmap_each(site: Site<'_>, mappings: &[OneMapping]) -> Result<()> 
             .inspect_err(|_| mappings[..done].iter().for_each(|gone| map_again(site, gone)))?;
     }
     Ok(())
-}
-
-pub(crate) fn retain(site: Site<'_>, at: u64) -> Result<u64> {
-    let mut handle = ptr::null_mut();
-    // SAFETY: the function writes one handle, and refuses an address where nothing is mapped.
-    unsafe { call!(site.hipMemRetainAllocationHandle(&raw mut handle, pointer(at))) }?;
-    Ok(number(handle))
 }
 
 fn map_again(site: Site<'_>, mapping: &OneMapping) {

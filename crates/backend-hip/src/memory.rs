@@ -1,53 +1,25 @@
-//! Memory that the runtime hands out: device memory, page-locked host memory, managed memory, its own pools.
+//! Memory that the runtime hands out: device memory and page-locked host memory.
 
 use crate::error::INVALID_DEVICE_POINTER;
-use crate::library::{HipDriver, ordinal};
+use crate::library::HipDriver;
 use backend_api::types::{DeviceIndex, DevicePtr, Stream};
-use backend_api::{
-    AddressRange, CopyKind, DriverPoolAttribute, HostFlags, MemoryInfo, PointerInfo, PointerKind, Result,
-};
+use backend_api::{AddressRange, CopyKind, HostFlags, MemoryInfo, PointerInfo, PointerKind, Result};
 use backend_support::errors::{INVALID_VALUE, NOT_FOUND};
-use backend_support::{
-    Context, Driver, HostCalls, ManagedCalls, MemoryCalls, PoolCalls, Site, call, number, pointer,
-};
+use backend_support::{Context, Driver, HostCalls, MemoryCalls, Site, call, number, pointer};
+use granule_hip_sys::abi6;
 use granule_hip_sys::abi6::{
-    hipMemAttachGlobal, hipMemPool_t, hipMemPoolAttr, hipMemPoolAttrReleaseThreshold,
-    hipMemPoolAttrReservedMemCurrent, hipMemPoolAttrReservedMemHigh, hipMemPoolAttrUsedMemCurrent,
-    hipMemPoolAttrUsedMemHigh, hipMemcpyDeviceToDevice, hipMemcpyDeviceToHost, hipMemcpyHostToDevice,
-    hipMemcpyHostToHost, hipMemcpyKind, hipMemoryType, hipPointerAttribute_t,
+    hipMemcpyDeviceToDevice, hipMemcpyDeviceToHost, hipMemcpyHostToDevice, hipMemcpyHostToHost,
+    hipMemcpyKind, hipMemoryType, hipPointerAttribute_t,
 };
-use granule_hip_sys::{Generation, abi5, abi6};
-use std::ffi::c_int;
 use std::ptr;
 
-/// The number that stands for the host where a device is asked for.
-const HOST: c_int = -1;
-
-// 5's struct differs from 6's by the name of its first field only.
-const _: () = {
-    use std::mem::{offset_of, size_of};
-    use {abi5::hipPointerAttribute_t as Five, abi6::hipPointerAttribute_t as Six};
-    assert!(size_of::<Five>() == size_of::<Six>());
-    assert!(offset_of!(Five, memoryType) == offset_of!(Six, type_));
-    assert!(offset_of!(Five, device) == offset_of!(Six, device));
-    assert!(offset_of!(Five, isManaged) == offset_of!(Six, isManaged));
-};
-
-/// What a kind of memory means; the numbers changed with 6. None for memory that the runtime does not know.
-fn kind_of(generation: Generation, number: hipMemoryType, managed: bool) -> Option<PointerKind> {
-    let kind = match generation {
-        Generation::Five => match number {
-            abi5::hipMemoryTypeHost => PointerKind::Host,
-            abi5::hipMemoryTypeDevice | abi5::hipMemoryTypeArray => PointerKind::Device,
-            abi5::hipMemoryTypeUnified => PointerKind::Managed,
-            _ => return None,
-        },
-        Generation::Six | Generation::Seven => match number {
-            abi6::hipMemoryTypeHost => PointerKind::Host,
-            abi6::hipMemoryTypeDevice | abi6::hipMemoryTypeArray => PointerKind::Device,
-            abi6::hipMemoryTypeManaged | abi6::hipMemoryTypeUnified => PointerKind::Managed,
-            _ => return None,
-        },
+/// What a kind of memory means. None for memory that the runtime does not know.
+fn kind_of(number: hipMemoryType, managed: bool) -> Option<PointerKind> {
+    let kind = match number {
+        abi6::hipMemoryTypeHost => PointerKind::Host,
+        abi6::hipMemoryTypeDevice | abi6::hipMemoryTypeArray => PointerKind::Device,
+        abi6::hipMemoryTypeManaged | abi6::hipMemoryTypeUnified => PointerKind::Managed,
+        _ => return None,
     };
     Some(if managed { PointerKind::Managed } else { kind })
 }
@@ -93,7 +65,7 @@ impl MemoryCalls for HipDriver {
             return Ok(UNMANAGED);
         };
         let managed = attributes.isManaged != 0;
-        let Some(kind) = kind_of(site.driver().generation, attributes.type_, managed) else {
+        let Some(kind) = kind_of(attributes.type_, managed) else {
             return Ok(UNMANAGED);
         };
         let device = match kind {
@@ -173,7 +145,7 @@ fn pointer_attributes(site: Site<'_, HipDriver>, ptr: DevicePtr) -> Result<Optio
         isManaged: 0,
         allocationFlags: 0,
     };
-    // SAFETY: the function fills the struct, whose fields are where they are in every generation; it takes any
+    // SAFETY: the function fills the struct, ; it takes any
     // address.
     match unsafe { call!(site.hipPointerGetAttributes(&raw mut found, pointer(ptr.0))) } {
         Ok(()) => Ok(Some(found)),
@@ -213,91 +185,6 @@ impl HostCalls for HipDriver {
         // SAFETY: rule 3, which the caller keeps; the runtime refuses what is not registered.
         unsafe { call!(site.hipHostUnregister(pointer(ptr))) }
     }
-
-    fn device_pointer(site: Site<'_, Self>, ptr: u64) -> Result<u64> {
-        let mut found = ptr::null_mut();
-        // SAFETY: the function writes one address, and refuses memory that is not page-locked.
-        unsafe { call!(site.hipHostGetDevicePointer(&raw mut found, pointer(ptr), 0)) }?;
-        Ok(number(found))
-    }
-}
-
-impl ManagedCalls for HipDriver {
-    fn malloc_managed(site: Site<'_, Self>, bytes: usize) -> Result<u64> {
-        let mut ptr = ptr::null_mut();
-        // SAFETY: the function writes one address.
-        unsafe { call!(site.hipMallocManaged(&raw mut ptr, bytes, hipMemAttachGlobal)) }?;
-        Ok(number(ptr))
-    }
-
-    unsafe fn prefetch_async(
-        site: Site<'_, Self>,
-        ptr: DevicePtr,
-        bytes: usize,
-        to: Option<DeviceIndex>,
-        stream: Stream,
-    ) -> Result<()> {
-        let (target, queue) = (to.map_or(HOST, ordinal), pointer(stream.raw));
-        // SAFETY: rule 2 for the range.
-        unsafe { call!(site.hipMemPrefetchAsync(pointer(ptr.0), bytes, target, queue)) }
-    }
-
-    unsafe fn write_value32(site: Site<'_, Self>, stream: Stream, at: u64, value: u32) -> Result<()> {
-        // SAFETY: rule 2 for the four bytes.
-        unsafe { call!(site.hipStreamWriteValue32(pointer(stream.raw), pointer(at), value, 0)) }
-    }
-}
-
-fn pool_attribute_number(which: DriverPoolAttribute) -> hipMemPoolAttr {
-    match which {
-        DriverPoolAttribute::ReleaseThreshold => hipMemPoolAttrReleaseThreshold,
-        DriverPoolAttribute::ReservedCurrent => hipMemPoolAttrReservedMemCurrent,
-        DriverPoolAttribute::ReservedHigh => hipMemPoolAttrReservedMemHigh,
-        DriverPoolAttribute::UsedCurrent => hipMemPoolAttrUsedMemCurrent,
-        DriverPoolAttribute::UsedHigh => hipMemPoolAttrUsedMemHigh,
-    }
-}
-
-/// The pool that serves a device unless the program chose another; it lives as long as the runtime.
-fn pool(site: Site<'_, HipDriver>) -> Result<hipMemPool_t> {
-    let mut pool = ptr::null_mut();
-    // SAFETY: the function writes one handle.
-    unsafe { call!(site.hipDeviceGetDefaultMemPool(&raw mut pool, ordinal(site.device()))) }?;
-    Ok(pool)
-}
-
-impl PoolCalls for HipDriver {
-    fn malloc_async(site: Site<'_, Self>, bytes: usize, stream: Stream) -> Result<u64> {
-        let mut ptr = ptr::null_mut();
-        // SAFETY: rule 1; the function writes one address.
-        unsafe { call!(site.hipMallocAsync(&raw mut ptr, bytes, pointer(stream.raw))) }?;
-        Ok(number(ptr))
-    }
-
-    unsafe fn free_async(site: Site<'_, Self>, ptr: u64, stream: Stream) -> Result<()> {
-        // SAFETY: rule 3 in stream order, which the caller keeps.
-        unsafe { call!(site.hipFreeAsync(pointer(ptr), pointer(stream.raw))) }
-    }
-
-    fn trim(site: Site<'_, Self>, keep: usize) -> Result<()> {
-        let pool = pool(site)?;
-        // SAFETY: the pool is live.
-        unsafe { call!(site.hipMemPoolTrimTo(pool, keep)) }
-    }
-
-    fn pool_attribute(site: Site<'_, Self>, which: DriverPoolAttribute) -> Result<u64> {
-        let (pool, which) = (pool(site)?, pool_attribute_number(which));
-        let mut value = 0_u64;
-        // SAFETY: for these attributes the function writes one 64-bit integer.
-        unsafe { call!(site.hipMemPoolGetAttribute(pool, which, (&raw mut value).cast())) }?;
-        Ok(value)
-    }
-
-    fn set_pool_attribute(site: Site<'_, Self>, which: DriverPoolAttribute, mut value: u64) -> Result<()> {
-        let (pool, which) = (pool(site)?, pool_attribute_number(which));
-        // SAFETY: for these attributes the function reads one 64-bit integer.
-        unsafe { call!(site.hipMemPoolSetAttribute(pool, which, (&raw mut value).cast())) }
-    }
 }
 
 #[cfg(test)]
@@ -305,40 +192,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_of_memory_follow_the_generation() {
+    fn kinds_of_memory_have_the_runtimes_numbers() {
         use PointerKind::{Device, Host, Managed};
-        let five = [Some(Host), Some(Device), Some(Device), Some(Managed), None];
-        for (number, kind) in (0..).zip(five) {
-            assert_eq!(kind_of(Generation::Five, number, false), kind, "{number}");
+        let kinds = [None, Some(Host), Some(Device), Some(Managed), None];
+        for (number, kind) in (0..).zip(kinds) {
+            assert_eq!(kind_of(number, false), kind, "{number}");
         }
-        let later = [None, Some(Host), Some(Device), Some(Managed), None];
-        for generation in [Generation::Six, Generation::Seven] {
-            for (number, kind) in (0..).zip(later) {
-                assert_eq!(kind_of(generation, number, false), kind, "{number}");
-            }
-            assert_eq!(kind_of(generation, 10, false), Some(Device));
-            assert_eq!(kind_of(generation, 11, false), Some(Managed));
-        }
+        assert_eq!(kind_of(10, false), Some(Device));
+        assert_eq!(kind_of(11, false), Some(Managed));
     }
 
     #[test]
     fn managed_memory_is_told_by_its_flag_too() {
-        assert_eq!(kind_of(Generation::Five, 1, true), Some(PointerKind::Managed));
-        assert_eq!(kind_of(Generation::Six, 2, true), Some(PointerKind::Managed));
-        assert_eq!(kind_of(Generation::Six, 0, true), None, "unregistered memory has no kind");
-    }
-
-    #[test]
-    fn pool_attributes_have_the_headers_numbers() {
-        let numbers = [
-            (DriverPoolAttribute::ReleaseThreshold, 4),
-            (DriverPoolAttribute::ReservedCurrent, 5),
-            (DriverPoolAttribute::ReservedHigh, 6),
-            (DriverPoolAttribute::UsedCurrent, 7),
-            (DriverPoolAttribute::UsedHigh, 8),
-        ];
-        for (which, number) in numbers {
-            assert_eq!(pool_attribute_number(which), number, "{which:?}");
-        }
+        assert_eq!(kind_of(2, true), Some(PointerKind::Managed));
+        assert_eq!(kind_of(0, true), None, "unregistered memory has no kind");
     }
 }

@@ -5,15 +5,15 @@ use crate::Hip;
 use crate::library::HipDriver;
 use backend_api::types::{DeviceIndex, DevicePtr};
 use backend_api::{
-    Backend, ErrorKind, Granularity, HostFlags, HostRegistration, Ipc, IpcMemoryHandle, ManagedMemory, Peers,
-    PinnedHost, VirtualMemory,
+    Backend, ErrorKind, Granularity, HostFlags, HostRegistration, Ipc, IpcMemoryHandle, Peers, PinnedHost,
+    VirtualMemory,
 };
 use backend_support::Driver;
+use granule_hip_sys::Version;
 use granule_hip_sys::abi6::{
     Functions, hipDeviceptr_t, hipError_t, hipIpcMemHandle_t, hipMemAllocationGranularity_flags,
-    hipMemAllocationProp, hipMemHandleTypeNone, hipMemoryTypeDevice, hipPointerAttribute_t, hipStream_t,
+    hipMemAllocationProp, hipMemHandleTypeNone, hipMemoryTypeDevice, hipPointerAttribute_t,
 };
-use granule_hip_sys::{Generation, Version};
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
@@ -90,10 +90,6 @@ unsafe extern "C" fn free(at: *mut c_void) -> hipError_t {
     told(at.addr() as i64)
 }
 
-unsafe extern "C" fn prefetch(_: *const c_void, _: usize, to: c_int, _: hipStream_t) -> hipError_t {
-    told(to)
-}
-
 unsafe extern "C" fn host_malloc(_memory: *mut *mut c_void, _bytes: usize, flags: c_uint) -> hipError_t {
     told(flags)
 }
@@ -167,7 +163,6 @@ fn scripted() -> Arc<Hip> {
         hipPointerGetAttributes: Some(pointer_attributes),
         hipMemGetAddressRange: Some(one_page),
         hipMemGetAllocationGranularity: Some(granularity),
-        hipMemPrefetchAsync: Some(prefetch),
         hipHostMalloc: Some(host_malloc),
         hipHostRegister: Some(host_register),
         hipDeviceCanAccessPeer: Some(can_access),
@@ -175,8 +170,8 @@ fn scripted() -> Arc<Hip> {
         ..Functions::default()
     };
     let version = Version { major: 6, minor: 4, patch: 0 };
-    let (library, generation, devices) = ("scripted".into(), Generation::Six, Vec::new());
-    let mut driver = HipDriver { functions, library, version, generation, devices };
+    let (library, devices) = ("scripted".into(), Vec::new());
+    let mut driver = HipDriver { functions, library, version, devices };
     driver.start().unwrap();
     Hip::over(driver).unwrap()
 }
@@ -196,17 +191,6 @@ fn memory_that_is_not_aligned_as_promised_is_refused_and_freed() {
     let hip = scripted();
     assert_eq!(hip.malloc(DEVICE, PAGE).unwrap_err().kind, ErrorKind::Other);
     assert_eq!(TOLD.get(), MISALIGNED as i64);
-}
-
-#[test]
-fn managed_memory_goes_to_the_device_or_the_host_that_was_asked_for() {
-    let hip = scripted();
-    let stream = hip.default_stream(DEVICE);
-    for (to, number) in [(Some(DEVICE), 0), (Some(OTHER), 1), (None, -1)] {
-        // SAFETY: a scripted runtime, which moves nothing.
-        unsafe { hip.prefetch_async(DevicePtr(PAGE), PAGE, to, stream) }.unwrap();
-        assert_eq!(TOLD.get(), number, "{to:?}");
-    }
 }
 
 #[test]

@@ -1,21 +1,12 @@
 //! Memory of other processes and of other devices.
 
 use crate::library::{HipDriver, ordinal};
-use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
-use backend_api::{IpcEventHandle, IpcMemoryHandle, PointerKind, Result};
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::{IpcMemoryHandle, PointerKind, Result};
 use backend_support::{Context, IpcCalls, MemoryCalls, PeerCalls, Site, call, number, pointer};
-use granule_hip_sys::abi6::{hipIpcEventHandle_t, hipIpcMemHandle_t};
-use granule_hip_sys::{Generation, abi5, abi6};
-use std::ffi::{c_char, c_uint};
+use granule_hip_sys::abi6::{hipIpcMemHandle_t, hipIpcMemLazyEnablePeerAccess};
+use std::ffi::c_char;
 use std::ptr;
-
-/// The flag that lets an opener reach another device's memory; its number changed with 6.
-const fn lazy_peer_access(generation: Generation) -> c_uint {
-    match generation {
-        Generation::Five => abi5::hipIpcMemLazyEnablePeerAccess,
-        Generation::Six | Generation::Seven => abi6::hipIpcMemLazyEnablePeerAccess,
-    }
-}
 
 impl IpcCalls for HipDriver {
     fn shareable_base(
@@ -43,7 +34,7 @@ impl IpcCalls for HipDriver {
 
     fn open_memory(site: Site<'_, Self>, handle: &IpcMemoryHandle) -> Result<u64> {
         let raw = hipIpcMemHandle_t { reserved: handle.0.map(|byte| byte as c_char) };
-        let flags = lazy_peer_access(site.driver().generation);
+        let flags = hipIpcMemLazyEnablePeerAccess;
         let mut at = ptr::null_mut();
         // SAFETY: the function writes one address, and refuses bytes that no driver made.
         unsafe { call!(site.hipIpcOpenMemHandle(&raw mut at, raw, flags)) }?;
@@ -53,21 +44,6 @@ impl IpcCalls for HipDriver {
     unsafe fn close_memory(site: Site<'_, Self>, ptr: u64) -> Result<()> {
         // SAFETY: rule 3, which the caller keeps.
         unsafe { call!(site.hipIpcCloseMemHandle(pointer(ptr))) }
-    }
-
-    fn export_event(site: Site<'_, Self>, event: Event) -> Result<IpcEventHandle> {
-        let mut handle = hipIpcEventHandle_t { reserved: [0; 64] };
-        // SAFETY: rule 1; the function writes 64 bytes, and refuses an event that is not for other processes.
-        unsafe { call!(site.hipIpcGetEventHandle(&raw mut handle, pointer(event.raw))) }?;
-        Ok(IpcEventHandle(handle.reserved.map(|byte| byte as u8)))
-    }
-
-    fn open_event(site: Site<'_, Self>, handle: &IpcEventHandle) -> Result<u64> {
-        let raw = hipIpcEventHandle_t { reserved: handle.0.map(|byte| byte as c_char) };
-        let mut event = ptr::null_mut();
-        // SAFETY: the function writes one handle, and refuses bytes that no driver made.
-        unsafe { call!(site.hipIpcOpenEventHandle(&raw mut event, raw)) }?;
-        Ok(number(event))
     }
 }
 
@@ -96,17 +72,5 @@ impl PeerCalls for HipDriver {
         let queue = pointer(stream.raw);
         // SAFETY: rule 2 for both ranges until the stream has passed it; the devices exist.
         unsafe { call!(site.hipMemcpyPeerAsync(at, to, source, from, bytes, queue)) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_flag_for_peers_follows_the_generation() {
-        assert_eq!(lazy_peer_access(Generation::Five), 0);
-        assert_eq!(lazy_peer_access(Generation::Six), 1);
-        assert_eq!(lazy_peer_access(Generation::Seven), 1);
     }
 }

@@ -6,8 +6,8 @@ use backend_api::{EventFlags, PriorityRange, Readiness, Result};
 use backend_support::host_function::run_queued;
 use backend_support::{EventCalls, HostEntry, Site, StreamCalls, call, number, pointer, query};
 use granule_hip_sys::abi6::{
-    hipError_t, hipEventBlockingSync, hipEventDefault, hipEventDisableTiming, hipEventInterprocess,
-    hipStream_t, hipStreamNonBlocking,
+    hipError_t, hipEventBlockingSync, hipEventDefault, hipEventDisableTiming, hipStream_t,
+    hipStreamNonBlocking,
 };
 use std::ffi::{c_uint, c_void};
 use std::ptr;
@@ -82,9 +82,6 @@ fn driver_flags(flags: EventFlags) -> c_uint {
     if flags.contains(EventFlags::BLOCKING_SYNC) {
         bits |= hipEventBlockingSync;
     }
-    if flags.contains(EventFlags::INTERPROCESS) {
-        bits |= hipEventInterprocess;
-    }
     bits
 }
 
@@ -133,6 +130,5 @@ mod tests {
         assert_eq!(driver_flags(EventFlags::empty()), 2);
         assert_eq!(driver_flags(EventFlags::TIMING), 0);
         assert_eq!(driver_flags(EventFlags::BLOCKING_SYNC), 3);
-        assert_eq!(driver_flags(EventFlags::INTERPROCESS), 6);
     }
 }

@@ -1,15 +1,12 @@
 //! Virtual memory, and physical memory for other processes.
 
 use crate::descriptors::{Descriptors, out_of_descriptors};
-use crate::driver::has_known_properties;
 use crate::layout::{location, properties_of, takes_descriptor_by_value};
 use crate::library::HipDriver;
-use crate::mapping::{retain, set_access_of_each, unmap_each};
+use crate::mapping::{set_access_of_each, unmap_each};
 use backend_api::types::{DeviceIndex, DevicePtr};
 use backend_api::{Access, ErrorKind, Granularity, Result};
-use backend_support::{
-    Context, Driver, Mapping, MulticastCalls, Site, VirtualMemoryCalls, call, number, pointer,
-};
+use backend_support::{Context, Driver, Mapping, Site, VirtualMemoryCalls, call, number, pointer};
 use granule_hip_sys::abi7 as abi;
 use std::ffi::{c_uint, c_ulonglong, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -20,16 +17,6 @@ const _: () = {
     assert!(abi::hipMemHandleTypePosixFileDescriptor == 1);
     assert!(abi::hipMemHandleTypeFabric == 8);
 };
-
-/// What memory of the site's device is to be.
-fn properties(
-    site: Site<'_, HipDriver>,
-    handle_type: abi::hipMemAllocationHandleType,
-    rdma: bool,
-) -> Result<abi::hipMemAllocationProp> {
-    has_known_properties(site)?;
-    Ok(properties_of(site.device(), handle_type, rdma))
-}
 
 fn import(
     site: Site<'_, HipDriver>,
@@ -53,7 +40,7 @@ impl VirtualMemoryCalls for HipDriver {
             Granularity::Recommended => abi::hipMemAllocationGranularityRecommended,
         };
         let ask = |handle_type| -> Result<u64> {
-            let properties = properties(site, handle_type, false)?;
+            let properties = properties_of(site.device(), handle_type, false);
             let mut bytes = 0;
             // SAFETY: the function writes one integer and reads the properties, which are in its layout.
             unsafe {
@@ -86,7 +73,7 @@ impl VirtualMemoryCalls for HipDriver {
     }
 
     fn create_physical(site: Site<'_, Self>, bytes: usize, handle_type: c_uint, rdma: bool) -> Result<u64> {
-        let properties = properties(site, handle_type, rdma)?;
+        let properties = properties_of(site.device(), handle_type, rdma);
         let mut handle = ptr::null_mut();
         // SAFETY: the function writes one handle and reads the properties, which are in its layout.
         unsafe { call!(site.hipMemCreate(&raw mut handle, bytes, &raw const properties, 0)) }
@@ -132,17 +119,12 @@ impl VirtualMemoryCalls for HipDriver {
         Ok(flags)
     }
 
-    fn retain_physical(site: Site<'_, Self>, at: u64) -> Result<u64> {
-        retain(site, at)
-    }
-
     unsafe fn ask_physical(
         context: &Context<Self>,
         site: Site<'_, Self>,
         handle: u64,
     ) -> Result<(DeviceIndex, c_uint)> {
         const CALL: &str = "hipMemGetAllocationPropertiesFromHandle";
-        has_known_properties(site)?;
         let mut answer = properties_of(site.device(), abi::hipMemHandleTypeNone, false);
         // SAFETY: rule 1; the function fills the properties.
         unsafe { call!(site.hipMemGetAllocationPropertiesFromHandle(&raw mut answer, pointer(handle))) }?;
@@ -178,8 +160,4 @@ impl VirtualMemoryCalls for HipDriver {
     fn import_fabric(site: Site<'_, Self>, mut bytes: [u8; 64]) -> Result<u64> {
         import(site, bytes.as_mut_ptr().cast(), abi::hipMemHandleTypeFabric)
     }
-}
-
-impl MulticastCalls for HipDriver {
-    const NO_MULTICAST: Option<&'static str> = Some("AMD's runtime has no multicast objects (as of 7.14)");
 }

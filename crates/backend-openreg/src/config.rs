@@ -11,7 +11,7 @@ pub enum MemoryMode {
     /// Addresses only. Memory of any size costs nothing; copies and fills are checked and move no bytes.
     Reserved,
     /// Real bytes, in memory files mapped at device addresses. The host faults when it touches them
-    /// outside of a [`HostAccess`](backend_api::HostAccess) scope.
+    /// outside of [`Driver::unprotect`](crate::Driver::unprotect).
     Mapped,
 }
 
@@ -62,22 +62,14 @@ bitflags! {
         const PEERS = 1 << 2;
         /// Stream capture.
         const CAPTURE = 1 << 3;
-        /// Stream-ordered driver pools.
-        const DRIVER_POOLS = 1 << 4;
         /// Page-locking of memory that exists.
-        const HOST_REGISTRATION = 1 << 5;
-        /// Migrating memory.
-        const MANAGED_MEMORY = 1 << 6;
-        /// Words written by streams.
-        const STREAM_MEMORY = 1 << 7;
-        /// Opening device memory to the host (mapped memory only).
-        const HOST_ACCESS = 1 << 8;
+        const HOST_REGISTRATION = 1 << 4;
         /// Events with time stamps.
-        const EVENT_TIMING = 1 << 9;
+        const EVENT_TIMING = 1 << 5;
         /// Page-locked host memory.
-        const PINNED_HOST = 1 << 10;
+        const PINNED_HOST = 1 << 6;
         /// Giving physical memory to other processes.
-        const PHYSICAL_SHARING = 1 << 11;
+        const PHYSICAL_SHARING = 1 << 7;
     }
 }
 

@@ -6,7 +6,6 @@ mod device;
 mod host;
 mod ipc;
 mod peers;
-mod pools;
 mod virtual_memory;
 
 use crate::config::Families;
@@ -15,7 +14,7 @@ use crate::machine::queue::Queues;
 use crate::machine::work::{HostCall, Spans, Work};
 use crate::memory::{HostRange, Place, RangeKind, index};
 use crate::openreg::OpenReg;
-use crate::os::{HostPages, SharedFlag};
+use crate::os::HostPages;
 use crate::refusal::{Answer, Refusal};
 use crate::space::Span;
 use backend_api::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
@@ -313,19 +312,7 @@ unsafe impl Backend for OpenReg {
 
     fn create_event(&self, device: DeviceIndex, flags: EventFlags) -> Result<Event> {
         self.call(Call::CreateEvent, device, |mut state| {
-            let shared = if flags.contains(EventFlags::INTERPROCESS) {
-                if flags.contains(EventFlags::TIMING) {
-                    return Err(Refusal::invalid(
-                        "an interprocess event keeps no time stamp; leave TIMING out",
-                    ));
-                }
-                self.offers(Families::IPC, "IPC", !self.config.address_sharing)
-                    .map_err(|absent| Refusal::unsupported(absent.reason))?;
-                Some(Arc::new(SharedFlag::create()?))
-            } else {
-                None
-            };
-            let raw = state.queues.create_event(index(device), flags, shared);
+            let raw = state.queues.create_event(index(device), flags, None);
             Ok(self.names.new_event(raw, device))
         })
     }
@@ -452,33 +439,8 @@ unsafe impl Backend for OpenReg {
         Ok(self)
     }
 
-    fn driver_pools(&self) -> Family<'_, dyn DriverPools> {
-        self.offers(Families::DRIVER_POOLS, "driver pools", false)?;
-        Ok(self)
-    }
-
     fn host_registration(&self) -> Family<'_, dyn HostRegistration> {
         self.offers(Families::HOST_REGISTRATION, "host registration", false)?;
-        Ok(self)
-    }
-
-    fn managed_memory(&self) -> Family<'_, dyn ManagedMemory> {
-        self.offers(Families::MANAGED_MEMORY, "managed memory", false)?;
-        Ok(self)
-    }
-
-    fn stream_memory(&self) -> Family<'_, dyn StreamMemory> {
-        self.offers(Families::STREAM_MEMORY, "stream memory operations", false)?;
-        Ok(self)
-    }
-
-    fn multicast(&self) -> Family<'_, dyn Multicast> {
-        let reason = "the simulated devices have no switch between them that could repeat a write".into();
-        Err(Unsupported { family: "multicast", reason })
-    }
-
-    fn host_access(&self) -> Family<'_, dyn HostAccess> {
-        self.offers(Families::HOST_ACCESS, "host access to device memory", true)?;
         Ok(self)
     }
 }

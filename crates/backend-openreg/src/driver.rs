@@ -1,5 +1,7 @@
 //! What a driver in front of a machine asks beyond the contract.
 
+mod memory;
+
 use crate::config::MemoryMode;
 use crate::gate::call::Call;
 use crate::machine::graph::Node;
@@ -9,8 +11,10 @@ use crate::openreg::OpenReg;
 use crate::refusal::Refusal;
 use crate::space::Span;
 use backend_api::types::{DevicePtr, Stream};
-use backend_api::{CaptureNode, Result};
+use backend_api::{CaptureNode, HostFunction, Result};
 use std::sync::Arc;
+
+pub use memory::{PhysicalProperties, PoolFigure};
 
 /// A machine, as a driver in front of it sees it.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +91,21 @@ impl Driver<'_> {
     pub fn host_call(&self, stream: Stream, call: impl Fn() + Send + Sync + 'static) -> Result<()> {
         self.0.enqueue(Call::LaunchHostFunction, stream, |_, _| {
             Ok((Work::Host(HostCall::Always(Arc::new(call))), Spans::default()))
+        })
+    }
+
+    /// Runs `release` when the graph under capture on `stream` and all its launches are gone.
+    ///
+    /// # Errors
+    /// `InvalidValue` where the stream is not captured; `CaptureViolation` where its capture is broken.
+    pub fn retain_until_graph_ends(&self, stream: Stream, release: HostFunction) -> Result<()> {
+        self.0.call(Call::RetainUserObject, stream.device, |mut state| {
+            let key = self.0.names.stream(&state, stream)?;
+            let capture = state.captured_member(key)?.capture;
+            if let Some(capture) = state.captures.active.get_mut(&capture) {
+                capture.releases.push(release);
+            }
+            Ok(())
         })
     }
 

@@ -14,7 +14,7 @@
 //! Capacity is accounted as drivers do it: requests of 1 MiB and more in whole 2 MiB, smaller ones in
 //! 512 bytes, physical memory as it is asked for.
 //!
-//! What is not simulated: multicast objects, fabric handles, and the code of kernels: what one computes is a closure
+//! What is not simulated: fabric handles, and the code of kernels: what one computes is a closure
 //! ([`OpenReg::launch_kernel`]). Linux only.
 
 mod config;
@@ -34,7 +34,7 @@ mod thread;
 mod trap;
 
 pub use config::{Clock, Families, MemoryMode, OpenRegConfig};
-pub use driver::Driver;
+pub use driver::{Driver, PhysicalProperties, PoolFigure};
 pub use gate::call::{Call, CallCounts};
 pub use gate::cost::{BadCost, CostModel};
 pub use gate::fault::{Effect, Fault, FaultPlan};

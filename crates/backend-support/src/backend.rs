@@ -5,11 +5,8 @@ mod devices;
 mod graphs;
 mod host;
 mod ipc;
-mod managed;
 mod memory;
-mod multicast;
 mod peers;
-mod pools;
 mod virtual_memory;
 mod ways;
 
@@ -18,7 +15,6 @@ use crate::captures::{Captures, Executables};
 use crate::context::Context;
 use crate::imports::Imports;
 use crate::physical::Physical;
-use crate::pooled::Pooled;
 use crate::probe::Probe;
 use crate::timed_events::TimedEvents;
 use backend_api::types::DeviceIndex;
@@ -39,8 +35,6 @@ pub struct DriverBackend<D: Calls> {
     physical: Physical<D::Keeps>,
     /// Memory of other processes.
     imports: Imports,
-    /// Memory of the driver's pools.
-    pooled: Pooled,
     /// Captures that this backend began.
     captures: Captures,
     /// Graphs made ready to launch.
@@ -57,11 +51,7 @@ struct Probes {
     ipc: Probe,
     peers: Probe,
     capture: Probe,
-    driver_pools: Probe,
     host_registration: Probe,
-    managed_memory: Probe,
-    stream_memory: Probe,
-    multicast: Probe,
 }
 
 impl<D: Calls> DriverBackend<D> {
@@ -102,7 +92,6 @@ impl<D: Calls> DriverBackend<D> {
             timed: TimedEvents::default(),
             physical: Physical::default(),
             imports: Imports::default(),
-            pooled: Pooled::default(),
             captures: Captures::default(),
             executables: Executables::default(),
             _label: label,

@@ -8,15 +8,13 @@
 mod devices;
 mod graphs;
 mod memory;
-mod multicast;
 mod sharing;
 mod streams;
 mod virtual_memory;
 
 pub use devices::{AttributeSource, DeviceCalls, text};
 pub use graphs::{CaptureState, GraphCalls};
-pub use memory::{HostCalls, ManagedCalls, MemoryCalls, PoolCalls};
-pub use multicast::MulticastCalls;
+pub use memory::{HostCalls, MemoryCalls};
 pub use sharing::{IpcCalls, PeerCalls};
 pub use streams::{EventCalls, HostEntry, StreamCalls};
 pub use virtual_memory::VirtualMemoryCalls;
@@ -26,15 +24,12 @@ pub trait Calls:
     DeviceCalls
     + MemoryCalls
     + HostCalls
-    + ManagedCalls
-    + PoolCalls
     + StreamCalls
     + EventCalls
     + GraphCalls
     + VirtualMemoryCalls
     + IpcCalls
     + PeerCalls
-    + MulticastCalls
 {
 }
 
@@ -42,14 +37,11 @@ impl<D> Calls for D where
     D: DeviceCalls
         + MemoryCalls
         + HostCalls
-        + ManagedCalls
-        + PoolCalls
         + StreamCalls
         + EventCalls
         + GraphCalls
         + VirtualMemoryCalls
         + IpcCalls
         + PeerCalls
-        + MulticastCalls
 {
 }

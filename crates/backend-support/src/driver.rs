@@ -54,16 +54,8 @@ pub enum Family {
     Peers,
     /// [`Capture`](backend_api::Capture).
     Capture,
-    /// [`DriverPools`](backend_api::DriverPools).
-    DriverPools,
     /// [`HostRegistration`](backend_api::HostRegistration).
     HostRegistration,
-    /// [`ManagedMemory`](backend_api::ManagedMemory).
-    ManagedMemory,
-    /// [`StreamMemory`](backend_api::StreamMemory).
-    StreamMemory,
-    /// [`Multicast`](backend_api::Multicast).
-    Multicast,
 }
 
 /// What a driver checks and tells by itself. What it does not, the backend does in its place.
@@ -109,8 +101,6 @@ pub unsafe trait Driver: Debug + Send + Sync + Sized + 'static {
     const ERRORS: ErrorTable;
     /// What it does by itself.
     const ABILITIES: Abilities;
-    /// Why the host cannot touch device memory.
-    const NO_HOST_ACCESS: &'static str;
 
     /// What its functions answer.
     type Status: Copy;

@@ -3,8 +3,7 @@
 //! A closure that is launched into a stream stays here until the driver asks for it: [`enqueue`], [`run_queued`].
 //! One that is launched into a capture belongs to the graph, which may run the function many times or never: it
 //! runs once, and is dropped with the graph. For that the graph holds a [`Slot`], as the data of a user object whose
-//! destructor is [`drop_slot`], and launches [`run_slot`]. A release that waits for the graph's end is a slot whose
-//! destructor is [`run_and_drop_slot`].
+//! destructor is [`drop_slot`], and launches [`run_slot`].
 
 use backend_api::HostFunction;
 use std::collections::BTreeMap;
@@ -15,7 +14,7 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A closure that a graph holds; empty until [`put`](Self::put), and once it ran. Boxed and turned into a pointer,
-/// it is the data of [`run_slot`], [`drop_slot`] and [`run_and_drop_slot`].
+/// it is the data of [`run_slot`] and [`drop_slot`].
 #[derive(Default)]
 pub struct Slot(Mutex<Option<HostFunction>>);
 
@@ -101,20 +100,6 @@ pub unsafe extern "C" fn drop_slot(data: *mut c_void) {
     guarded(|| drop(slot));
 }
 
-/// A destructor: runs what is in a slot, and drops the slot. A panic of the closure is logged.
-///
-/// # Safety
-/// As for [`drop_slot`].
-pub unsafe extern "C" fn run_and_drop_slot(data: *mut c_void) {
-    // SAFETY: the function's precondition.
-    let slot = unsafe { Box::from_raw(data.cast::<Slot>()) };
-    guarded(|| {
-        if let Some(function) = slot.take() {
-            function();
-        }
-    });
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,15 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_never_ran_is_dropped_and_a_release_runs() {
+    fn a_function_that_never_ran_is_dropped() {
         let count = Arc::new(AtomicUsize::new(0));
-        for (ending, runs) in [(drop_slot as unsafe extern "C" fn(_), 0), (run_and_drop_slot, 1)] {
-            let slot = Box::<Slot>::default();
-            slot.put(counting(&count));
-            // SAFETY: the slot comes from a box and is not used again.
-            unsafe { ending(Box::into_raw(slot).cast()) };
-            assert_eq!((count.load(Ordering::Relaxed), Arc::strong_count(&count)), (runs, 1));
-        }
+        let slot = Box::<Slot>::default();
+        slot.put(counting(&count));
+        // SAFETY: the slot comes from a box and is not used again.
+        unsafe { drop_slot(Box::into_raw(slot).cast()) };
+        assert_eq!((count.load(Ordering::Relaxed), Arc::strong_count(&count)), (0, 1));
     }
 
     #[test]

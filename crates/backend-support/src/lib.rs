@@ -24,7 +24,6 @@ pub mod host_function;
 mod imports;
 mod names;
 mod physical;
-mod pooled;
 mod probe;
 mod timed_events;
 

@@ -268,11 +268,6 @@ impl<K: Keeps> Physical<K> {
         }
     }
 
-    /// What is mapped at an address.
-    pub(crate) fn mapping_at(&self, at: u64) -> Option<Mapping<K>> {
-        self.lock().mapping_at(at).cloned()
-    }
-
     pub(crate) fn reserved(&self, at: u64, bytes: u64, device: DeviceIndex) {
         self.lock().reservations.insert(at, Reservation { at, bytes, device });
     }
@@ -372,9 +367,9 @@ mod tests {
         physical.mapped(0x20_0000, 0x1000, 7);
         assert_eq!(physical.memory(7), Some(memory(Some(0x1000))));
         physical.take(7);
-        let found = physical.mapping_at(0x20_0fff).unwrap();
+        let found = physical.lock().mapping_at(0x20_0fff).cloned().unwrap();
         assert_eq!((found.at, found.bytes), (0x20_0000, 0x1000), "mapped memory outlives its handle");
-        assert!(physical.mapping_at(0x20_1000).is_none());
+        assert!(physical.lock().mapping_at(0x20_1000).is_none());
     }
 
     fn two_mappings() -> Physical<()> {
@@ -432,8 +427,8 @@ mod tests {
         let both = physical.whole_mappings(0x20_0000, 0x2000).unwrap();
         physical.set_access(&both, &[DeviceIndex(0), DeviceIndex(2)], Access::ReadWrite);
         physical.set_access(&both[1..], &[DeviceIndex(0)], Access::Read);
-        let (first, second) =
-            (physical.mapping_at(0x20_0000).unwrap(), physical.mapping_at(0x20_1000).unwrap());
+        let [first, second] =
+            [0x20_0000, 0x20_1000].map(|at| physical.lock().mapping_at(at).cloned().unwrap());
         assert_eq!(first.access_of(DeviceIndex(0)), Access::ReadWrite);
         assert_eq!(second.access_of(DeviceIndex(0)), Access::Read);
         assert_eq!(second.access_of(DeviceIndex(2)), Access::ReadWrite);

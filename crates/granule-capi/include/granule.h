@@ -1508,15 +1508,13 @@ granule_status granule_pool_set_limits(struct granule_allocator *a,
                                        uint64_t soft);
 
 /**
- * Makes a pool with one reference over memory that libraries register. Sizes and addresses of physical handles are multiples of what
- * a multicast object of team devices demands (0: no such object), and at least chunk bytes (0: no more than that). The
- * others devices at reached_by reach it, too. Several segments share a handle. GRANULE_UNSUPPORTED where the driver offers no such
+ * Makes a pool with one reference over memory that libraries register. Physical handles have at least chunk bytes (0: no more
+ * than the driver demands). The others devices at reached_by reach it, too. Several segments share a handle. GRANULE_UNSUPPORTED where the driver offers no such
  * memory. Asks the driver.
  */
 granule_status granule_registered_pool_create(struct granule_allocator *a,
                                               int32_t device,
                                               struct granule_pool_id pool,
-                                              uint32_t team,
                                               uint64_t chunk,
                                               const int32_t *reached_by,
                                               uint64_t others,

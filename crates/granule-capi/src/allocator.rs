@@ -14,8 +14,8 @@ use granule::CachingAllocator;
 use granule::backend::Backend;
 use granule::backends::{self, ChoiceError, Name};
 use granule::config::{
-    AllocatorBackend, ConfigError, Flavour, Grammar, Parsed, PolicyName, PytorchRelease, Settings,
-    environment, options, pytorch, strict,
+    ConfigError, Flavour, Grammar, Parsed, PolicyName, PytorchRelease, Settings, environment, options,
+    pytorch, strict,
 };
 use granule::types::{BackendId, DeviceIndex, DeviceKind, Stream};
 use recording::Recording;
@@ -308,10 +308,6 @@ pub unsafe extern "C" fn granule_check_settings(settings: *const c_char) -> gran
             Some(text) => read_settings(text, &Settings::default(), Flavour::Cuda)?,
             None => settled(environment::from_env(Flavour::Cuda))?,
         };
-        if read.backend == AllocatorBackend::DriverPools {
-            let text = "backend:cudaMallocAsync is not served by the caching engine: remove it, or write backend:native";
-            return Err(Failure::own(GRANULE_SETTINGS, text.to_owned()));
-        }
         read.validate().map_err(|text| Failure::own(GRANULE_SETTINGS, text))
     })
 }

@@ -176,7 +176,7 @@ int main(void) {
     GOOD(granule_snapshot_take(a, NULL, true, &h_snapshot));
     GOOD(granule_open_shared(a, 0, shared_block, (uint64_t)shared_length, &h_import));
     granule_pool_id own = granule_pool_fresh();
-    GOOD(granule_registered_pool_create(a, 0, own, 0, 0, NULL, 0, &h_registered));
+    GOOD(granule_registered_pool_create(a, 0, own, 0, NULL, 0, &h_registered));
     granule_filter always = {sizeof always, 0, 0, NULL, NULL, NULL};
     GOOD(granule_pool_begin(a, 0, own, &always));
     void *registered = NULL;

@@ -33,9 +33,7 @@ pub enum Area {
     Peers,
     /// Stream capture.
     Capture,
-    /// The driver's pools.
-    Pools,
-    /// Registered, managed and stream-written memory, multicast, host access.
+    /// What is absent, and registered memory.
     Families,
     /// The allocator's promises over this backend.
     Engine,

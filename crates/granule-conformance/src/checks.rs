@@ -13,7 +13,6 @@ mod ipc;
 mod memory;
 mod ordering;
 mod peers;
-mod pools;
 mod room;
 mod streams;
 mod threads;
@@ -41,7 +40,6 @@ pub fn all() -> impl Iterator<Item = &'static Check> {
         ipc::CHECKS,
         peers::CHECKS,
         capture::CHECKS,
-        pools::CHECKS,
         families::CHECKS,
         #[cfg(feature = "engine")]
         engine::CHECKS,

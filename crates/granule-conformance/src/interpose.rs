@@ -29,7 +29,7 @@
 //! # Ok::<(), backend_api::BackendError>(())
 //! ```
 //!
-//! A method that the real backend implements with other methods (`exchange_device`) is forwarded whole: a
+//! A method that the real backend implements with other methods (`copy`, where it has none) is forwarded whole: a
 //! hook for those others does not see it.
 
 mod generated;

@@ -4,18 +4,14 @@ use crate::context::pattern;
 use crate::peer::{Answer, Link, Request};
 use crate::runner::run_one;
 use crate::{Options, Subject, checks};
-use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr};
 use backend_api::*;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
-/// A parent that forgot the gate must not hold the driver's thread for ever.
-const LONGEST_HOLD: Duration = Duration::from_secs(20);
 
 /// Does what the parent asks for, over a backend of its own, until the parent has gone.
 pub fn serve(subject: &Subject) -> ExitCode {
@@ -35,7 +31,7 @@ pub fn serve(subject: &Subject) -> ExitCode {
 
 /// Answers until the parent has gone. What was taken ends with the process.
 fn run(link: &Link, backend: &Arc<dyn Backend>) -> io::Result<()> {
-    let mut service = Service { backend, stream: None, event: None, gate: None };
+    let service = Service { backend };
     while let Some((request, descriptor)) = link.receive()? {
         let (answer, back) = service
             .serve(&request, descriptor)
@@ -47,27 +43,10 @@ fn run(link: &Link, backend: &Arc<dyn Backend>) -> io::Result<()> {
 
 struct Service<'b> {
     backend: &'b Arc<dyn Backend>,
-    stream: Option<Stream>,
-    /// The event that was exported or opened.
-    event: Option<Event>,
-    /// Dropping it lets the stream go on.
-    gate: Option<Sender<()>>,
 }
 
 impl Service<'_> {
-    fn stream(&mut self) -> Result<Stream> {
-        match self.stream {
-            Some(stream) => Ok(stream),
-            None => Ok(*self.stream.insert(self.backend.create_stream(DEVICE, 0)?)),
-        }
-    }
-
-    fn event(&self) -> Result<Event> {
-        let none = || BackendError::new(ErrorKind::Other, 0, "event", DEVICE, "there is no event yet");
-        self.event.ok_or_else(none)
-    }
-
-    fn serve(&mut self, request: &Request, descriptor: Option<OwnedFd>) -> Result<(Answer, Option<OwnedFd>)> {
+    fn serve(&self, request: &Request, descriptor: Option<OwnedFd>) -> Result<(Answer, Option<OwnedFd>)> {
         let backend = &**self.backend;
         let answer = match request {
             Request::Malloc { bytes } => Answer::Address(backend.malloc(DEVICE, *bytes)?.0),
@@ -95,26 +74,6 @@ impl Service<'_> {
                 unsafe { backend.ipc()?.close_memory(DevicePtr(*at))? };
                 Answer::Done
             }
-            Request::ExportEvent => Answer::Handle(self.export_event()?.0.to_vec()),
-            Request::RecordBehindGate => {
-                self.record_behind_gate()?;
-                Answer::Done
-            }
-            Request::OpenGate => {
-                self.gate = None;
-                Answer::Done
-            }
-            Request::OpenEvent { handle } => {
-                let handle = IpcEventHandle(whole(handle)?);
-                self.event = Some(backend.ipc()?.open_event(DEVICE, &handle)?);
-                Answer::Done
-            }
-            Request::QueryEvent => Answer::Holds(backend.query_event(self.event()?)?.is_ready()),
-            Request::FillAfterEvent { at, value, bytes } => {
-                self.fill_after_event(DevicePtr(*at), *value, *bytes)?;
-                Answer::Done
-            }
-            Request::QueryStream => Answer::Holds(backend.query_stream(self.stream()?)?.is_ready()),
             Request::ExportPhysical { granules, seed } => return self.export_physical(*granules, *seed),
             Request::ImportPhysical { bytes } => self.import_physical(*bytes, descriptor)?,
             Request::Check { name, deadline, patience, child } => {
@@ -123,29 +82,6 @@ impl Service<'_> {
             }
         };
         Ok((answer, None))
-    }
-
-    fn export_event(&mut self) -> Result<IpcEventHandle> {
-        let event = *self.event.insert(self.backend.create_event(DEVICE, EventFlags::INTERPROCESS)?);
-        self.backend.ipc()?.export_event(event)
-    }
-
-    fn record_behind_gate(&mut self) -> Result<()> {
-        let (stream, event) = (self.stream()?, self.event()?);
-        let (gate, held) = channel();
-        let hold = move || {
-            let _ = held.recv_timeout(LONGEST_HOLD);
-        };
-        self.backend.launch_host_function(stream, Box::new(hold))?;
-        self.gate = Some(gate);
-        self.backend.record_event(event, stream)
-    }
-
-    fn fill_after_event(&mut self, at: DevicePtr, value: u8, bytes: u64) -> Result<()> {
-        let (stream, event) = (self.stream()?, self.event()?);
-        self.backend.wait_event(stream, event)?;
-        // SAFETY: rule 2: the parent names memory that it keeps until the stream is done.
-        unsafe { self.backend.memset_async(at, value, bytes, stream) }
     }
 
     fn check(&self, name: &str, options: &Options) -> Result<Answer> {

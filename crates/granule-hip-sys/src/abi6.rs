@@ -13,11 +13,7 @@ pub type hipCtx_t = *mut ihipCtx_t;
 pub type hipDevice_t = core::ffi::c_int;
 pub type hipStream_t = *mut ihipStream_t;
 pub type hipIpcMemHandle_t = hipIpcMemHandle_st;
-pub type hipIpcEventHandle_t = hipIpcEventHandle_st;
-pub type hipMemPool_t = *mut ihipMemPoolHandle_t;
 pub type hipEvent_t = *mut ihipEvent_t;
-pub type hipMemoryAdvise = core::ffi::c_uint;
-pub type hipMemPoolAttr = core::ffi::c_uint;
 pub type hipMemLocationType = core::ffi::c_uint;
 pub type hipMemAccessFlags = core::ffi::c_uint;
 pub type hipMemAllocationType = core::ffi::c_uint;
@@ -186,16 +182,6 @@ pub struct hipIpcMemHandle_st {
     pub reserved: [core::ffi::c_char; 64usize],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct hipIpcEventHandle_st {
-    pub reserved: [core::ffi::c_char; 64usize],
-}
-#[repr(C)]
-#[derive(Debug)]
-pub struct ihipMemPoolHandle_t {
-    _unused: [u8; 0],
-}
-#[repr(C)]
 #[derive(Debug)]
 pub struct ihipEvent_t {
     _unused: [u8; 0],
@@ -211,21 +197,6 @@ pub struct hipMemLocation {
 pub struct hipMemAccessDesc {
     pub location: hipMemLocation,
     pub flags: hipMemAccessFlags,
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct hipMemPoolProps {
-    pub allocType: hipMemAllocationType,
-    pub handleTypes: hipMemAllocationHandleType,
-    pub location: hipMemLocation,
-    pub win32SecurityAttributes: *mut core::ffi::c_void,
-    pub maxSize: usize,
-    pub reserved: [core::ffi::c_uchar; 56usize],
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct hipMemPoolPtrExportData {
-    pub reserved: [core::ffi::c_uchar; 64usize],
 }
 #[repr(C)]
 #[derive(Debug)]
@@ -797,29 +768,6 @@ const _: () = {
     ["Offset of field: hipIpcMemHandle_st::reserved"]
         [::core::mem::offset_of!(hipIpcMemHandle_st, reserved) - 0usize];
 };
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of hipIpcEventHandle_st"][::core::mem::size_of::<hipIpcEventHandle_st>() - 64usize];
-    ["Alignment of hipIpcEventHandle_st"][::core::mem::align_of::<hipIpcEventHandle_st>() - 1usize];
-    ["Offset of field: hipIpcEventHandle_st::reserved"]
-        [::core::mem::offset_of!(hipIpcEventHandle_st, reserved) - 0usize];
-};
-pub const hipMemAdviseSetReadMostly: hipMemoryAdvise = 1;
-pub const hipMemAdviseUnsetReadMostly: hipMemoryAdvise = 2;
-pub const hipMemAdviseSetPreferredLocation: hipMemoryAdvise = 3;
-pub const hipMemAdviseUnsetPreferredLocation: hipMemoryAdvise = 4;
-pub const hipMemAdviseSetAccessedBy: hipMemoryAdvise = 5;
-pub const hipMemAdviseUnsetAccessedBy: hipMemoryAdvise = 6;
-pub const hipMemAdviseSetCoarseGrain: hipMemoryAdvise = 100;
-pub const hipMemAdviseUnsetCoarseGrain: hipMemoryAdvise = 101;
-pub const hipMemPoolReuseFollowEventDependencies: hipMemPoolAttr = 1;
-pub const hipMemPoolReuseAllowOpportunistic: hipMemPoolAttr = 2;
-pub const hipMemPoolReuseAllowInternalDependencies: hipMemPoolAttr = 3;
-pub const hipMemPoolAttrReleaseThreshold: hipMemPoolAttr = 4;
-pub const hipMemPoolAttrReservedMemCurrent: hipMemPoolAttr = 5;
-pub const hipMemPoolAttrReservedMemHigh: hipMemPoolAttr = 6;
-pub const hipMemPoolAttrUsedMemCurrent: hipMemPoolAttr = 7;
-pub const hipMemPoolAttrUsedMemHigh: hipMemPoolAttr = 8;
 pub const hipMemLocationTypeInvalid: hipMemLocationType = 0;
 pub const hipMemLocationTypeDevice: hipMemLocationType = 1;
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -847,30 +795,6 @@ pub const hipMemHandleTypeNone: hipMemAllocationHandleType = 0;
 pub const hipMemHandleTypePosixFileDescriptor: hipMemAllocationHandleType = 1;
 pub const hipMemHandleTypeWin32: hipMemAllocationHandleType = 2;
 pub const hipMemHandleTypeWin32Kmt: hipMemAllocationHandleType = 4;
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of hipMemPoolProps"][::core::mem::size_of::<hipMemPoolProps>() - 88usize];
-    ["Alignment of hipMemPoolProps"][::core::mem::align_of::<hipMemPoolProps>() - 8usize];
-    ["Offset of field: hipMemPoolProps::allocType"]
-        [::core::mem::offset_of!(hipMemPoolProps, allocType) - 0usize];
-    ["Offset of field: hipMemPoolProps::handleTypes"]
-        [::core::mem::offset_of!(hipMemPoolProps, handleTypes) - 4usize];
-    ["Offset of field: hipMemPoolProps::location"]
-        [::core::mem::offset_of!(hipMemPoolProps, location) - 8usize];
-    ["Offset of field: hipMemPoolProps::win32SecurityAttributes"]
-        [::core::mem::offset_of!(hipMemPoolProps, win32SecurityAttributes) - 16usize];
-    ["Offset of field: hipMemPoolProps::maxSize"]
-        [::core::mem::offset_of!(hipMemPoolProps, maxSize) - 24usize];
-    ["Offset of field: hipMemPoolProps::reserved"]
-        [::core::mem::offset_of!(hipMemPoolProps, reserved) - 32usize];
-};
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of hipMemPoolPtrExportData"][::core::mem::size_of::<hipMemPoolPtrExportData>() - 64usize];
-    ["Alignment of hipMemPoolPtrExportData"][::core::mem::align_of::<hipMemPoolPtrExportData>() - 1usize];
-    ["Offset of field: hipMemPoolPtrExportData::reserved"]
-        [::core::mem::offset_of!(hipMemPoolPtrExportData, reserved) - 0usize];
-};
 pub const hipStreamCaptureModeGlobal: hipStreamCaptureMode = 0;
 pub const hipStreamCaptureModeThreadLocal: hipStreamCaptureMode = 1;
 pub const hipStreamCaptureModeRelaxed: hipStreamCaptureMode = 2;
@@ -943,12 +867,6 @@ pub type hipDeviceGetAttribute_t = unsafe extern "C" fn(
     attr: hipDeviceAttribute_t,
     deviceId: core::ffi::c_int,
 ) -> hipError_t;
-pub type hipDeviceGetDefaultMemPool_t =
-    unsafe extern "C" fn(mem_pool: *mut hipMemPool_t, device: core::ffi::c_int) -> hipError_t;
-pub type hipDeviceSetMemPool_t =
-    unsafe extern "C" fn(device: core::ffi::c_int, mem_pool: hipMemPool_t) -> hipError_t;
-pub type hipDeviceGetMemPool_t =
-    unsafe extern "C" fn(mem_pool: *mut hipMemPool_t, device: core::ffi::c_int) -> hipError_t;
 pub type hipGetDevicePropertiesR0600_t =
     unsafe extern "C" fn(prop: *mut hipDeviceProp_tR0600, deviceId: core::ffi::c_int) -> hipError_t;
 pub type hipIpcGetMemHandle_t =
@@ -959,10 +877,6 @@ pub type hipIpcOpenMemHandle_t = unsafe extern "C" fn(
     flags: core::ffi::c_uint,
 ) -> hipError_t;
 pub type hipIpcCloseMemHandle_t = unsafe extern "C" fn(devPtr: *mut core::ffi::c_void) -> hipError_t;
-pub type hipIpcGetEventHandle_t =
-    unsafe extern "C" fn(handle: *mut hipIpcEventHandle_t, event: hipEvent_t) -> hipError_t;
-pub type hipIpcOpenEventHandle_t =
-    unsafe extern "C" fn(event: *mut hipEvent_t, handle: hipIpcEventHandle_t) -> hipError_t;
 pub type hipGetLastError_t = unsafe extern "C" fn() -> hipError_t;
 pub type hipExtGetLastError_t = unsafe extern "C" fn() -> hipError_t;
 pub type hipPeekAtLastError_t = unsafe extern "C" fn() -> hipError_t;
@@ -997,19 +911,6 @@ pub type hipStreamAddCallback_t = unsafe extern "C" fn(
     userData: *mut core::ffi::c_void,
     flags: core::ffi::c_uint,
 ) -> hipError_t;
-pub type hipStreamWaitValue32_t = unsafe extern "C" fn(
-    stream: hipStream_t,
-    ptr: *mut core::ffi::c_void,
-    value: u32,
-    flags: core::ffi::c_uint,
-    mask: u32,
-) -> hipError_t;
-pub type hipStreamWriteValue32_t = unsafe extern "C" fn(
-    stream: hipStream_t,
-    ptr: *mut core::ffi::c_void,
-    value: u32,
-    flags: core::ffi::c_uint,
-) -> hipError_t;
 pub type hipEventCreateWithFlags_t =
     unsafe extern "C" fn(event: *mut hipEvent_t, flags: core::ffi::c_uint) -> hipError_t;
 pub type hipEventCreate_t = unsafe extern "C" fn(event: *mut hipEvent_t) -> hipError_t;
@@ -1038,82 +939,6 @@ pub type hipHostMalloc_t = unsafe extern "C" fn(
     ptr: *mut *mut core::ffi::c_void,
     size: usize,
     flags: core::ffi::c_uint,
-) -> hipError_t;
-pub type hipMallocManaged_t = unsafe extern "C" fn(
-    dev_ptr: *mut *mut core::ffi::c_void,
-    size: usize,
-    flags: core::ffi::c_uint,
-) -> hipError_t;
-pub type hipMemPrefetchAsync_t = unsafe extern "C" fn(
-    dev_ptr: *const core::ffi::c_void,
-    count: usize,
-    device: core::ffi::c_int,
-    stream: hipStream_t,
-) -> hipError_t;
-pub type hipMemAdvise_t = unsafe extern "C" fn(
-    dev_ptr: *const core::ffi::c_void,
-    count: usize,
-    advice: hipMemoryAdvise,
-    device: core::ffi::c_int,
-) -> hipError_t;
-pub type hipMallocAsync_t = unsafe extern "C" fn(
-    dev_ptr: *mut *mut core::ffi::c_void,
-    size: usize,
-    stream: hipStream_t,
-) -> hipError_t;
-pub type hipFreeAsync_t =
-    unsafe extern "C" fn(dev_ptr: *mut core::ffi::c_void, stream: hipStream_t) -> hipError_t;
-pub type hipMemPoolTrimTo_t =
-    unsafe extern "C" fn(mem_pool: hipMemPool_t, min_bytes_to_hold: usize) -> hipError_t;
-pub type hipMemPoolSetAttribute_t = unsafe extern "C" fn(
-    mem_pool: hipMemPool_t,
-    attr: hipMemPoolAttr,
-    value: *mut core::ffi::c_void,
-) -> hipError_t;
-pub type hipMemPoolGetAttribute_t = unsafe extern "C" fn(
-    mem_pool: hipMemPool_t,
-    attr: hipMemPoolAttr,
-    value: *mut core::ffi::c_void,
-) -> hipError_t;
-pub type hipMemPoolSetAccess_t = unsafe extern "C" fn(
-    mem_pool: hipMemPool_t,
-    desc_list: *const hipMemAccessDesc,
-    count: usize,
-) -> hipError_t;
-pub type hipMemPoolGetAccess_t = unsafe extern "C" fn(
-    flags: *mut hipMemAccessFlags,
-    mem_pool: hipMemPool_t,
-    location: *mut hipMemLocation,
-) -> hipError_t;
-pub type hipMemPoolCreate_t =
-    unsafe extern "C" fn(mem_pool: *mut hipMemPool_t, pool_props: *const hipMemPoolProps) -> hipError_t;
-pub type hipMemPoolDestroy_t = unsafe extern "C" fn(mem_pool: hipMemPool_t) -> hipError_t;
-pub type hipMallocFromPoolAsync_t = unsafe extern "C" fn(
-    dev_ptr: *mut *mut core::ffi::c_void,
-    size: usize,
-    mem_pool: hipMemPool_t,
-    stream: hipStream_t,
-) -> hipError_t;
-pub type hipMemPoolExportToShareableHandle_t = unsafe extern "C" fn(
-    shared_handle: *mut core::ffi::c_void,
-    mem_pool: hipMemPool_t,
-    handle_type: hipMemAllocationHandleType,
-    flags: core::ffi::c_uint,
-) -> hipError_t;
-pub type hipMemPoolImportFromShareableHandle_t = unsafe extern "C" fn(
-    mem_pool: *mut hipMemPool_t,
-    shared_handle: *mut core::ffi::c_void,
-    handle_type: hipMemAllocationHandleType,
-    flags: core::ffi::c_uint,
-) -> hipError_t;
-pub type hipMemPoolExportPointer_t = unsafe extern "C" fn(
-    export_data: *mut hipMemPoolPtrExportData,
-    dev_ptr: *mut core::ffi::c_void,
-) -> hipError_t;
-pub type hipMemPoolImportPointer_t = unsafe extern "C" fn(
-    dev_ptr: *mut *mut core::ffi::c_void,
-    mem_pool: hipMemPool_t,
-    export_data: *mut hipMemPoolPtrExportData,
 ) -> hipError_t;
 pub type hipHostAlloc_t = unsafe extern "C" fn(
     ptr: *mut *mut core::ffi::c_void,
@@ -1383,9 +1208,7 @@ pub const NAMES: &[&str] = &[
     "hipDeviceEnablePeerAccess",
     "hipDeviceGet",
     "hipDeviceGetAttribute",
-    "hipDeviceGetDefaultMemPool",
     "hipDeviceGetGraphMemAttribute",
-    "hipDeviceGetMemPool",
     "hipDeviceGetName",
     "hipDeviceGetPCIBusId",
     "hipDeviceGetStreamPriorityRange",
@@ -1393,7 +1216,6 @@ pub const NAMES: &[&str] = &[
     "hipDevicePrimaryCtxGetState",
     "hipDevicePrimaryCtxRelease",
     "hipDevicePrimaryCtxRetain",
-    "hipDeviceSetMemPool",
     "hipDeviceSynchronize",
     "hipDeviceTotalMem",
     "hipDriverGetVersion",
@@ -1408,7 +1230,6 @@ pub const NAMES: &[&str] = &[
     "hipExtGetLastError",
     "hipExtMallocWithFlags",
     "hipFree",
-    "hipFreeAsync",
     "hipFreeHost",
     "hipGetDevice",
     "hipGetDeviceCount",
@@ -1438,18 +1259,12 @@ pub const NAMES: &[&str] = &[
     "hipHostUnregister",
     "hipInit",
     "hipIpcCloseMemHandle",
-    "hipIpcGetEventHandle",
     "hipIpcGetMemHandle",
-    "hipIpcOpenEventHandle",
     "hipIpcOpenMemHandle",
     "hipLaunchHostFunc",
     "hipMalloc",
-    "hipMallocAsync",
-    "hipMallocFromPoolAsync",
-    "hipMallocManaged",
     "hipMemAddressFree",
     "hipMemAddressReserve",
-    "hipMemAdvise",
     "hipMemCreate",
     "hipMemExportToShareableHandle",
     "hipMemGetAccess",
@@ -1459,18 +1274,6 @@ pub const NAMES: &[&str] = &[
     "hipMemGetInfo",
     "hipMemImportFromShareableHandle",
     "hipMemMap",
-    "hipMemPoolCreate",
-    "hipMemPoolDestroy",
-    "hipMemPoolExportPointer",
-    "hipMemPoolExportToShareableHandle",
-    "hipMemPoolGetAccess",
-    "hipMemPoolGetAttribute",
-    "hipMemPoolImportFromShareableHandle",
-    "hipMemPoolImportPointer",
-    "hipMemPoolSetAccess",
-    "hipMemPoolSetAttribute",
-    "hipMemPoolTrimTo",
-    "hipMemPrefetchAsync",
     "hipMemRelease",
     "hipMemRetainAllocationHandle",
     "hipMemSetAccess",
@@ -1511,8 +1314,6 @@ pub const NAMES: &[&str] = &[
     "hipStreamSynchronize",
     "hipStreamUpdateCaptureDependencies",
     "hipStreamWaitEvent",
-    "hipStreamWaitValue32",
-    "hipStreamWriteValue32",
     "hipThreadExchangeStreamCaptureMode",
     "hipUserObjectCreate",
     "hipUserObjectRelease",
@@ -1527,9 +1328,7 @@ pub struct Functions {
     pub hipDeviceEnablePeerAccess: Option<hipDeviceEnablePeerAccess_t>,
     pub hipDeviceGet: Option<hipDeviceGet_t>,
     pub hipDeviceGetAttribute: Option<hipDeviceGetAttribute_t>,
-    pub hipDeviceGetDefaultMemPool: Option<hipDeviceGetDefaultMemPool_t>,
     pub hipDeviceGetGraphMemAttribute: Option<hipDeviceGetGraphMemAttribute_t>,
-    pub hipDeviceGetMemPool: Option<hipDeviceGetMemPool_t>,
     pub hipDeviceGetName: Option<hipDeviceGetName_t>,
     pub hipDeviceGetPCIBusId: Option<hipDeviceGetPCIBusId_t>,
     pub hipDeviceGetStreamPriorityRange: Option<hipDeviceGetStreamPriorityRange_t>,
@@ -1537,7 +1336,6 @@ pub struct Functions {
     pub hipDevicePrimaryCtxGetState: Option<hipDevicePrimaryCtxGetState_t>,
     pub hipDevicePrimaryCtxRelease: Option<hipDevicePrimaryCtxRelease_t>,
     pub hipDevicePrimaryCtxRetain: Option<hipDevicePrimaryCtxRetain_t>,
-    pub hipDeviceSetMemPool: Option<hipDeviceSetMemPool_t>,
     pub hipDeviceSynchronize: Option<hipDeviceSynchronize_t>,
     pub hipDeviceTotalMem: Option<hipDeviceTotalMem_t>,
     pub hipDriverGetVersion: Option<hipDriverGetVersion_t>,
@@ -1552,7 +1350,6 @@ pub struct Functions {
     pub hipExtGetLastError: Option<hipExtGetLastError_t>,
     pub hipExtMallocWithFlags: Option<hipExtMallocWithFlags_t>,
     pub hipFree: Option<hipFree_t>,
-    pub hipFreeAsync: Option<hipFreeAsync_t>,
     pub hipFreeHost: Option<hipFreeHost_t>,
     pub hipGetDevice: Option<hipGetDevice_t>,
     pub hipGetDeviceCount: Option<hipGetDeviceCount_t>,
@@ -1582,18 +1379,12 @@ pub struct Functions {
     pub hipHostUnregister: Option<hipHostUnregister_t>,
     pub hipInit: Option<hipInit_t>,
     pub hipIpcCloseMemHandle: Option<hipIpcCloseMemHandle_t>,
-    pub hipIpcGetEventHandle: Option<hipIpcGetEventHandle_t>,
     pub hipIpcGetMemHandle: Option<hipIpcGetMemHandle_t>,
-    pub hipIpcOpenEventHandle: Option<hipIpcOpenEventHandle_t>,
     pub hipIpcOpenMemHandle: Option<hipIpcOpenMemHandle_t>,
     pub hipLaunchHostFunc: Option<hipLaunchHostFunc_t>,
     pub hipMalloc: Option<hipMalloc_t>,
-    pub hipMallocAsync: Option<hipMallocAsync_t>,
-    pub hipMallocFromPoolAsync: Option<hipMallocFromPoolAsync_t>,
-    pub hipMallocManaged: Option<hipMallocManaged_t>,
     pub hipMemAddressFree: Option<hipMemAddressFree_t>,
     pub hipMemAddressReserve: Option<hipMemAddressReserve_t>,
-    pub hipMemAdvise: Option<hipMemAdvise_t>,
     pub hipMemCreate: Option<hipMemCreate_t>,
     pub hipMemExportToShareableHandle: Option<hipMemExportToShareableHandle_t>,
     pub hipMemGetAccess: Option<hipMemGetAccess_t>,
@@ -1603,18 +1394,6 @@ pub struct Functions {
     pub hipMemGetInfo: Option<hipMemGetInfo_t>,
     pub hipMemImportFromShareableHandle: Option<hipMemImportFromShareableHandle_t>,
     pub hipMemMap: Option<hipMemMap_t>,
-    pub hipMemPoolCreate: Option<hipMemPoolCreate_t>,
-    pub hipMemPoolDestroy: Option<hipMemPoolDestroy_t>,
-    pub hipMemPoolExportPointer: Option<hipMemPoolExportPointer_t>,
-    pub hipMemPoolExportToShareableHandle: Option<hipMemPoolExportToShareableHandle_t>,
-    pub hipMemPoolGetAccess: Option<hipMemPoolGetAccess_t>,
-    pub hipMemPoolGetAttribute: Option<hipMemPoolGetAttribute_t>,
-    pub hipMemPoolImportFromShareableHandle: Option<hipMemPoolImportFromShareableHandle_t>,
-    pub hipMemPoolImportPointer: Option<hipMemPoolImportPointer_t>,
-    pub hipMemPoolSetAccess: Option<hipMemPoolSetAccess_t>,
-    pub hipMemPoolSetAttribute: Option<hipMemPoolSetAttribute_t>,
-    pub hipMemPoolTrimTo: Option<hipMemPoolTrimTo_t>,
-    pub hipMemPrefetchAsync: Option<hipMemPrefetchAsync_t>,
     pub hipMemRelease: Option<hipMemRelease_t>,
     pub hipMemRetainAllocationHandle: Option<hipMemRetainAllocationHandle_t>,
     pub hipMemSetAccess: Option<hipMemSetAccess_t>,
@@ -1655,8 +1434,6 @@ pub struct Functions {
     pub hipStreamSynchronize: Option<hipStreamSynchronize_t>,
     pub hipStreamUpdateCaptureDependencies: Option<hipStreamUpdateCaptureDependencies_t>,
     pub hipStreamWaitEvent: Option<hipStreamWaitEvent_t>,
-    pub hipStreamWaitValue32: Option<hipStreamWaitValue32_t>,
-    pub hipStreamWriteValue32: Option<hipStreamWriteValue32_t>,
     pub hipThreadExchangeStreamCaptureMode: Option<hipThreadExchangeStreamCaptureMode_t>,
     pub hipUserObjectCreate: Option<hipUserObjectCreate_t>,
     pub hipUserObjectRelease: Option<hipUserObjectRelease_t>,
@@ -1676,9 +1453,7 @@ impl Functions {
             c"hipDeviceEnablePeerAccess",
             c"hipDeviceGet",
             c"hipDeviceGetAttribute",
-            c"hipDeviceGetDefaultMemPool",
             c"hipDeviceGetGraphMemAttribute",
-            c"hipDeviceGetMemPool",
             c"hipDeviceGetName",
             c"hipDeviceGetPCIBusId",
             c"hipDeviceGetStreamPriorityRange",
@@ -1686,7 +1461,6 @@ impl Functions {
             c"hipDevicePrimaryCtxGetState",
             c"hipDevicePrimaryCtxRelease",
             c"hipDevicePrimaryCtxRetain",
-            c"hipDeviceSetMemPool",
             c"hipDeviceSynchronize",
             c"hipDeviceTotalMem",
             c"hipDriverGetVersion",
@@ -1701,7 +1475,6 @@ impl Functions {
             c"hipExtGetLastError",
             c"hipExtMallocWithFlags",
             c"hipFree",
-            c"hipFreeAsync",
             c"hipFreeHost",
             c"hipGetDevice",
             c"hipGetDeviceCount",
@@ -1731,18 +1504,12 @@ impl Functions {
             c"hipHostUnregister",
             c"hipInit",
             c"hipIpcCloseMemHandle",
-            c"hipIpcGetEventHandle",
             c"hipIpcGetMemHandle",
-            c"hipIpcOpenEventHandle",
             c"hipIpcOpenMemHandle",
             c"hipLaunchHostFunc",
             c"hipMalloc",
-            c"hipMallocAsync",
-            c"hipMallocFromPoolAsync",
-            c"hipMallocManaged",
             c"hipMemAddressFree",
             c"hipMemAddressReserve",
-            c"hipMemAdvise",
             c"hipMemCreate",
             c"hipMemExportToShareableHandle",
             c"hipMemGetAccess",
@@ -1752,18 +1519,6 @@ impl Functions {
             c"hipMemGetInfo",
             c"hipMemImportFromShareableHandle",
             c"hipMemMap",
-            c"hipMemPoolCreate",
-            c"hipMemPoolDestroy",
-            c"hipMemPoolExportPointer",
-            c"hipMemPoolExportToShareableHandle",
-            c"hipMemPoolGetAccess",
-            c"hipMemPoolGetAttribute",
-            c"hipMemPoolImportFromShareableHandle",
-            c"hipMemPoolImportPointer",
-            c"hipMemPoolSetAccess",
-            c"hipMemPoolSetAttribute",
-            c"hipMemPoolTrimTo",
-            c"hipMemPrefetchAsync",
             c"hipMemRelease",
             c"hipMemRetainAllocationHandle",
             c"hipMemSetAccess",
@@ -1804,8 +1559,6 @@ impl Functions {
             c"hipStreamSynchronize",
             c"hipStreamUpdateCaptureDependencies",
             c"hipStreamWaitEvent",
-            c"hipStreamWaitValue32",
-            c"hipStreamWriteValue32",
             c"hipThreadExchangeStreamCaptureMode",
             c"hipUserObjectCreate",
             c"hipUserObjectRelease",
@@ -1815,6 +1568,6 @@ impl Functions {
         // SAFETY: the fields are in the order of the names above, with nothing between them (repr C). Each is an
         // optional function pointer, which is as large as an address and `None` where that is null. That there is
         // a function of the field's type at any other address is the caller's promise.
-        unsafe { core::mem::transmute::<[*mut core::ffi::c_void; 139], Self>(addresses) }
+        unsafe { core::mem::transmute::<[*mut core::ffi::c_void; 115], Self>(addresses) }
     }
 }

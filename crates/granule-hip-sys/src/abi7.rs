@@ -61,36 +61,18 @@ pub type hipMemGetHandleForAddressRange_t = unsafe extern "C" fn(
     flags: c_ulonglong,
 ) -> hipError_t;
 /// Since 7.1.
-pub type hipMemAdvise_v2_t = unsafe extern "C" fn(
-    dev_ptr: *const c_void,
-    count: usize,
-    advice: hipMemoryAdvise,
-    location: hipMemLocation,
-) -> hipError_t;
-/// Since 7.1.
-pub type hipMemPrefetchAsync_v2_t = unsafe extern "C" fn(
-    dev_ptr: *const c_void,
-    count: usize,
-    location: hipMemLocation,
-    flags: c_uint,
-    stream: hipStream_t,
-) -> hipError_t;
-/// Since 7.1.
 pub type hipStreamGetId_t =
     unsafe extern "C" fn(stream: hipStream_t, streamId: *mut c_ulonglong) -> hipError_t;
 
 /// The functions that 7 added; `NAMES` has 6's.
-pub const ADDED: &[&str] =
-    &["hipMemAdvise_v2", "hipMemGetHandleForAddressRange", "hipMemPrefetchAsync_v2", "hipStreamGetId"];
+pub const ADDED: &[&str] = &["hipMemGetHandleForAddressRange", "hipStreamGetId"];
 
 /// The library's functions; `None` where it has none of that name.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Functions {
     /// Those that 6 has.
     pub base: super::abi6::Functions,
-    pub hipMemAdvise_v2: Option<hipMemAdvise_v2_t>,
     pub hipMemGetHandleForAddressRange: Option<hipMemGetHandleForAddressRange_t>,
-    pub hipMemPrefetchAsync_v2: Option<hipMemPrefetchAsync_v2_t>,
     pub hipStreamGetId: Option<hipStreamGetId_t>,
 }
 
@@ -106,15 +88,8 @@ impl Functions {
             // SAFETY: the caller's promise.
             base: unsafe { super::abi6::Functions::load(&mut symbol) },
             // SAFETY: the caller's promise: the address is a function of this type.
-            hipMemAdvise_v2: symbol(c"hipMemAdvise_v2")
-                .map(|address| unsafe { core::mem::transmute::<*mut c_void, hipMemAdvise_v2_t>(address) }),
-            // SAFETY: as above.
             hipMemGetHandleForAddressRange: symbol(c"hipMemGetHandleForAddressRange").map(|address| unsafe {
                 core::mem::transmute::<*mut c_void, hipMemGetHandleForAddressRange_t>(address)
-            }),
-            // SAFETY: as above.
-            hipMemPrefetchAsync_v2: symbol(c"hipMemPrefetchAsync_v2").map(|address| unsafe {
-                core::mem::transmute::<*mut c_void, hipMemPrefetchAsync_v2_t>(address)
             }),
             // SAFETY: as above.
             hipStreamGetId: symbol(c"hipStreamGetId")

@@ -1,23 +1,20 @@
 //! HIP declarations made by bindgen, one module per ABI generation, and the loader of libamdhip64.
 //!
-//! Generations differ where a compiler cannot see it: the property struct of physical memory has the same size in 5 and
-//! 6 but its fields in another order, and the kinds of memory were renumbered. So a program chooses its declarations at
-//! run time, by the version that the library reports:
+//! The layouts and numbers of 6 held in 7, which added to them: [`abi6`] fits every library that [`Library::open`] takes, and
+//! [`abi7`] one that reports 7. Versions before 6 laid out the same sizes otherwise, and are refused.
 //!
 //! ```no_run
-//! use granule_hip_sys::{Generation, Library, abi6};
+//! use granule_hip_sys::{Library, abi6};
 //!
 //! let library = Library::open()?;
-//! if library.generation() == Generation::Six {
-//!     // SAFETY: the library is of this generation and is never unloaded.
-//!     let functions = unsafe { abi6::Functions::load(|name| library.symbol(name)) };
-//!     assert!(functions.hipMalloc.is_some());
-//! }
+//! // SAFETY: the library has these signatures and is never unloaded.
+//! let functions = unsafe { abi6::Functions::load(|name| library.symbol(name)) };
+//! assert!(functions.hipMalloc.is_some());
 //! # Ok::<(), granule_hip_sys::LoadError>(())
 //! ```
 //!
 //! Nothing is linked: building needs neither ROCm nor libclang, and a program that links this crate starts on a machine
-//! without either. [`Library::open`] tells where it looks. `cargo xtask bindgen` makes `abi5` and `abi6` anew from
+//! without either. [`Library::open`] tells where it looks. `cargo xtask bindgen` makes `abi6` anew from
 //! headers; `abi7` is an overlay written by hand over `abi6`, whose layouts held.
 //!
 //! # Why not a public crate
@@ -30,8 +27,6 @@
 
 // C names, and no comments of the vendor's header.
 #[allow(missing_docs, non_camel_case_types, non_snake_case, non_upper_case_globals)]
-pub mod abi5;
-#[allow(missing_docs, non_camel_case_types, non_snake_case, non_upper_case_globals)]
 pub mod abi6;
 #[allow(missing_docs, non_camel_case_types, non_snake_case, non_upper_case_globals)]
 pub mod abi7;
@@ -39,4 +34,4 @@ mod library;
 mod version;
 
 pub use library::{Attempt, LIBRARY_VARIABLE, Library, LoadError};
-pub use version::{Generation, Version};
+pub use version::Version;

@@ -1,7 +1,7 @@
 //! Finding and opening libamdhip64 at run time.
 
+use crate::Version;
 use crate::abi6::{hipRuntimeGetVersion_t, hipSuccess};
-use crate::{Generation, Version};
 use core::ffi::{CStr, c_int, c_void};
 use core::fmt;
 use libloading::os::unix::{self, RTLD_LOCAL, RTLD_NOW};
@@ -19,7 +19,11 @@ const FOLDER_VARIABLES: [&str; 2] = ["ROCM_PATH", "HIP_PATH"];
 /// Where ROCm's packages put it, which the system's search does not always know.
 const USUAL_FOLDER: &str = "/opt/rocm/lib";
 
-/// Newest first. A runtime package has no unversioned name; a development package adds it.
+/// Older ones have other layouts and numbers.
+const OLDEST: u32 = 6;
+
+/// Newest first. A runtime package has no unversioned name; a development package adds it. The last one is opened to be
+/// refused by its version, where a machine has no other.
 const SONAMES: [&str; 3] = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"];
 const UNVERSIONED: &str = "libamdhip64.so";
 
@@ -32,7 +36,6 @@ pub struct Library {
     handle: ManuallyDrop<unix::Library>,
     path: PathBuf,
     version: Version,
-    generation: Generation,
 }
 
 impl Library {
@@ -76,9 +79,13 @@ impl Library {
         let handle = unsafe { unix::Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
         let handle = ManuallyDrop::new(handle.map_err(|error| dlopen_message(&error))?);
         let version = version(&handle)?;
-        let generation = Generation::of(version)
-            .ok_or_else(|| format!("HIP {version} is older than 5, the oldest known"))?;
-        Ok(Library { handle, path: path.to_owned(), version, generation })
+        if version.major < OLDEST {
+            return Err(format!(
+                "HIP {version} is ROCm {}'s, which is not served: install ROCm 6 or 7 (libamdhip64.so.6 or libamdhip64.so.7)",
+                version.major
+            ));
+        }
+        Ok(Library { handle, path: path.to_owned(), version })
     }
 
     /// What it was opened as: a path, or a bare name that the system's search found.
@@ -91,14 +98,9 @@ impl Library {
         self.version
     }
 
-    /// Which module of declarations fits it.
-    pub fn generation(&self) -> Generation {
-        self.generation
-    }
-
     /// The address of a function, if the library has one of that name. It is valid until the process ends.
     ///
-    /// Made to be given to `Functions::load` of the module that [`generation`](Self::generation) names.
+    /// Made to be given to `Functions::load` of [`abi6`](crate::abi6), or of [`abi7`](crate::abi7).
     pub fn symbol(&self, name: &CStr) -> Option<*mut c_void> {
         symbol(&self.handle, name)
     }
@@ -118,7 +120,7 @@ fn dlopen_message(error: &libloading::Error) -> String {
 /// Asks the library for its version, which needs no device.
 fn version(handle: &unix::Library) -> Result<Version, String> {
     let address = symbol(handle, c"hipRuntimeGetVersion").ok_or("it has no hipRuntimeGetVersion")?;
-    // SAFETY: the name belongs to this signature in every generation.
+    // SAFETY: the name belongs to this signature in every version.
     let get_version = unsafe { core::mem::transmute::<*mut c_void, hipRuntimeGetVersion_t>(address) };
     let mut packed: c_int = 0;
     // SAFETY: the only argument is a place for an integer, which lives through the call.

@@ -1,13 +1,13 @@
-//! The version a library reports and the ABI generation that follows from it.
+//! The version a library reports.
 
 use core::fmt;
 
 /// What `hipRuntimeGetVersion` reports. The order is that of releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
-    /// The generation; the soname carries it.
+    /// The number that the soname carries.
     pub major: u32,
-    /// The release in the generation.
+    /// The release under that number.
     pub minor: u32,
     /// A build number, not ROCm's patch level.
     pub patch: u32,
@@ -29,45 +29,9 @@ impl fmt::Display for Version {
     }
 }
 
-/// A set of libraries that share layouts and numbers; each has a module of declarations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Generation {
-    /// HIP 5: [`abi5`](crate::abi5).
-    Five,
-    /// HIP 6: [`abi6`](crate::abi6). Memory kinds and the property structs are not those of 5.
-    Six,
-    /// HIP 7 and, until its differences are known, anything newer: [`abi7`](crate::abi7). Whoever fills structs for a
-    /// version above 7 should probe first.
-    Seven,
-}
-
-impl Generation {
-    /// The generation of a version; `None` for one older than 5.
-    pub fn of(version: Version) -> Option<Generation> {
-        match version.major {
-            0..5 => None,
-            5 => Some(Generation::Five),
-            6 => Some(Generation::Six),
-            7.. => Some(Generation::Seven),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn generation_follows_the_major_number() {
-        let of = |packed| Version::from_packed(packed).and_then(Generation::of);
-        assert_eq!(of(50_221_153), Some(Generation::Five));
-        assert_eq!(of(60_443_484), Some(Generation::Six));
-        assert_eq!(of(71_460_850), Some(Generation::Seven));
-        assert_eq!(of(80_000_000), Some(Generation::Seven));
-        assert_eq!(of(40_000_000), None);
-        assert_eq!(of(0), None);
-        assert_eq!(of(-1), None);
-    }
 
     #[test]
     fn version_is_unpacked_and_ordered() {
@@ -76,5 +40,7 @@ mod tests {
         assert_eq!(packed(50_221_153).to_string(), "5.2.21153");
         assert!(packed(70_051_831) < packed(70_152_802));
         assert!(packed(70_152_802) < packed(71_460_850));
+        assert_eq!(packed(40_000_000).major, 4);
+        assert_eq!(Version::from_packed(-1), None);
     }
 }

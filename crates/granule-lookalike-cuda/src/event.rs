@@ -10,7 +10,8 @@ use lookalike::{Answer, Code, contexts, events};
 use std::ffi::c_uint;
 use std::ptr::without_provenance_mut;
 
-fn flags(number: c_uint) -> Answer<EventFlags> {
+/// How an event is made, and whether another process can open it.
+fn flags(number: c_uint) -> Answer<(EventFlags, bool)> {
     let known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
     let is_timed = number & CU_EVENT_DISABLE_TIMING == 0;
     let is_shared = number & CU_EVENT_INTERPROCESS != 0;
@@ -20,8 +21,7 @@ fn flags(number: c_uint) -> Answer<EventFlags> {
     let mut flags = EventFlags::empty();
     flags.set(EventFlags::TIMING, is_timed);
     flags.set(EventFlags::BLOCKING_SYNC, number & CU_EVENT_BLOCKING_SYNC != 0);
-    flags.set(EventFlags::INTERPROCESS, is_shared);
-    Ok(flags)
+    Ok((flags, is_shared))
 }
 
 fn record(event: CUevent, stream: CUstream, flags: c_uint) -> Answer {
@@ -51,9 +51,14 @@ lookalike::entries! {
     /// A new event.
     fn cuEventCreate as cuEventCreate_t(out event: *mut CUevent, val options: c_uint) {
         let here = here()?;
-        let wanted = flags(options)?;
+        let (wanted, is_shared) = flags(options)?;
         event.wanted()?;
-        event.put(without_provenance_mut(events::create(here.machine, here.device, wanted)?))
+        let made = if is_shared {
+            events::create_shared(here.machine, here.device)
+        } else {
+            events::create(here.machine, here.device, wanted)
+        };
+        event.put(without_provenance_mut(made?))
     }
 
     /// Destroys an event.

@@ -79,9 +79,6 @@ pub type CUmemLocation_v1 = CUmemLocation_st;
 pub type CUmemLocation = CUmemLocation_v1;
 pub type CUmemAllocationProp_v1 = CUmemAllocationProp_st;
 pub type CUmemAllocationProp = CUmemAllocationProp_v1;
-pub type CUmulticastGranularity_flags_enum = core::ffi::c_uint;
-pub type CUmulticastObjectProp_v1 = CUmulticastObjectProp_st;
-pub type CUmulticastObjectProp = CUmulticastObjectProp_v1;
 pub type CUmemAccessDesc_v1 = CUmemAccessDesc_st;
 pub type CUmemAccessDesc = CUmemAccessDesc_v1;
 pub type CUmemPool_attribute_enum = core::ffi::c_uint;
@@ -263,14 +260,6 @@ pub struct CUmemAllocationProp_st__bindgen_ty_1 {
     pub gpuDirectRDMACapable: core::ffi::c_uchar,
     pub usage: core::ffi::c_ushort,
     pub reserved: [core::ffi::c_uchar; 4usize],
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct CUmulticastObjectProp_st {
-    pub numDevices: core::ffi::c_uint,
-    pub size: usize,
-    pub handleTypes: core::ffi::c_ulonglong,
-    pub flags: core::ffi::c_ulonglong,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -930,21 +919,6 @@ const _: () = {
     ["Offset of field: CUmemAllocationProp_st::allocFlags"]
         [::core::mem::offset_of!(CUmemAllocationProp_st, allocFlags) - 24usize];
 };
-pub const CU_MULTICAST_GRANULARITY_MINIMUM: CUmulticastGranularity_flags_enum = 0;
-pub const CU_MULTICAST_GRANULARITY_RECOMMENDED: CUmulticastGranularity_flags_enum = 1;
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of CUmulticastObjectProp_st"][::core::mem::size_of::<CUmulticastObjectProp_st>() - 32usize];
-    ["Alignment of CUmulticastObjectProp_st"][::core::mem::align_of::<CUmulticastObjectProp_st>() - 8usize];
-    ["Offset of field: CUmulticastObjectProp_st::numDevices"]
-        [::core::mem::offset_of!(CUmulticastObjectProp_st, numDevices) - 0usize];
-    ["Offset of field: CUmulticastObjectProp_st::size"]
-        [::core::mem::offset_of!(CUmulticastObjectProp_st, size) - 8usize];
-    ["Offset of field: CUmulticastObjectProp_st::handleTypes"]
-        [::core::mem::offset_of!(CUmulticastObjectProp_st, handleTypes) - 16usize];
-    ["Offset of field: CUmulticastObjectProp_st::flags"]
-        [::core::mem::offset_of!(CUmulticastObjectProp_st, flags) - 24usize];
-};
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of CUmemAccessDesc_st"][::core::mem::size_of::<CUmemAccessDesc_st>() - 12usize];
@@ -1041,7 +1015,6 @@ pub use self::CUmemPool_attribute_enum as CUmemPool_attribute;
 pub use self::CUmemRangeHandleType_enum as CUmemRangeHandleType;
 pub use self::CUmemorytype_enum as CUmemorytype;
 pub use self::CUmoduleLoadingMode_enum as CUmoduleLoadingMode;
-pub use self::CUmulticastGranularity_flags_enum as CUmulticastGranularity_flags;
 pub use self::CUpointer_attribute_enum as CUpointer_attribute;
 pub use self::CUstream_flags_enum as CUstream_flags;
 pub use self::CUstreamCaptureMode_enum as CUstreamCaptureMode;
@@ -1384,38 +1357,6 @@ pub type cuMemPoolImportPointer_t = unsafe extern "C" fn(
     ptr_out: *mut CUdeviceptr,
     pool: CUmemoryPool,
     shareData: *mut CUmemPoolPtrExportData,
-) -> CUresult;
-pub type cuMulticastCreate_t = unsafe extern "C" fn(
-    mcHandle: *mut CUmemGenericAllocationHandle,
-    prop: *const CUmulticastObjectProp,
-) -> CUresult;
-pub type cuMulticastAddDevice_t =
-    unsafe extern "C" fn(mcHandle: CUmemGenericAllocationHandle, dev: CUdevice) -> CUresult;
-pub type cuMulticastBindMem_t = unsafe extern "C" fn(
-    mcHandle: CUmemGenericAllocationHandle,
-    mcOffset: usize,
-    memHandle: CUmemGenericAllocationHandle,
-    memOffset: usize,
-    size: usize,
-    flags: core::ffi::c_ulonglong,
-) -> CUresult;
-pub type cuMulticastBindAddr_t = unsafe extern "C" fn(
-    mcHandle: CUmemGenericAllocationHandle,
-    mcOffset: usize,
-    memptr: CUdeviceptr,
-    size: usize,
-    flags: core::ffi::c_ulonglong,
-) -> CUresult;
-pub type cuMulticastUnbind_t = unsafe extern "C" fn(
-    mcHandle: CUmemGenericAllocationHandle,
-    dev: CUdevice,
-    mcOffset: usize,
-    size: usize,
-) -> CUresult;
-pub type cuMulticastGetGranularity_t = unsafe extern "C" fn(
-    granularity: *mut usize,
-    prop: *const CUmulticastObjectProp,
-    option: CUmulticastGranularity_flags,
 ) -> CUresult;
 pub type cuPointerGetAttribute_t = unsafe extern "C" fn(
     data: *mut core::ffi::c_void,
@@ -1881,12 +1822,6 @@ pub const NAMES: &[&str] = &[
     "cuModuleLoadDataEx",
     "cuModuleLoadFatBinary",
     "cuModuleUnload",
-    "cuMulticastAddDevice",
-    "cuMulticastBindAddr",
-    "cuMulticastBindMem",
-    "cuMulticastCreate",
-    "cuMulticastGetGranularity",
-    "cuMulticastUnbind",
     "cuOccupancyMaxActiveBlocksPerMultiprocessor",
     "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
     "cuOccupancyMaxActiveClusters",

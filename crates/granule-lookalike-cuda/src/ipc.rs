@@ -2,9 +2,11 @@
 
 use crate::entry::here;
 use crate::header::*;
+use crate::memory::pools;
 use backend_api::types::DevicePtr;
-use backend_api::{Backend, EventFlags, IpcEventHandle, IpcMemoryHandle};
-use lookalike::{Answer, Code, events, ipc, pools};
+use backend_api::{Backend, IpcMemoryHandle};
+use backend_openreg::Driver;
+use lookalike::{Answer, Code, events, ipc};
 use std::ffi::{c_char, c_uint};
 use std::ptr::without_provenance_mut;
 
@@ -60,22 +62,21 @@ lookalike::entries! {
         let here = here()?;
         handle.wanted()?;
         let known = events::resolve(event.addr())?;
-        if !known.flags.contains(EventFlags::INTERPROCESS) {
+        if !known.is_shared {
             return Err(Code::INVALID_HANDLE);
         }
-        let exported = here.machine.ipc()?.export_event(known.event)?;
-        ipc::exported(exported.0);
-        handle.put(CUipcEventHandle { reserved: exported.0.map(|byte| byte as c_char) })
+        let exported = Driver(here.machine).export_event(known.event)?;
+        ipc::exported(exported);
+        handle.put(CUipcEventHandle { reserved: exported.map(|byte| byte as c_char) })
     }
 
     /// Opens another process's event.
     fn cuIpcOpenEventHandle as cuIpcOpenEventHandle_t(out event: *mut CUevent, val handle: CUipcEventHandle) {
         let here = here()?;
         event.wanted()?;
-        let family = here.machine.ipc()?;
         let handle = handle.reserved.map(|byte| byte as u8);
         foreign(&handle)?;
-        let opened = family.open_event(here.device, &IpcEventHandle(handle))?;
-        event.put(without_provenance_mut(events::adopt(opened, EventFlags::INTERPROCESS)))
+        let opened = Driver(here.machine).open_event(here.device, &handle)?;
+        event.put(without_provenance_mut(events::adopt(opened)))
     }
 }

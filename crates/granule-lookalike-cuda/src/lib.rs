@@ -53,7 +53,6 @@ pub fn entries() -> impl Iterator<Item = &'static lookalike::entry::Entry> {
         memory::entries::ALL,
         memory::host::entries::ALL,
         memory::managed::entries::ALL,
-        virtual_memory::multicast::entries::ALL,
         context::peers::entries::ALL,
         memory::pools::entries::ALL,
         entry::proc_address::entries::ALL,

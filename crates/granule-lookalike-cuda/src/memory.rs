@@ -32,10 +32,10 @@ lookalike::entries! {
         if pointer == 0 {
             return Ok(());
         }
-        if let Some(device) = lookalike::pools::owner(pointer) {
+        if let Some(device) = pools::owner(pointer) {
             // Memory of a pool may be freed like this too; everything before is waited for.
             here.machine.synchronize_device(device)?;
-            lookalike::pools::free(here.machine, pointer, here.machine.default_stream(device))?;
+            pools::free(here.machine, pointer, here.machine.default_stream(device))?;
             return Ok(here.machine.synchronize_device(device)?);
         }
         // A correct program need not free memory in the context of its device; that Granule does is tested elsewhere.
@@ -189,5 +189,5 @@ fn put_nothing(place: &Out<c_void>, attribute: CUpointer_attribute) -> Answer {
 
 /// The pool that memory came from; 0 where it came from none.
 fn pool_of(info: &PointerInfo) -> u64 {
-    lookalike::pools::owner(info.base.0).map_or(0, |device| lookalike::pools::handle_of(device) as u64)
+    pools::owner(info.base.0).map_or(0, |device| pools::handle_of(device) as u64)
 }

@@ -153,12 +153,11 @@ lookalike::entries! {
     ) {
         since(11_070)?;
         let here = here()?;
-        if flags & !CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER != 0 {
+        if flags & !CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER != 0 || !at.is_multiple_of(4) {
             return Err(Code::INVALID_VALUE);
         }
         let stream = here.work_stream(stream)?;
-        // SAFETY: the machine checks the word.
-        Ok(unsafe { here.machine.stream_memory()?.write_value32(stream, DevicePtr(at), value) }?)
+        Ok(Driver(here.machine).fill(stream, DevicePtr(at), &value.to_ne_bytes(), 4)?)
     }
 
     /// Writes a longer word.
@@ -171,7 +170,6 @@ lookalike::entries! {
             return Err(Code::INVALID_VALUE);
         }
         let stream = here.work_stream(stream)?;
-        here.machine.stream_memory()?;
         Ok(Driver(here.machine).fill(stream, DevicePtr(at), &value.to_ne_bytes(), 8)?)
     }
 

@@ -1,14 +1,13 @@
 //! Virtual memory.
 
 mod fabric;
-pub mod multicast;
 
 use crate::entry::{device, driver, of_size};
 use crate::header::*;
 use crate::personality::personality;
 use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use backend_api::{Access, Backend, Granularity, HandleType, ShareableHandle, VirtualMemory};
-use backend_openreg::OpenReg;
+use backend_openreg::{Driver, OpenReg};
 use lookalike::argument::In;
 use lookalike::rules::{Made, Makings};
 use lookalike::{Answer, Code, contexts};
@@ -91,7 +90,7 @@ fn mapped() -> MutexGuard<'static, BTreeMap<CUdeviceptr, CUmemGenericAllocationH
 
 /// A handle was released or a mapping taken away: was it the last of its memory?
 fn may_have_ended(machine: &OpenReg, handle: CUmemGenericAllocationHandle) -> Answer {
-    let has_handles = machine.virtual_memory()?.physical_properties(known(machine, handle)?).is_ok();
+    let has_handles = Driver(machine).physical_properties(known(machine, handle)?).is_ok();
     // The machine's numbers never come back, so nothing else can have this one by now.
     if !has_handles && !mapped().values().any(|other| *other == handle) {
         fabric::forget(handle);
@@ -112,8 +111,8 @@ pub(crate) fn release(machine: &OpenReg, handle: CUmemGenericAllocationHandle) -
 /// # Errors
 /// Where none is mapped there.
 pub(crate) fn handle_types_at(pointer: CUdeviceptr) -> Answer<CUmemAllocationHandleType> {
-    let (machine, family) = family()?;
-    let handle = number(family.retain_physical(DevicePtr(pointer))?);
+    let (machine, _) = family()?;
+    let handle = number(Driver(machine).retain_physical(DevicePtr(pointer))?);
     let handle_types = HANDLES.of(handle).handle_types;
     release(machine, handle)?;
     Ok(handle_types)
@@ -225,7 +224,7 @@ lookalike::entries! {
         let physical = known(machine, handle)?;
         let is_second = mapped().values().any(|other| *other == handle);
         if is_second && personality()?.driver.maps_copies() {
-            let device = family.physical_properties(physical)?.device;
+            let device = Driver(machine).physical_properties(physical)?.device;
             let other = family.create_physical(device, bytes as u64, HandleType::None)?;
             // SAFETY: the machine checks the reservation, the handle and its size.
             let shown = unsafe { family.map(DevicePtr(at), bytes as u64, other) };
@@ -343,18 +342,18 @@ lookalike::entries! {
     fn cuMemRetainAllocationHandle as cuMemRetainAllocationHandle_t(
         out handle: *mut CUmemGenericAllocationHandle, val at: *mut c_void,
     ) {
-        let (_, family) = family()?;
+        let (machine, _) = family()?;
         handle.wanted()?;
-        handle.put(number(family.retain_physical(DevicePtr(at.addr() as u64))?))
+        handle.put(number(Driver(machine).retain_physical(DevicePtr(at.addr() as u64))?))
     }
 
     /// What a handle is.
     fn cuMemGetAllocationPropertiesFromHandle as cuMemGetAllocationPropertiesFromHandle_t(
         out properties: *mut CUmemAllocationProp, val handle: CUmemGenericAllocationHandle,
     ) {
-        let (machine, family) = family()?;
+        let (machine, _) = family()?;
         properties.wanted()?;
-        let found = family.physical_properties(known(machine, handle)?)?;
+        let found = Driver(machine).physical_properties(known(machine, handle)?)?;
         let made = HANDLES.of(handle);
         properties.put(CUmemAllocationProp {
             type_: CU_MEM_ALLOCATION_TYPE_PINNED,

@@ -4,7 +4,7 @@ use crate::handles::Handles;
 use crate::{Answer, Code};
 use backend_api::types::{DeviceIndex, Event, Stream};
 use backend_api::{Backend, EventFlags, Readiness};
-use backend_openreg::OpenReg;
+use backend_openreg::{Driver, OpenReg};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,6 +15,8 @@ pub struct EventInfo {
     pub event: Event,
     /// How it was made.
     pub flags: EventFlags,
+    /// Whether another process can open it.
+    pub is_shared: bool,
     recorded: Arc<AtomicBool>,
 }
 
@@ -25,12 +27,21 @@ static EVENTS: Handles<EventInfo, 0x6b00_0000_0000> = Handles::new();
 /// # Errors
 /// What the machine says.
 pub fn create(machine: &OpenReg, device: DeviceIndex, flags: EventFlags) -> Answer<usize> {
-    machine.create_event(device, flags).map(|event| adopt(event, flags)).map_err(Code::from)
+    let event = machine.create_event(device, flags)?;
+    Ok(EVENTS.insert(EventInfo { event, flags, is_shared: false, recorded: Arc::default() }))
 }
 
-/// A handle for an event that the machine made.
-pub fn adopt(event: Event, flags: EventFlags) -> usize {
-    EVENTS.insert(EventInfo { event, flags, recorded: Arc::default() })
+/// Makes an event that another process can open; its handle.
+///
+/// # Errors
+/// What the machine says.
+pub fn create_shared(machine: &OpenReg, device: DeviceIndex) -> Answer<usize> {
+    Ok(adopt(Driver(machine).create_shared_event(device)?))
+}
+
+/// A handle for an event that processes share.
+pub fn adopt(event: Event) -> usize {
+    EVENTS.insert(EventInfo { event, flags: EventFlags::empty(), is_shared: true, recorded: Arc::default() })
 }
 
 /// What a handle stands for.

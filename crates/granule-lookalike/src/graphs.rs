@@ -371,12 +371,12 @@ pub fn retain_object(machine: &OpenReg, graph: usize, object: usize, count: u32,
     let state = GRAPHS.get(graph).or_else(invalid)?;
     user_objects::retain(object, count)?;
     let kept = match state {
-        GraphState::Open(stream) => machine.capture().map_err(Code::from).and_then(|family| {
+        GraphState::Open(stream) => {
             let release = Box::new(move || {
                 let _ = user_objects::release(object, count);
             });
-            family.retain_until_graph_ends(stream, release).map_err(Code::from)
-        }),
+            Driver(machine).retain_until_graph_ends(stream, release).map_err(Code::from)
+        }
         GraphState::Done(finished) => {
             finished.objects.lock().unwrap_or_else(PoisonError::into_inner).push((object, count));
             Ok(())

@@ -18,7 +18,7 @@
 //! | [`streams`], [`events`], [`graphs`], [`user_objects`] | opaque handles |
 //! | [`personality`], [`rules`] | which machine and driver it is, by files; what a driver refuses |
 //! | [`absence`] | the library, or a copy, without some symbols |
-//! | [`pools`], [`ipc`], [`callback`] | driver pools, what was exported, functions of the program |
+//! | [`ipc`], [`callback`] | what was exported, functions of the program |
 //!
 //! # Settings
 //!
@@ -37,7 +37,6 @@ pub mod graphs;
 pub mod handles;
 pub mod ipc;
 mod machine;
-pub mod pools;
 pub mod settings;
 pub mod streams;
 

@@ -44,7 +44,7 @@ impl Settings {
     /// | `graph-nodes=0MiB` | bytes of a device that the driver takes for memory nodes when a graph is launched there first |
     /// | `event-lag=0` | events are passed so many kernels later, unless something waits for them |
     /// | `h100` | what programs such as PyTorch want of a machine, see below |
-    /// | `no-vmm`, `no-ipc`, `no-peers`, `no-capture`, `no-pools`, `no-registration`, `no-managed`, `no-stream-memory`, `no-timing` | a family is absent |
+    /// | `no-vmm`, `no-ipc`, `no-peers`, `no-capture`, `no-registration`, `no-timing` | a family is absent |
     /// | `personality=NAME` | a file of `tests/personalities`; other entries change its machine |
     ///
     /// `h100` is one device with 80 GiB of reserved memory, which does work at once. Its frees wait for queued work, copies

@@ -47,11 +47,6 @@ unsafe impl Backend for Masquerade {
         answer("cuCtxSetCurrent", result)
     }
 
-    fn exchange_device(&self, device: DeviceIndex) -> Result<DeviceIndex> {
-        let result = self.inner.exchange_device(device);
-        answer("exchange_device", result)
-    }
-
     fn has_primary_context(&self, device: DeviceIndex) -> Result<bool> {
         let result = self.inner.has_primary_context(device);
         answer("cuDevicePrimaryCtxGetState", result)
@@ -248,33 +243,8 @@ unsafe impl Backend for Masquerade {
         Ok(self)
     }
 
-    fn driver_pools(&self) -> std::result::Result<&dyn DriverPools, Unsupported> {
-        family(self.inner.driver_pools())?;
-        Ok(self)
-    }
-
     fn host_registration(&self) -> std::result::Result<&dyn HostRegistration, Unsupported> {
         family(self.inner.host_registration())?;
-        Ok(self)
-    }
-
-    fn managed_memory(&self) -> std::result::Result<&dyn ManagedMemory, Unsupported> {
-        family(self.inner.managed_memory())?;
-        Ok(self)
-    }
-
-    fn stream_memory(&self) -> std::result::Result<&dyn StreamMemory, Unsupported> {
-        family(self.inner.stream_memory())?;
-        Ok(self)
-    }
-
-    fn multicast(&self) -> std::result::Result<&dyn Multicast, Unsupported> {
-        family(self.inner.multicast())?;
-        Ok(self)
-    }
-
-    fn host_access(&self) -> std::result::Result<&dyn HostAccess, Unsupported> {
-        family(self.inner.host_access())?;
         Ok(self)
     }
 }
@@ -372,19 +342,6 @@ impl VirtualMemory for Masquerade {
         let result = inner.access(at, device);
         answer("cuMemGetAccess", result)
     }
-
-    fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
-        let inner = family(self.inner.virtual_memory())?;
-        let result = inner.retain_physical(at);
-        answer("cuMemRetainAllocationHandle", result).map(|handle| self.outward(handle))
-    }
-
-    fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties> {
-        let handle = self.inward("cuMemGetAllocationPropertiesFromHandle", handle)?;
-        let inner = family(self.inner.virtual_memory())?;
-        let result = inner.physical_properties(handle);
-        answer("cuMemGetAllocationPropertiesFromHandle", result)
-    }
 }
 
 impl PhysicalSharing for Masquerade {
@@ -420,19 +377,6 @@ impl Ipc for Masquerade {
         // SAFETY: rules 1 to 3 are the caller's promise, passed on; only labels of handles changed.
         let result = unsafe { inner.close_memory(ptr) };
         answer("cuIpcCloseMemHandle", result)
-    }
-
-    fn export_event(&self, event: Event) -> Result<IpcEventHandle> {
-        let event = self.inward("cuIpcGetEventHandle", event)?;
-        let inner = family(self.inner.ipc())?;
-        let result = inner.export_event(event);
-        answer("cuIpcGetEventHandle", result)
-    }
-
-    fn open_event(&self, device: DeviceIndex, handle: &IpcEventHandle) -> Result<Event> {
-        let inner = family(self.inner.ipc())?;
-        let result = inner.open_event(device, handle);
-        answer("cuIpcOpenEventHandle", result).map(|handle| self.outward(handle))
     }
 }
 
@@ -522,48 +466,6 @@ impl Capture for Masquerade {
         let result = inner.dependencies(stream, node);
         answer("cuGraphNodeGetDependencies", result)
     }
-
-    fn retain_until_graph_ends(&self, stream: Stream, release: HostFunction) -> Result<()> {
-        let stream = self.inward("cuGraphRetainUserObject", stream)?;
-        let inner = family(self.inner.capture())?;
-        let result = inner.retain_until_graph_ends(stream, release);
-        answer("cuGraphRetainUserObject", result)
-    }
-}
-
-impl DriverPools for Masquerade {
-    fn malloc_async(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
-        let stream = self.inward("cuMemAllocAsync", stream)?;
-        let inner = family(self.inner.driver_pools())?;
-        let result = inner.malloc_async(bytes, stream);
-        answer("cuMemAllocAsync", result)
-    }
-
-    unsafe fn free_async(&self, ptr: DevicePtr, stream: Stream) -> Result<()> {
-        let stream = self.inward("cuMemFreeAsync", stream)?;
-        let inner = family(self.inner.driver_pools())?;
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on; only labels of handles changed.
-        let result = unsafe { inner.free_async(ptr, stream) };
-        answer("cuMemFreeAsync", result)
-    }
-
-    fn trim(&self, device: DeviceIndex, keep: u64) -> Result<()> {
-        let inner = family(self.inner.driver_pools())?;
-        let result = inner.trim(device, keep);
-        answer("cuMemPoolTrimTo", result)
-    }
-
-    fn pool_attribute(&self, device: DeviceIndex, which: DriverPoolAttribute) -> Result<u64> {
-        let inner = family(self.inner.driver_pools())?;
-        let result = inner.pool_attribute(device, which);
-        answer("cuMemPoolGetAttribute", result)
-    }
-
-    fn set_pool_attribute(&self, device: DeviceIndex, which: DriverPoolAttribute, value: u64) -> Result<()> {
-        let inner = family(self.inner.driver_pools())?;
-        let result = inner.set_pool_attribute(device, which, value);
-        answer("cuMemPoolSetAttribute", result)
-    }
 }
 
 impl HostRegistration for Masquerade {
@@ -579,121 +481,5 @@ impl HostRegistration for Masquerade {
         // SAFETY: rules 1 to 3 are the caller's promise, passed on; only labels of handles changed.
         let result = unsafe { inner.unregister(ptr) };
         answer("cuMemHostUnregister", result)
-    }
-
-    fn device_pointer(&self, device: DeviceIndex, ptr: DevicePtr) -> Result<DevicePtr> {
-        let inner = family(self.inner.host_registration())?;
-        let result = inner.device_pointer(device, ptr);
-        answer("cuMemHostGetDevicePointer", result)
-    }
-}
-
-impl ManagedMemory for Masquerade {
-    fn malloc_managed(&self, device: DeviceIndex, bytes: u64) -> Result<DevicePtr> {
-        let inner = family(self.inner.managed_memory())?;
-        let result = inner.malloc_managed(device, bytes);
-        answer("cuMemAllocManaged", result)
-    }
-
-    unsafe fn prefetch_async(
-        &self,
-        ptr: DevicePtr,
-        bytes: u64,
-        to: Option<DeviceIndex>,
-        stream: Stream,
-    ) -> Result<()> {
-        let stream = self.inward("cuMemPrefetchAsync", stream)?;
-        let inner = family(self.inner.managed_memory())?;
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on; only labels of handles changed.
-        let result = unsafe { inner.prefetch_async(ptr, bytes, to, stream) };
-        answer("cuMemPrefetchAsync", result)
-    }
-}
-
-impl StreamMemory for Masquerade {
-    unsafe fn write_value32(&self, stream: Stream, at: DevicePtr, value: u32) -> Result<()> {
-        let stream = self.inward("cuStreamWriteValue32", stream)?;
-        let inner = family(self.inner.stream_memory())?;
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on; only labels of handles changed.
-        let result = unsafe { inner.write_value32(stream, at, value) };
-        answer("cuStreamWriteValue32", result)
-    }
-}
-
-impl Multicast for Masquerade {
-    fn multicast_granularity(&self, devices: u32, bytes: u64) -> Result<u64> {
-        let inner = family(self.inner.multicast())?;
-        let result = inner.multicast_granularity(devices, bytes);
-        answer("cuMulticastGetGranularity", result)
-    }
-
-    fn create(&self, devices: u32, bytes: u64) -> Result<MulticastHandle> {
-        let inner = family(self.inner.multicast())?;
-        let result = inner.create(devices, bytes);
-        answer("cuMulticastCreate", result).map(|handle| self.outward(handle))
-    }
-
-    fn add_device(&self, object: MulticastHandle, device: DeviceIndex) -> Result<()> {
-        let object = self.inward("cuMulticastAddDevice", object)?;
-        let inner = family(self.inner.multicast())?;
-        let result = inner.add_device(object, device);
-        answer("cuMulticastAddDevice", result)
-    }
-
-    unsafe fn bind(
-        &self,
-        object: MulticastHandle,
-        offset: u64,
-        memory: PhysicalHandle,
-        bytes: u64,
-    ) -> Result<()> {
-        let object = self.inward("cuMulticastBindMem", object)?;
-        let memory = self.inward("cuMulticastBindMem", memory)?;
-        let inner = family(self.inner.multicast())?;
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on; only labels of handles changed.
-        let result = unsafe { inner.bind(object, offset, memory, bytes) };
-        answer("cuMulticastBindMem", result)
-    }
-
-    unsafe fn unbind(
-        &self,
-        object: MulticastHandle,
-        device: DeviceIndex,
-        offset: u64,
-        bytes: u64,
-    ) -> Result<()> {
-        let object = self.inward("cuMulticastUnbind", object)?;
-        let inner = family(self.inner.multicast())?;
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on; only labels of handles changed.
-        let result = unsafe { inner.unbind(object, device, offset, bytes) };
-        answer("cuMulticastUnbind", result)
-    }
-}
-
-impl HostAccess for Masquerade {
-    unsafe fn unprotect(&self, ptr: DevicePtr) -> Result<()> {
-        let inner = family(self.inner.host_access())?;
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on; only labels of handles changed.
-        let result = unsafe { inner.unprotect(ptr) };
-        answer("unprotect", result)
-    }
-
-    unsafe fn protect(&self, ptr: DevicePtr) -> Result<()> {
-        let inner = family(self.inner.host_access())?;
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on; only labels of handles changed.
-        let result = unsafe { inner.protect(ptr) };
-        answer("protect", result)
-    }
-
-    fn host_access_of(&self, ptr: DevicePtr) -> Result<Access> {
-        let inner = family(self.inner.host_access())?;
-        let result = inner.host_access_of(ptr);
-        answer("host_access_of", result)
-    }
-
-    fn accounted(&self, device: DeviceIndex) -> Result<MemoryInfo> {
-        let inner = family(self.inner.host_access())?;
-        let result = inner.accounted(device);
-        answer("accounted", result)
     }
 }

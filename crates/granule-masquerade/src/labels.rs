@@ -3,8 +3,8 @@
 //! A label is a [`DeviceKind`]. Changing it changes nothing else: index, raw handle, pointer, whatever the value
 //! is, stay bit for bit. A thing with the wrong label is refused, never relabelled in silence.
 
+use backend_api::Graph;
 use backend_api::types::{BackendId, DeviceIndex, DeviceKind, Event, PhysicalHandle, Stream};
-use backend_api::{Graph, MulticastHandle};
 use std::fmt;
 use thiserror::Error;
 
@@ -151,8 +151,7 @@ const DEVICE_TYPES: [&str; 21] = [
     "privateuseone",
 ];
 
-/// A handle that carries its backend's id: [`Stream`], [`Event`], [`PhysicalHandle`], [`Graph`],
-/// [`MulticastHandle`].
+/// A handle that carries its backend's id: [`Stream`], [`Event`], [`PhysicalHandle`], [`Graph`].
 pub trait Handle: Copy + sealed::Sealed {
     /// What it is, for error texts.
     const WHAT: &'static str;
@@ -199,4 +198,3 @@ handle!(Stream, "stream", stream => Some(stream.device));
 handle!(Event, "event", event => Some(event.device));
 handle!(PhysicalHandle, "physical handle", _handle => None);
 handle!(Graph, "graph", _graph => None);
-handle!(MulticastHandle, "multicast object", _object => None);

@@ -69,9 +69,6 @@ fn every_field_is_where_c_has_it() {
         RawPriorityRange = "granule_backend_priority_range" {
             least greatest
         }
-        RawPhysicalProperties = "granule_backend_physical_properties" {
-            bytes handle_type device
-        }
         RawIpcHandle = "granule_backend_ipc_handle" {
             bytes
         }
@@ -86,23 +83,15 @@ fn every_field_is_where_c_has_it() {
             malloc free memory_info pointer_info address_range copy_async memset_async create_stream
             destroy_stream query_stream synchronize_stream wait_event launch_host_function
             create_event destroy_event record_event query_event synchronize_event host_malloc
-            host_free error_name clear_error exchange_device has_primary_context attribute properties
-            copy priority_range elapsed_ms virtual_memory_granularity virtual_memory_reserve_address
+            host_free error_name clear_error has_primary_context attribute properties copy
+            priority_range elapsed_ms virtual_memory_granularity virtual_memory_reserve_address
             virtual_memory_release_address virtual_memory_create_physical
             virtual_memory_release_physical virtual_memory_map virtual_memory_unmap
             virtual_memory_set_access virtual_memory_access virtual_memory_export_physical
-            virtual_memory_import_physical virtual_memory_retain_physical
-            virtual_memory_physical_properties ipc_export_memory ipc_open_memory ipc_close_memory
-            ipc_export_event ipc_open_event peers_can_access peers_enable_access peers_copy_peer_async
-            capture_status capture_begin capture_end capture_launch capture_destroy_graph
-            capture_exchange_mode capture_frontier capture_dependencies
-            capture_retain_until_graph_ends driver_pools_malloc_async driver_pools_free_async
-            driver_pools_trim driver_pools_pool_attribute driver_pools_set_pool_attribute
-            host_registration_register host_registration_unregister host_registration_device_pointer
-            managed_memory_malloc_managed managed_memory_prefetch_async stream_memory_write_value32
-            multicast_granularity multicast_create multicast_add_device multicast_bind
-            multicast_unbind host_access_unprotect host_access_protect host_access_of
-            host_access_accounted name label
+            virtual_memory_import_physical ipc_export_memory ipc_open_memory ipc_close_memory
+            peers_can_access peers_enable_access peers_copy_peer_async capture_status capture_begin
+            capture_end capture_launch capture_destroy_graph capture_exchange_mode capture_frontier
+            capture_dependencies host_registration_register host_registration_unregister name label
         }
     };
     assert_eq!(rust, of_c());

@@ -7,9 +7,7 @@ use alloc_core::oom::OomReport;
 use alloc_core::snapshot::Value;
 use alloc_core::types::{BackendId, DeviceIndex, DeviceKind, Stream};
 use alloc_core::{AllocError, CachingAllocator};
-use backend_c::{
-    CBackend, HostCallback, RawPhysicalProperties, RawShareableHandle, RawStream, Table, TableError, VERSION,
-};
+use backend_c::{CBackend, HostCallback, RawShareableHandle, RawStream, Table, TableError, VERSION};
 use std::ffi::{c_char, c_void};
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -83,6 +81,23 @@ fn tables_that_cannot_be_read_are_refused() {
         let refused = open(&changed(|t| t.size = size)).unwrap_err();
         assert_eq!(refused, TableError::Size { found: size, least: 32 });
     }
+}
+
+/// Version 1 had more functions, and other numbers for attributes and flags.
+#[test]
+fn a_vendors_table_of_version_1_is_refused_and_told_what_to_do() {
+    const FUNCTIONS: usize = 84;
+    let mut old = [0_u64; FUNCTIONS + 6];
+    (old[0], old[1]) = (size_of_val(&old) as u64, 1);
+    // SAFETY: the table has the size that its first field says.
+    let opened = unsafe { CBackend::from_table("old", DeviceKind::PrivateUse1, old.as_ptr().cast()) };
+    let refused = opened.unwrap_err();
+    assert_eq!(refused, TableError::Version { found: 1 });
+    assert_eq!(
+        refused.to_string(),
+        "the table has version 1, and this Granule reads version 2: compile the backend anew with this Granule's \
+         granule_backend.h"
+    );
 }
 
 #[test]
@@ -171,12 +186,6 @@ mod idle {
     pub(super) unsafe extern "C" fn access(_: *mut c_void, _: u64, _: u16, _: *mut i32) -> i32 {
         0
     }
-    pub(super) unsafe extern "C" fn retain(_: *mut c_void, _: u64, _: *mut u64) -> i32 {
-        0
-    }
-    pub(super) unsafe extern "C" fn properties(_: *mut c_void, _: u64, _: *mut RawPhysicalProperties) -> i32 {
-        0
-    }
     pub(super) unsafe extern "C" fn export(
         _: *mut c_void,
         _: u64,
@@ -208,8 +217,6 @@ fn memory_that_cannot_leave_the_process_is_virtual_memory_all_the_same() {
         t.virtual_memory_unmap = Some(range);
         t.virtual_memory_set_access = Some(set);
         t.virtual_memory_access = Some(access);
-        t.virtual_memory_retain_physical = Some(retain);
-        t.virtual_memory_physical_properties = Some(properties);
     });
     let backend = open(&private).unwrap();
     assert!(backend.virtual_memory().is_ok());

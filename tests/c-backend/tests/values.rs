@@ -2,8 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 use alloc_core::backend::{
-    Backend, Capture, CaptureNode, CaptureStatus, CopyKind, ManagedMemory, PhysicalSharing, PointerKind,
-    ShareableHandle,
+    Backend, Capture, CaptureNode, CaptureStatus, CopyKind, PhysicalSharing, PointerKind, ShareableHandle,
 };
 use alloc_core::types::{DeviceIndex, DeviceKind, DevicePtr};
 use backend_c::{CBackend, RawCaptureStatus, RawPointerInfo, RawShareableHandle, RawStream, Table};
@@ -71,21 +70,6 @@ fn the_states_of_a_capture_are_the_headers() {
     for (number, state) in states.into_iter().enumerate() {
         TOLD.set(number as i64);
         assert_eq!(backend.status(stream).unwrap(), state);
-    }
-}
-
-#[test]
-fn the_host_is_minus_1_where_a_device_could_be() {
-    unsafe extern "C" fn prefetch(_: *mut c_void, _: u64, _: u64, to: i32, _: RawStream) -> i32 {
-        TOLD.set(to.into());
-        0
-    }
-    let backend = backend(|t| t.managed_memory_prefetch_async = Some(prefetch));
-    let stream = backend.default_stream(DEVICE);
-    for (to, number) in [(Some(DEVICE), 0), (Some(OTHER), 1), (None, -1)] {
-        // SAFETY: the function moves nothing.
-        unsafe { backend.prefetch_async(DevicePtr(512), 512, to, stream) }.unwrap();
-        assert_eq!(TOLD.get(), number, "{to:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! What devices say about themselves.
 
 use crate::entry::{device, ready};
-use crate::personality::{Release, personality};
+use crate::personality::personality;
 use alloc_core::backend::{Attribute, Backend};
 use alloc_core::types::DeviceIndex;
 use granule_hip_sys::abi6::*;
@@ -19,17 +19,14 @@ const FIXED: &[(hipDeviceAttribute_t, c_int)] = &[
     (hipDeviceAttributeUnifiedAddressing, 1),
 ];
 
-/// Whether a release knows a number.
-const fn is_known(number: hipDeviceAttribute_t, release: Release) -> bool {
-    let (last_common, last_own) = match release {
-        Release::V5_2 => (hipDeviceAttributeMemoryPoolsSupported, hipDeviceAttributeFineGrainSupport),
-        _ => (hipDeviceAttributeMemoryPoolSupportedHandleTypes, hipDeviceAttributeWallClockRate),
-    };
-    number <= last_common || (number >= hipDeviceAttributeAmdSpecificBegin && number <= last_own)
+/// Whether the runtime knows a number.
+const fn is_known(number: hipDeviceAttribute_t) -> bool {
+    number <= hipDeviceAttributeMemoryPoolSupportedHandleTypes
+        || (number >= hipDeviceAttributeAmdSpecificBegin && number <= hipDeviceAttributeWallClockRate)
 }
 
 fn attribute(index: DeviceIndex, number: hipDeviceAttribute_t) -> Answer<c_int> {
-    if !is_known(number, personality()?.release) {
+    if !is_known(number) {
         return Err(Code::INVALID_VALUE);
     }
     let machine = ready()?;
@@ -40,11 +37,6 @@ fn attribute(index: DeviceIndex, number: hipDeviceAttribute_t) -> Answer<c_int> 
         hipDeviceAttributeWarpSize => Attribute::WarpSize,
         hipDeviceAttributeIntegrated => Attribute::Integrated,
         hipDeviceAttributeVirtualMemoryManagementSupported => Attribute::VirtualMemoryManagement,
-        hipDeviceAttributeMemoryPoolsSupported => Attribute::MemoryPools,
-        hipDeviceAttributeManagedMemory | hipDeviceAttributeConcurrentManagedAccess => {
-            Attribute::ManagedMemory
-        }
-        hipDeviceAttributeCanUseStreamWaitValue => Attribute::StreamMemoryOperations,
         hipDeviceAttributeHostRegisterSupported => {
             return Ok(c_int::from(machine.host_registration().is_ok()));
         }

@@ -52,10 +52,10 @@ pub fn machine() -> Answer<&'static Arc<OpenReg>> {
 /// The machine, which has a device.
 ///
 /// # Errors
-/// As [`machine`]; what the release answers where there is no device.
+/// As [`machine`]; `NO_DEVICE`.
 pub fn ready() -> Answer<&'static Arc<OpenReg>> {
     let machine = machine()?;
-    if device_count()? == 0 { Err(personality()?.no_device()) } else { Ok(machine) }
+    if device_count()? == 0 { Err(Code::NO_DEVICE) } else { Ok(machine) }
 }
 
 /// How many devices the machine has.

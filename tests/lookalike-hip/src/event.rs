@@ -12,16 +12,13 @@ use std::ptr::without_provenance_mut;
 
 fn flags(number: c_uint) -> Answer<EventFlags> {
     let fences = hipEventReleaseToDevice | hipEventReleaseToSystem | hipEventDisableSystemFence;
-    let known = hipEventBlockingSync | hipEventDisableTiming | hipEventInterprocess | fences;
-    let is_timed = number & hipEventDisableTiming == 0;
-    let is_shared = number & hipEventInterprocess != 0;
-    if number & !known != 0 || (is_shared && is_timed) {
+    let known = hipEventBlockingSync | hipEventDisableTiming | fences;
+    if number & !known != 0 {
         return Err(Code::INVALID_VALUE);
     }
     let mut flags = EventFlags::empty();
-    flags.set(EventFlags::TIMING, is_timed);
+    flags.set(EventFlags::TIMING, number & hipEventDisableTiming == 0);
     flags.set(EventFlags::BLOCKING_SYNC, number & hipEventBlockingSync != 0);
-    flags.set(EventFlags::INTERPROCESS, is_shared);
     Ok(flags)
 }
 

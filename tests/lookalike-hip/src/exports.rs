@@ -7,28 +7,14 @@ use crate::personality::{Release, personality};
 use std::ffi::{CStr, c_void};
 use std::mem::MaybeUninit;
 
-/// What 5.2 lacks of 6.4's.
-const SINCE_6: &[&str] = &[
-    "hipDeviceGetGraphMemAttribute",
-    "hipEventRecordWithFlags",
-    "hipExtGetLastError",
-    "hipGetDevicePropertiesR0600",
-    "hipGetProcAddress",
-    "hipGraphReleaseUserObject",
-    "hipGraphRetainUserObject",
-    "hipGraphUpload",
-    "hipLaunchHostFunc",
-    "hipStreamGetDevice",
-    "hipUserObjectCreate",
-    "hipUserObjectRelease",
-    "hipUserObjectRetain",
-];
+/// What 6.4 lacks of 7.0's.
 const SINCE_7_0: &[&str] = &["hipMemGetHandleForAddressRange"];
-const SINCE_7_1: &[&str] = &["hipMemAdvise_v2", "hipMemPrefetchAsync_v2", "hipStreamGetId"];
+/// What 7.0 lacks of 7.1's.
+const SINCE_7_1: &[&str] = &["hipStreamGetId"];
 
 /// What a release does not export.
 fn absent(release: Release) -> impl Iterator<Item = &'static str> {
-    let later = [(Release::V6_4, SINCE_6), (Release::V7_0, SINCE_7_0), (Release::V7_1, SINCE_7_1)];
+    let later = [(Release::V7_0, SINCE_7_0), (Release::V7_1, SINCE_7_1)];
     later.into_iter().filter(move |(since, _)| release < *since).flat_map(|(_, names)| names.iter().copied())
 }
 

@@ -2,11 +2,10 @@
 
 use crate::entry::here;
 use crate::memory::{INVALID_DEVICE_POINTER, unknown_address};
-use crate::personality::personality;
-use alloc_core::backend::{Backend, EventFlags, IpcEventHandle, IpcMemoryHandle};
+use alloc_core::backend::{Backend, IpcMemoryHandle};
 use alloc_core::types::DevicePtr;
-use granule_hip_sys::{Generation, abi5, abi6::*};
-use lookalike::{Answer, Code, control, events, ipc, pools};
+use granule_hip_sys::abi6::*;
+use lookalike::{Answer, Code, control, ipc};
 use std::collections::HashMap;
 use std::ffi::{c_char, c_uint, c_void};
 use std::ptr::without_provenance_mut;
@@ -27,14 +26,6 @@ fn foreign(handle: &[u8; 64]) -> Answer {
     if ipc::is_own(handle) { Err(Code::INVALID_CONTEXT) } else { Ok(()) }
 }
 
-/// The one flag there is, whose number changed in 6.
-fn lazy_peer_access() -> Answer<c_uint> {
-    Ok(match personality()?.generation() {
-        Generation::Five => abi5::hipIpcMemLazyEnablePeerAccess,
-        _ => hipIpcMemLazyEnablePeerAccess,
-    })
-}
-
 lookalike::entries! {
     run: crate::entry::run, status: hipError_t;
 
@@ -45,9 +36,6 @@ lookalike::entries! {
         handle.wanted()?;
         let family = here.machine.ipc()?;
         let base = pointer.addr() as u64;
-        if pools::owner(base).is_some() {
-            return Err(INVALID_DEVICE_POINTER);
-        }
         let bytes = match family.export_memory(DevicePtr(base)).map_err(unknown_address) {
             Ok(exported) => exported.0,
             Err(Code::NOT_SUPPORTED) => {
@@ -66,7 +54,7 @@ lookalike::entries! {
     ) {
         let here = here()?;
         pointer.wanted()?;
-        if flags != lazy_peer_access()? {
+        if flags != hipIpcMemLazyEnablePeerAccess {
             return Err(Code::INVALID_VALUE);
         }
         let family = here.machine.ipc()?;
@@ -89,29 +77,5 @@ lookalike::entries! {
         unsafe { here.machine.ipc()?.close_memory(DevicePtr(base)) }?;
         opened().remove(&base);
         Ok(())
-    }
-
-    /// A handle for an event.
-    fn hipIpcGetEventHandle as hipIpcGetEventHandle_t(out handle: *mut hipIpcEventHandle_t, val event: hipEvent_t) {
-        let here = here()?;
-        handle.wanted()?;
-        let known = events::resolve(event.addr())?;
-        if !known.flags.contains(EventFlags::INTERPROCESS) {
-            return Err(Code(hipErrorInvalidConfiguration.cast_signed()));
-        }
-        let exported = here.machine.ipc()?.export_event(known.event)?;
-        ipc::exported(exported.0);
-        handle.put(hipIpcEventHandle_t { reserved: exported.0.map(|byte| byte as c_char) })
-    }
-
-    /// Opens another process's event.
-    fn hipIpcOpenEventHandle as hipIpcOpenEventHandle_t(out event: *mut hipEvent_t, val handle: hipIpcEventHandle_t) {
-        let here = here()?;
-        event.wanted()?;
-        let family = here.machine.ipc()?;
-        let handle = handle.reserved.map(|byte| byte as u8);
-        foreign(&handle)?;
-        let opened = family.open_event(here.device, &IpcEventHandle(handle))?;
-        event.put(without_provenance_mut(events::adopt(opened, EventFlags::INTERPROCESS)))
     }
 }

@@ -6,7 +6,7 @@ use alloc_core::backend::Backend;
 use alloc_core::types::DevicePtr;
 use granule_hip_sys::abi6::*;
 use lookalike::argument::Out;
-use lookalike::{Answer, Code, control, pools};
+use lookalike::{Answer, Code, control};
 use std::ffi::{c_uint, c_void};
 use std::ptr::without_provenance_mut;
 
@@ -21,11 +21,6 @@ fn take(pointer: &Out<*mut c_void>, bytes: usize) -> Answer {
 
 /// Gives memory back, of whichever device.
 fn give(base: u64, here: Here) -> Answer {
-    if let Some(device) = pools::owner(base) {
-        let stream = here.machine.default_stream(device);
-        pools::free(here.machine, base, stream)?;
-        return Ok(here.machine.synchronize_stream(stream)?);
-    }
     let owner = here.machine.pointer_info(DevicePtr(base))?.device.unwrap_or(here.device);
     // SAFETY: the machine refuses what is not the base of a live allocation, and traps what is in use.
     Ok(unsafe { here.machine.free(owner, DevicePtr(base)) }?)

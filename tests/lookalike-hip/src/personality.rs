@@ -1,6 +1,5 @@
 //! Which runtime it is: a file of `tests/personalities` with a part `[hip]`.
 
-use granule_hip_sys::Generation;
 use lookalike::personality::{Driver, Vendor};
 use lookalike::settings::{Settings, VARIABLE};
 use lookalike::{Answer, Code};
@@ -10,7 +9,7 @@ use std::sync::OnceLock;
 /// A version of the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Release {
-    /// 5.2.
+    /// 5.2, which backends refuse by this number: all else of it is 6.4's.
     V5_2,
     /// 6.4.
     V6_4,
@@ -23,15 +22,7 @@ pub enum Release {
 const VENDOR: Vendor = Vendor {
     name: "hip",
     calls: granule_hip_sys::abi6::NAMES,
-    sized: &[
-        "hipHostMalloc",
-        "hipHostRegister",
-        "hipMalloc",
-        "hipMallocAsync",
-        "hipMallocManaged",
-        "hipMemAddressReserve",
-        "hipMemCreate",
-    ],
+    sized: &["hipHostMalloc", "hipHostRegister", "hipMalloc", "hipMemAddressReserve", "hipMemCreate"],
     about_memory: &["hipMemCreate", "hipMemExportToShareableHandle", "hipMemMap", "hipMemSetAccess"],
 };
 
@@ -56,16 +47,6 @@ impl Personality {
         }
     }
 
-    /// Whose layouts and numbers it has.
-    #[must_use]
-    pub const fn generation(&self) -> Generation {
-        match self.release {
-            Release::V5_2 => Generation::Five,
-            Release::V6_4 => Generation::Six,
-            Release::V7_0 | Release::V7_1 => Generation::Seven,
-        }
-    }
-
     /// Whether a descriptor is imported by its number; before, by a pointer to it.
     #[must_use]
     pub fn imports_by_value(&self) -> bool {
@@ -76,15 +57,6 @@ impl Personality {
     #[must_use]
     pub fn keeps_errors(&self) -> bool {
         self.release >= Release::V7_0
-    }
-
-    /// What every call answers on a machine without a device.
-    #[must_use]
-    pub const fn no_device(&self) -> Code {
-        match self.release {
-            Release::V5_2 => Code::INVALID_DEVICE,
-            _ => Code::NO_DEVICE,
-        }
     }
 }
 

@@ -2,10 +2,9 @@
 
 use crate::entry::ready;
 use crate::host;
-use crate::personality::personality;
 use alloc_core::backend::{Backend, PointerInfo, PointerKind};
 use alloc_core::types::DevicePtr;
-use granule_hip_sys::{Generation, abi5, abi6::*};
+use granule_hip_sys::abi6::*;
 use lookalike::{Answer, Code};
 use std::ffi::{c_int, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
@@ -14,19 +13,14 @@ fn known(at: u64) -> Answer<PointerInfo> {
     Ok(ready()?.pointer_info(DevicePtr(at))?)
 }
 
-/// A kind's number, which 6 changed. Where 5 has none for managed memory, it says "host", and that it is
-/// managed in another field.
-fn kind_number(kind: PointerKind) -> Answer<hipMemoryType> {
-    let is_old = personality()?.generation() == Generation::Five;
-    Ok(match kind {
-        PointerKind::Unmanaged if is_old => return Err(Code::INVALID_VALUE),
+/// A kind's number.
+const fn kind_number(kind: PointerKind) -> hipMemoryType {
+    match kind {
         PointerKind::Unmanaged => hipMemoryTypeUnregistered,
-        PointerKind::Host | PointerKind::Managed if is_old => abi5::hipMemoryTypeHost,
-        PointerKind::Device if is_old => abi5::hipMemoryTypeDevice,
         PointerKind::Host => hipMemoryTypeHost,
         PointerKind::Device => hipMemoryTypeDevice,
         PointerKind::Managed => hipMemoryTypeManaged,
-    })
+    }
 }
 
 /// The device that is written for memory of none.
@@ -48,7 +42,7 @@ lookalike::entries! {
         let info = known(pointer.addr() as u64)?;
         let same = without_provenance_mut(pointer.addr());
         attributes.put(hipPointerAttribute_t {
-            type_: kind_number(info.kind)?,
+            type_: kind_number(info.kind),
             device: device_number(&info),
             devicePointer: if info.kind == PointerKind::Unmanaged { null_mut() } else { same },
             hostPointer: if matches!(info.kind, PointerKind::Host | PointerKind::Managed) { same } else { null_mut() },
@@ -69,7 +63,7 @@ lookalike::entries! {
         }
         let (word, long) = (data.cast::<u32>(), data.cast::<u64>());
         match attribute {
-            HIP_POINTER_ATTRIBUTE_MEMORY_TYPE => word.put(kind_number(info.kind)?),
+            HIP_POINTER_ATTRIBUTE_MEMORY_TYPE => word.put(kind_number(info.kind)),
             HIP_POINTER_ATTRIBUTE_DEVICE_POINTER => long.put(at),
             HIP_POINTER_ATTRIBUTE_HOST_POINTER if info.kind != PointerKind::Device => long.put(at),
             HIP_POINTER_ATTRIBUTE_BUFFER_ID | HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR => long.put(info.base.0),

@@ -2,7 +2,6 @@
 
 use crate::entry::{here, ready};
 use alloc_core::backend::{Backend, Readiness};
-use alloc_core::types::DevicePtr;
 use granule_hip_sys::abi6::*;
 use granule_hip_sys::abi7::hipStreamGetId_t;
 use lookalike::argument::Out;
@@ -149,27 +148,6 @@ lookalike::entries! {
             unsafe { called(stream, hipSuccess, data) };
         };
         Ok(here.machine.launch_host_function(stream, Box::new(function))?)
-    }
-
-    /// Writes a word.
-    fn hipStreamWriteValue32 as hipStreamWriteValue32_t(
-        val stream: hipStream_t, val at: *mut c_void, val value: u32, val flags: c_uint,
-    ) {
-        let here = here()?;
-        if flags != 0 {
-            return Err(Code::INVALID_VALUE);
-        }
-        let stream = here.work_stream(stream)?;
-        let at = DevicePtr(at.addr() as u64);
-        // SAFETY: the machine checks the word.
-        Ok(unsafe { here.machine.stream_memory()?.write_value32(stream, at, value) }?)
-    }
-
-    /// Waits for a word: the simulated streams cannot.
-    fn hipStreamWaitValue32 as hipStreamWaitValue32_t(
-        val _stream: hipStream_t, val _at: *mut c_void, val _value: u32, val _flags: c_uint, val _mask: u32,
-    ) {
-        Err(Code::NOT_SUPPORTED)
     }
 }
 

@@ -5,12 +5,12 @@ mod sharing;
 
 use crate::entry::{current, device, of_size, ready};
 use crate::imports;
-use crate::personality::personality;
+use crate::personality::{Release, personality};
 use alloc_core::backend::{Access, Backend, Granularity, HandleType, VirtualMemory};
 use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle};
-use backend_openreg::OpenReg;
+use backend_openreg::{Driver, OpenReg};
+use granule_hip_sys::abi6::*;
 use granule_hip_sys::abi7::hipMemAllocationTypeUncached;
-use granule_hip_sys::{Generation, abi5, abi6::*};
 use lookalike::argument::{In, Out};
 use lookalike::rules::{Made, Makings};
 use lookalike::{Answer, Code};
@@ -52,25 +52,15 @@ fn place(location: hipMemLocation) -> Answer<DeviceIndex> {
     if location.type_ == hipMemLocationTypeDevice { device(location.id) } else { Err(Code::INVALID_VALUE) }
 }
 
-/// What memory with these properties is asked for. 5 has the same fields in the same bytes otherwise.
+/// What memory with these properties is asked for.
 fn wanted(properties: &In<hipMemAllocationProp>) -> Answer<(DeviceIndex, HandleType)> {
-    let (kind, requested, location) = match personality()?.generation() {
-        Generation::Five => {
-            let old = properties.cast::<abi5::hipMemAllocationProp>().get()?;
-            let location = hipMemLocation { type_: old.location.type_, id: old.location.id };
-            (old.type_, old.requestedHandleType, location)
-        }
-        _ => {
-            let new = properties.get()?;
-            (new.type_, new.requestedHandleType, new.location)
-        }
-    };
-    let is_uncached =
-        kind == hipMemAllocationTypeUncached && personality()?.generation() == Generation::Seven;
+    let properties = properties.get()?;
+    let kind = properties.type_;
+    let is_uncached = kind == hipMemAllocationTypeUncached && personality()?.release >= Release::V7_0;
     if kind != hipMemAllocationTypePinned && !is_uncached {
         return Err(Code::INVALID_VALUE);
     }
-    Ok((place(location)?, handle_type(requested)?))
+    Ok((place(properties.location)?, handle_type(properties.requestedHandleType)?))
 }
 
 fn put_properties(place: &Out<hipMemAllocationProp>, device: DeviceIndex, handle_type: HandleType) -> Answer {
@@ -79,16 +69,6 @@ fn put_properties(place: &Out<hipMemAllocationProp>, device: DeviceIndex, handle
         _ => hipMemHandleTypeNone,
     };
     let id = c_int::from(device.0);
-    if personality()?.generation() == Generation::Five {
-        return place.cast::<abi5::hipMemAllocationProp>().put(abi5::hipMemAllocationProp {
-            compressionType: 0,
-            location: abi5::hipMemLocation { type_: abi5::hipMemLocationTypeDevice, id },
-            requestedHandleType: requested,
-            type_: abi5::hipMemAllocationTypePinned,
-            usage: 0,
-            win32HandleMetaData: null_mut(),
-        });
-    }
     place.put(hipMemAllocationProp {
         type_: hipMemAllocationTypePinned,
         requestedHandleType: requested,
@@ -106,11 +86,7 @@ fn put_properties(place: &Out<hipMemAllocationProp>, device: DeviceIndex, handle
 pub(crate) static HANDLES: Makings = Makings::new();
 static MAPPINGS: Makings = Makings::new();
 
-/// What 5 has in these bytes is something else.
 fn made(properties: &In<hipMemAllocationProp>) -> Answer<Made> {
-    if personality()?.generation() == Generation::Five {
-        return Ok(Made::default());
-    }
     let properties = properties.get()?;
     let rdma = properties.allocFlags.gpuDirectRDMACapable != 0;
     Ok(Made { rdma, handle_types: properties.requestedHandleType })
@@ -137,10 +113,10 @@ fn take_descriptor(handle: PhysicalHandle) -> Answer {
     Ok(())
 }
 
-fn release(family: &dyn VirtualMemory, handle: PhysicalHandle) -> Answer {
+fn release(machine: &OpenReg, family: &dyn VirtualMemory, handle: PhysicalHandle) -> Answer {
     // SAFETY: the machine refuses what is no live handle.
     unsafe { family.release_physical(handle) }?;
-    if personality()?.driver.takes_descriptors() && family.physical_properties(handle).is_err() {
+    if personality()?.driver.takes_descriptors() && Driver(machine).physical_properties(handle).is_err() {
         DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle.raw);
     }
     imports::released(handle.raw);
@@ -193,7 +169,7 @@ lookalike::entries! {
         out handle: *mut hipMemGenericAllocationHandle_t, val bytes: usize,
         input properties: *const hipMemAllocationProp, val flags: c_ulonglong,
     ) {
-        let (_, family) = family()?;
+        let (machine, family) = family()?;
         no_flags(flags)?;
         handle.wanted()?;
         let made = made(&properties)?;
@@ -201,7 +177,7 @@ lookalike::entries! {
         let (device, handle_type) = wanted(&properties)?;
         of_size("hipMemCreate", device, bytes)?;
         let created = family.create_physical(device, bytes as u64, handle_type)?;
-        take_descriptor(created).or_else(|code| release(family, created).and(Err(code)))?;
+        take_descriptor(created).or_else(|code| release(machine, family, created).and(Err(code)))?;
         HANDLES.remember(created.raw, made);
         handle.put(number(created))
     }
@@ -209,7 +185,7 @@ lookalike::entries! {
     /// Gives a handle up.
     fn hipMemRelease as hipMemRelease_t(val handle: hipMemGenericAllocationHandle_t) {
         let (machine, family) = family()?;
-        release(family, known(machine, handle))
+        release(machine, family, known(machine, handle))
     }
 
     /// Maps physical memory.
@@ -236,7 +212,7 @@ lookalike::entries! {
     fn hipMemUnmap as hipMemUnmap_t(val at: *mut c_void, val bytes: usize) {
         let (machine, family) = family()?;
         let at = address(at);
-        late::unmapping(machine, family, at, bytes as u64)?;
+        late::unmapping(machine, at, bytes as u64)?;
         // SAFETY: the machine refuses what is not whole mappings, and what queued work uses.
         unsafe { family.unmap(at, bytes as u64) }?;
         imports::unmapped(at.0, bytes as u64);
@@ -294,18 +270,18 @@ lookalike::entries! {
     fn hipMemRetainAllocationHandle as hipMemRetainAllocationHandle_t(
         out handle: *mut hipMemGenericAllocationHandle_t, val at: *mut c_void,
     ) {
-        let (_, family) = family()?;
+        let (machine, _) = family()?;
         handle.wanted()?;
-        handle.put(number(family.retain_physical(address(at))?))
+        handle.put(number(Driver(machine).retain_physical(address(at))?))
     }
 
     /// What a handle is.
     fn hipMemGetAllocationPropertiesFromHandle as hipMemGetAllocationPropertiesFromHandle_t(
         out properties: *mut hipMemAllocationProp, val handle: hipMemGenericAllocationHandle_t,
     ) {
-        let (machine, family) = family()?;
+        let (machine, _) = family()?;
         properties.wanted()?;
-        let found = family.physical_properties(known(machine, handle))?;
+        let found = Driver(machine).physical_properties(known(machine, handle))?;
         put_properties(&properties, found.device, found.handle_type)
     }
 }

@@ -5,12 +5,12 @@
 mod support;
 
 use granule_hip_sys::abi6::*;
-use granule_hip_sys::{abi5, abi7};
+use granule_hip_sys::abi7;
 use std::ffi::{CStr, CString};
 use std::ptr::null_mut;
 use support::{Runtime, in_process};
 
-const RELEASES: [&str; 4] = ["rocm5", "rocm6", "rocm70", "rocm7"];
+const RELEASES: [&str; 3] = ["rocm6", "rocm70", "rocm7"];
 
 fn each(test: &str, body: impl Fn(&str, &Runtime)) {
     for name in RELEASES {
@@ -24,15 +24,10 @@ fn versions_and_exports_are_the_releases() {
         let (mut version, mut count) = (0, 0);
         ok!(h.hipRuntimeGetVersion(&mut version));
         ok!(h.hipGetDeviceCount(&mut count));
-        let wanted = [50_221_153, 60_443_484, 70_051_831, 70_152_802];
+        let wanted = [60_443_484, 70_051_831, 70_152_802];
         assert_eq!((version, count), (wanted[RELEASES.iter().position(|known| *known == name).unwrap()], 2));
         for symbol in NAMES {
-            let is_known = abi5::NAMES.contains(symbol) && *symbol != "hipLaunchHostFunc";
-            assert_eq!(
-                h.exports(&CString::new(*symbol).unwrap()),
-                name != "rocm5" || is_known,
-                "{symbol} in {name}"
-            );
+            assert!(h.exports(&CString::new(*symbol).unwrap()), "{symbol} in {name}");
         }
         for symbol in abi7::ADDED {
             let is_known =
@@ -44,15 +39,13 @@ fn versions_and_exports_are_the_releases() {
 
 #[test]
 fn attributes_and_kinds_have_the_releases_numbers() {
-    each("attributes_and_kinds_have_the_releases_numbers", |name, h| {
-        let is_old = name == "rocm5";
+    each("attributes_and_kinds_have_the_releases_numbers", |_, h| {
         let mut value = 0;
         ok!(h.hipDeviceGetAttribute(&mut value, hipDeviceAttributeWarpSize, 0));
         assert_eq!(value, 32);
         let number = hipDeviceAttributeVirtualMemoryManagementSupported;
-        let status = hip!(h.hipDeviceGetAttribute(&mut value, number, 0));
-        assert_eq!(status, if is_old { hipErrorInvalidValue } else { hipSuccess });
-        assert!(is_old || value == 1);
+        ok!(h.hipDeviceGetAttribute(&mut value, number, 0));
+        assert_eq!(value, 1);
         let attributes_of = |pointer| {
             // SAFETY: numbers and pointers, of which all may be zero.
             let mut found = unsafe { std::mem::zeroed::<hipPointerAttribute_t>() };
@@ -60,21 +53,15 @@ fn attributes_and_kinds_have_the_releases_numbers() {
             (status, found)
         };
         let device = h.memory(512);
-        let (mut host, mut managed) = (null_mut(), null_mut());
+        let mut host = null_mut();
         ok!(h.hipHostMalloc(&mut host, 512, 0));
-        ok!(h.hipMallocManaged(&mut managed, 512, hipMemAttachGlobal));
-        let wanted = if is_old { [1, 0, 0] } else { [2, 1, 3] };
-        for (pointer, kind) in [device, host, managed].into_iter().zip(wanted) {
+        for (pointer, kind) in [(device, 2), (host, 1)] {
             let (status, found) = attributes_of(pointer.cast_const());
-            assert_eq!((status, found.type_), (hipSuccess, kind));
-            assert_eq!(found.isManaged, i32::from(pointer == managed));
+            assert_eq!((status, found.type_, found.isManaged), (hipSuccess, kind, 0));
         }
         let unknown = &raw const value;
         let (status, found) = attributes_of(unknown.cast());
-        match is_old {
-            true => assert_eq!(status, hipErrorInvalidValue),
-            false => assert_eq!((status, found.type_), (hipSuccess, hipMemoryTypeUnregistered)),
-        }
+        assert_eq!((status, found.type_), (hipSuccess, hipMemoryTypeUnregistered));
     });
 }
 
@@ -101,9 +88,10 @@ fn the_last_error_is_kept_from_7_on() {
     });
 }
 
-fn refusals(h: &Runtime, wanted: hipError_t) {
+fn refusals(h: &Runtime) {
+    let wanted = hipErrorNoDevice;
     let (mut number, mut pointer) = (7, null_mut());
-    assert_eq!(hip!(h.hipGetDeviceCount(&mut number)), hipErrorNoDevice);
+    assert_eq!(hip!(h.hipGetDeviceCount(&mut number)), wanted);
     assert_eq!(number, 0);
     ok!(h.hipRuntimeGetVersion(&mut number));
     assert_eq!(hip!(h.hipInit(0)), wanted);
@@ -118,8 +106,7 @@ fn refusals(h: &Runtime, wanted: hipError_t) {
 #[test]
 fn without_a_device_every_call_fails() {
     let test = "without_a_device_every_call_fails";
-    in_process(test, "personality=no-device", |h| refusals(h, hipErrorNoDevice));
-    in_process(test, "personality=rocm5,devices=0", |h| refusals(h, hipErrorInvalidDevice));
+    in_process(test, "personality=no-device", refusals);
 }
 
 #[test]
@@ -133,9 +120,6 @@ fn texts_need_no_device() {
         assert_eq!(read(hip!(h.hipGetErrorName(2))), "hipErrorOutOfMemory");
         assert_eq!(read(hip!(h.hipGetErrorName(914))), "hipErrorUnknown");
         assert_eq!(read(hip!(h.hipGetErrorString(100))), "no ROCm-capable device is detected");
-    });
-    in_process(test, "personality=rocm5", |h| {
-        assert_eq!(read(hip!(h.hipGetErrorString(100))), "hipErrorNoDevice");
     });
     in_process(test, "personality=rocm7", |h| {
         assert_eq!(read(hip!(h.hipGetErrorName(914))), "hipErrorInvalidResourceType");

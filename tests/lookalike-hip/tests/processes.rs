@@ -9,8 +9,8 @@ use std::ffi::c_char;
 use std::ptr::null_mut;
 use support::{Runtime, child, in_process, text};
 
-const HANDLES: &str = "LOOKALIKE_TEST_HANDLES";
-const TEST: &str = "memory_and_events_reach_another_process";
+const HANDLE: &str = "LOOKALIKE_TEST_HANDLE";
+const TEST: &str = "memory_reaches_another_process";
 
 fn hex(bytes: &[c_char; 64]) -> String {
     bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect()
@@ -23,58 +23,56 @@ fn from_hex(text: &str) -> [c_char; 64] {
 }
 
 #[test]
-fn memory_and_events_reach_another_process() {
-    for (name, lazy) in [("rocm5", 0), ("rocm6", 1), ("rocm7", 1)] {
+fn memory_reaches_another_process() {
+    for name in ["rocm6", "rocm7"] {
         let settings = format!("personality={name}");
-        in_process(TEST, &settings, |h| match std::env::var(HANDLES) {
-            Ok(handles) => import(h, &handles, lazy),
-            Err(_) => export(h, &settings, lazy),
+        in_process(TEST, &settings, |h| match std::env::var(HANDLE) {
+            Ok(memory) => import(h, &memory),
+            Err(_) => export(h, &settings),
         });
     }
 }
 
-fn export(h: &Runtime, settings: &str, lazy: u32) {
+fn export(h: &Runtime, settings: &str) {
     let pointer = h.memory(2 << 20);
     h.write(pointer, 1);
-    let event = h.event(hipEventDisableTiming | hipEventInterprocess);
-    ok!(h.hipEventRecord(event, null_mut()));
     let mut memory = hipIpcMemHandle_t { reserved: [0; 64] };
     ok!(h.hipIpcGetMemHandle(&mut memory, pointer));
-    let mut shared = hipIpcEventHandle_t { reserved: [0; 64] };
-    ok!(h.hipIpcGetEventHandle(&mut shared, event));
     let inside = pointer.wrapping_byte_add(512);
     assert_eq!(hip!(h.hipIpcGetMemHandle(&mut memory, inside)), hipErrorInvalidDevicePointer);
-    assert_eq!(hip!(h.hipIpcGetEventHandle(&mut shared, h.event(0))), hipErrorInvalidConfiguration);
-    assert_eq!(hip!(h.hipIpcOpenMemHandle(&mut null_mut(), memory, lazy)), hipErrorInvalidContext);
-    assert_eq!(hip!(h.hipIpcOpenEventHandle(&mut null_mut(), shared)), hipErrorInvalidContext);
-    let handles = format!("{},{}", hex(&memory.reserved), hex(&shared.reserved));
-    let importer = child(TEST, settings, &[(HANDLES, &handles)]).output().expect("a test starts itself");
+    assert_eq!(
+        hip!(h.hipIpcOpenMemHandle(&mut null_mut(), memory, hipIpcMemLazyEnablePeerAccess)),
+        hipErrorInvalidContext
+    );
+    let importer =
+        child(TEST, settings, &[(HANDLE, &hex(&memory.reserved))]).output().expect("a test starts itself");
     assert!(importer.status.success(), "{}", text(&importer));
     assert!(h.holds(pointer, 2));
 }
 
-fn import(h: &Runtime, handles: &str, lazy: u32) {
-    let (memory, event) = handles.split_once(',').expect("two handles with a comma");
-    let (memory, event) =
-        (hipIpcMemHandle_t { reserved: from_hex(memory) }, hipIpcEventHandle_t { reserved: from_hex(event) });
+fn import(h: &Runtime, memory: &str) {
+    let memory = hipIpcMemHandle_t { reserved: from_hex(memory) };
     let (mut opened, mut again) = (null_mut(), null_mut());
-    assert_eq!(hip!(h.hipIpcOpenMemHandle(&mut opened, memory, 1 - lazy)), hipErrorInvalidValue);
-    ok!(h.hipIpcOpenMemHandle(&mut opened, memory, lazy));
+    assert_eq!(hip!(h.hipIpcOpenMemHandle(&mut opened, memory, 0)), hipErrorInvalidValue);
+    ok!(h.hipIpcOpenMemHandle(&mut opened, memory, hipIpcMemLazyEnablePeerAccess));
     // Not twice; a program remembers what it opened.
-    assert_eq!(hip!(h.hipIpcOpenMemHandle(&mut again, memory, lazy)), hipErrorInvalidDevicePointer);
-    let mut seen = null_mut();
-    ok!(h.hipIpcOpenEventHandle(&mut seen, event));
-    ok!(h.hipEventSynchronize(seen));
+    assert_eq!(
+        hip!(h.hipIpcOpenMemHandle(&mut again, memory, hipIpcMemLazyEnablePeerAccess)),
+        hipErrorInvalidDevicePointer
+    );
     assert!(h.holds(opened, 1));
     h.write(opened, 2);
     assert_eq!(hip!(h.hipFree(opened)), hipErrorInvalidValue);
     ok!(h.hipIpcCloseMemHandle(opened));
     assert_eq!(hip!(h.hipIpcCloseMemHandle(opened)), hipErrorInvalidValue);
     // Closed, it can be opened anew.
-    ok!(h.hipIpcOpenMemHandle(&mut opened, memory, lazy));
+    ok!(h.hipIpcOpenMemHandle(&mut opened, memory, hipIpcMemLazyEnablePeerAccess));
     ok!(h.hipIpcCloseMemHandle(opened));
     let garbage = hipIpcMemHandle_t { reserved: [7; 64] };
-    assert_eq!(hip!(h.hipIpcOpenMemHandle(&mut opened, garbage, lazy)), hipErrorInvalidDevicePointer);
+    assert_eq!(
+        hip!(h.hipIpcOpenMemHandle(&mut opened, garbage, hipIpcMemLazyEnablePeerAccess)),
+        hipErrorInvalidDevicePointer
+    );
 }
 
 #[test]

@@ -4,9 +4,8 @@
 
 mod support;
 
-use granule_hip_sys::{abi5, abi6::*};
+use granule_hip_sys::abi6::*;
 use std::ffi::c_void;
-use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{null_mut, without_provenance_mut};
 use support::{Runtime, in_process};
@@ -35,17 +34,6 @@ fn properties() -> hipMemAllocationProp {
             gpuDirectRDMACapable: 0,
             usage: 0,
         },
-    }
-}
-
-fn old_properties() -> abi5::hipMemAllocationProp {
-    abi5::hipMemAllocationProp {
-        compressionType: 0,
-        location: abi5::hipMemLocation { type_: abi5::hipMemLocationTypeDevice, id: 0 },
-        requestedHandleType: hipMemHandleTypePosixFileDescriptor,
-        type_: abi5::hipMemAllocationTypePinned,
-        usage: 0,
-        win32HandleMetaData: null_mut(),
     }
 }
 
@@ -92,27 +80,17 @@ fn cycle(h: &Runtime, properties: *const hipMemAllocationProp) {
 fn memory_is_mapped_and_lives_while_it_is() {
     let test = "memory_is_mapped_and_lives_while_it_is";
     each(test, &WITH_IMPORT, |_, h| cycle(h, &properties()));
-    each(test, &["rocm5"], |_, h| {
-        let old = old_properties();
-        cycle(h, (&raw const old).cast());
-        // The other release's layout is garbage in this one.
-        let mut handle = null_mut();
-        assert_eq!(hip!(h.hipMemCreate(&mut handle, 2 << 20, &properties(), 0)), hipErrorInvalidValue);
-    });
 }
 
 #[test]
-fn properties_come_back_in_the_releases_layout() {
-    let test = "properties_come_back_in_the_releases_layout";
+fn properties_come_back() {
+    let test = "properties_come_back";
     each(test, &["rocm7"], |_, h| {
         let handle = create(h, &properties(), 2 << 20);
         // SAFETY: numbers and a pointer, of which all may be zero.
         let mut found = unsafe { std::mem::zeroed::<hipMemAllocationProp>() };
         ok!(h.hipMemGetAllocationPropertiesFromHandle(&mut found, handle));
         assert_eq!((found.type_, found.requestedHandleType, found.location.type_), (1, 1, 1));
-        let old = old_properties();
-        let status = hip!(h.hipMemCreate(&mut null_mut(), 2 << 20, (&raw const old).cast(), 0));
-        assert_eq!(status, hipErrorInvalidValue);
     });
 }
 
@@ -170,19 +148,6 @@ fn a_descriptor_is_imported_in_the_releases_way_only() {
         drop(shared);
         assert_eq!(hip!(h.hipMemSetAccess(base, granule, &ACCESS, 1)), hipErrorInvalidValue);
         assert_eq!(h.traps(), 2);
-    });
-}
-
-#[test]
-fn release_5_imports_nothing() {
-    each("release_5_imports_nothing", &["rocm5"], |_, h| {
-        let file = File::open("/dev/null").unwrap();
-        let mut number = file.as_raw_fd();
-        let (right, kind) = (argument(false, &mut number), hipMemHandleTypePosixFileDescriptor);
-        assert_eq!(
-            hip!(h.hipMemImportFromShareableHandle(&mut null_mut(), right, kind)),
-            hipErrorNotSupported
-        );
     });
 }
 

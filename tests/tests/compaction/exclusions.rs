@@ -1,13 +1,13 @@
 //! What stays where it is.
 
 use crate::programs::{BLOCK, Sparse, compact};
-use alloc_core::backend::CaptureMode;
+use alloc_core::backend::{Backend, CaptureMode};
 use alloc_core::config::Settings;
 use alloc_core::error::AllocError;
 use alloc_core::policy::PytorchPolicy;
 use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PhysicalHandle, PoolId};
-use backend_openreg::{Call, Clock};
+use backend_openreg::{Call, Clock, Driver};
 use granule_tests::bytes::{Bytes, first_other, pattern};
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{DEVICE, Rig, on_each};
@@ -17,8 +17,8 @@ use std::time::Duration;
 
 /// The physical memory behind a block's first byte.
 fn memory_of(rig: &Rig, ptr: DevicePtr) -> PhysicalHandle {
-    let vm = rig.backend.virtual_memory().unwrap();
-    let handle = vm.retain_physical(ptr).unwrap();
+    let vm = rig.device.virtual_memory().unwrap();
+    let handle = Driver(&rig.device).retain_physical(ptr).unwrap();
     // SAFETY: rule 1: retained just now; the mapping keeps the memory.
     unsafe { vm.release_physical(handle) }.unwrap();
     handle

@@ -286,7 +286,7 @@ fn every_driver_call_fails_in_turn_and_nothing_is_lost() {
     let all = [
         "Backend::device_count",
         "Backend::has_primary_context",
-        "Backend::exchange_device",
+        "Backend::current_device",
         "PinnedHost::host_malloc",
         "PinnedHost::host_free",
         "Backend::create_event",

@@ -1,16 +1,12 @@
 //! Pools over memory that libraries register: its sizes, its windows, and that nothing of it is lost.
 
-use alloc_core::backend::{
-    Access, Backend, CopyKind, ErrorKind, HandleType, Multicast, MulticastHandle, Result as DriverResult,
-    ShareableHandle, Unsupported,
-};
+use alloc_core::AllocError;
+use alloc_core::backend::{Access, CopyKind, ErrorKind, HandleType, ShareableHandle};
 use alloc_core::config::Settings;
 use alloc_core::pool::{MemoryPool, PoolOptions, SegmentSource};
-use alloc_core::share::{RegisteredMemory, RegisteredOptions, Window};
-use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PhysicalHandle, Stream};
-use alloc_core::{AllocError, CachingAllocator};
-use backend_openreg::{FaultPlan, OpenReg, OpenRegConfig};
-use granule_conformance::interpose::{Hook, Interposed};
+use alloc_core::share::{RegisteredMemory, RegisteredOptions};
+use alloc_core::types::{DeviceIndex, DevicePtr, MIB};
+use backend_openreg::{Driver, FaultPlan, OpenRegConfig};
 use granule_tests::Allocator;
 use granule_tests::pools::take;
 use granule_tests::rig::{DEVICE, Rig, on_each};
@@ -123,7 +119,7 @@ fn another_process_maps_the_same_bytes() {
     assert!(matches!(shared, ShareableHandle::PosixFd(_)));
     let vm = rig.backend.physical_sharing().unwrap();
     let imported = vm.import_physical(DEVICE, &shared).unwrap();
-    assert_eq!(vm.physical_properties(imported).unwrap().bytes, window.bytes());
+    assert_eq!(Driver(&rig.device).physical_properties(imported).unwrap().bytes, window.bytes());
     let bytes = window.bytes();
     let view = vm.reserve_address(DEVICE, bytes, 0, DevicePtr::NULL).unwrap();
     // SAFETY: a handle of this size, in a reservation of its own.
@@ -171,66 +167,6 @@ fn other_devices_of_the_process_reach_it() {
     free_all(&allocator, [block, elsewhere]);
     drop(pool);
     rig.nothing_is_left(&allocator);
-}
-
-/// A switch that wants large sizes of those who join it.
-#[derive(Debug)]
-struct Switch;
-
-const MULTICAST_UNIT: u64 = 128 * MIB;
-
-impl Multicast for Switch {
-    fn multicast_granularity(&self, devices: u32, _: u64) -> DriverResult<u64> {
-        assert_eq!(devices, 8);
-        Ok(MULTICAST_UNIT)
-    }
-    fn create(&self, _: u32, _: u64) -> DriverResult<MulticastHandle> {
-        unreachable!("the engine makes no such object")
-    }
-    fn add_device(&self, _: MulticastHandle, _: DeviceIndex) -> DriverResult<()> {
-        unreachable!("the engine makes no such object")
-    }
-    unsafe fn bind(&self, _: MulticastHandle, _: u64, _: PhysicalHandle, _: u64) -> DriverResult<()> {
-        unreachable!("the engine makes no such object")
-    }
-    unsafe fn unbind(&self, _: MulticastHandle, _: DeviceIndex, _: u64, _: u64) -> DriverResult<()> {
-        unreachable!("the engine makes no such object")
-    }
-}
-
-#[derive(Debug)]
-struct WithSwitch;
-
-impl Hook for WithSwitch {
-    fn multicast_family<'a>(&self, _: &'a dyn Backend) -> Result<&'a dyn Multicast, Unsupported> {
-        Ok(&Switch)
-    }
-}
-
-#[test]
-fn a_team_gets_the_sizes_that_its_multicast_object_demands() {
-    let device = OpenReg::new(of(1024)).unwrap();
-    let backend = Arc::new(Interposed::new(device.clone(), WithSwitch));
-    let allocator: Allocator = Arc::new(CachingAllocator::new(backend, Settings::default()).unwrap());
-    let stream: Stream = device.default_stream(DEVICE);
-    let (pool, memory) = pool_of(&allocator, &RegisteredOptions::for_team(8));
-    let blocks = [3, 30, 300].map(|mib| take(&allocator, &pool, mib * MIB, stream).unwrap());
-    let windows = blocks.map(|block| memory.window(block).unwrap());
-    let whole = |window: &Window| {
-        window.base().0.is_multiple_of(MULTICAST_UNIT) && window.bytes().is_multiple_of(MULTICAST_UNIT)
-    };
-    assert!(windows.iter().all(whole), "{windows:?}");
-    assert_eq!(memory.held(), 4 * MULTICAST_UNIT, "small segments share one");
-    drop(windows);
-    free_all(&allocator, blocks);
-    drop(pool);
-    allocator.empty_cache().unwrap();
-    assert_eq!(device.used(DEVICE), 0);
-    // Without a switch there is nothing to join.
-    let rig = Rig::openreg(of(64));
-    let refused =
-        rig.allocator(Settings::default()).pools().registered(DEVICE, &RegisteredOptions::for_team(8));
-    assert!(refused.unwrap_err().to_string().contains("no switch between them"));
 }
 
 #[test]

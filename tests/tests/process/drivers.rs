@@ -1,8 +1,7 @@
 //! What a backend tells its driver where no answer of the driver shows it: asked of the lookalikes themselves.
 
 use alloc_core::backend::{
-    Access, Backend, CaptureMode, CopyKind, DriverPoolAttribute, ErrorKind, Granularity, HandleType,
-    HostFunction, VirtualMemory,
+    Access, Backend, CaptureMode, CopyKind, ErrorKind, Granularity, HandleType, HostFunction, VirtualMemory,
 };
 use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use granule_masquerade::{Masquerade, Policy};
@@ -47,8 +46,6 @@ fn the_driver_is_told_what_the_contract_says() {
             probes_leave_the_threads_capture_mode(&*subject.backend);
             streams_do_not_wait_for_the_default_stream(subject);
             access_is_for_all_devices_that_are_named(&*subject.backend);
-            a_trim_keeps_what_it_is_asked_to_keep(&*subject.backend);
-            memory_of_a_pool_is_not_exported(&*subject.backend);
             a_copy_waits_for_its_bytes(subject);
             a_host_function_that_was_refused_is_dropped(subject);
             a_captured_host_function_is_dropped_with_its_graph(&*subject.backend);
@@ -66,7 +63,6 @@ fn probes_leave_the_threads_capture_mode(backend: &dyn Backend) {
     let capture = backend.capture().unwrap();
     assert_eq!(capture.exchange_mode(CaptureMode::ThreadLocal).unwrap(), CaptureMode::Global);
     backend.virtual_memory().unwrap();
-    backend.driver_pools().unwrap();
     assert_eq!(capture.exchange_mode(CaptureMode::Global).unwrap(), CaptureMode::ThreadLocal);
 }
 
@@ -149,10 +145,7 @@ fn changes_that_fail_half_way_are_undone(hip: &Subject) {
     controls.fail_function(c"hipMemUnmap", 2, UNKNOWN);
     assert_eq!(unmap().unwrap_err().code, UNKNOWN);
     access_is(Access::ReadWrite, "after a refused unmap");
-    // Real runtimes count no reference there, so nothing may ask for one.
-    controls.fail_function(c"hipMemRetainAllocationHandle", 1, UNKNOWN);
     unmap().unwrap();
-    controls.fail_function(c"hipMemRetainAllocationHandle", 0, UNKNOWN);
     release_both(memory, handles);
     assert_eq!(controls.used(DEVICE.0), used, "no reference is left");
     // SAFETY: the whole reservation, in which nothing is mapped.
@@ -166,18 +159,6 @@ fn numbers_that_only_hip_has_get_no_name_of_cudas(hip: Arc<dyn Backend>) {
     assert_eq!(presented.error_name(911), "unknown", "CUDA means something else by it");
 }
 
-fn memory_of_a_pool_is_not_exported(backend: &dyn Backend) {
-    let pools = backend.driver_pools().unwrap();
-    let stream = backend.default_stream(DEVICE);
-    let memory = pools.malloc_async(2 << 20, stream).unwrap();
-    backend.synchronize_stream(stream).unwrap();
-    let refused = backend.ipc().unwrap().export_memory(memory).unwrap_err();
-    assert_eq!(refused.kind, ErrorKind::NotSupported, "{refused}");
-    // SAFETY: nothing uses the memory.
-    unsafe { pools.free_async(memory, stream) }.unwrap();
-    backend.synchronize_stream(stream).unwrap();
-}
-
 /// HIP answers it by the descriptor; CUDA has no way to ask before the memory is mapped.
 fn imported_memory_has_the_size_of_what_was_exported(hip: &dyn Backend) {
     let memory = hip.physical_sharing().unwrap();
@@ -185,8 +166,12 @@ fn imported_memory_has_the_size_of_what_was_exported(hip: &dyn Backend) {
     let handle = memory.create_physical(DEVICE, bytes, HandleType::PosixFd).unwrap();
     let shared = memory.export_physical(handle, HandleType::PosixFd).unwrap();
     let imported = memory.import_physical(DEVICE, &shared).unwrap();
-    let properties = memory.physical_properties(imported).unwrap();
-    assert_eq!((properties.bytes, properties.device), (bytes, DEVICE));
+    let at = memory.reserve_address(DEVICE, bytes, 0, DevicePtr::NULL).unwrap();
+    // SAFETY: a place in a reservation of its own; a part of the handle is refused.
+    let part = unsafe { memory.map(at, bytes / 3, imported) }.unwrap_err();
+    assert!(part.detail.contains("mapped whole"), "{part}");
+    // SAFETY: the whole reservation, in which nothing is mapped.
+    unsafe { memory.release_address(at, bytes) }.unwrap();
     for handle in [handle, imported] {
         // SAFETY: neither handle is used again, and nothing is mapped.
         unsafe { memory.release_physical(handle) }.unwrap();
@@ -212,23 +197,6 @@ fn a_refused_destruction_leaves_the_capture_as_it_was(hip: &dyn Backend) {
     }
     // SAFETY: the stream is not used again.
     unsafe { hip.destroy_stream(stream) }.unwrap();
-}
-
-fn a_trim_keeps_what_it_is_asked_to_keep(backend: &dyn Backend) {
-    let pools = backend.driver_pools().unwrap();
-    pools.set_pool_attribute(DEVICE, DriverPoolAttribute::ReleaseThreshold, u64::MAX).unwrap();
-    let stream = backend.default_stream(DEVICE);
-    let memory = pools.malloc_async(64 << 20, stream).unwrap();
-    // SAFETY: nothing uses the memory.
-    unsafe { pools.free_async(memory, stream) }.unwrap();
-    backend.synchronize_stream(stream).unwrap();
-    let reserved = || pools.pool_attribute(DEVICE, DriverPoolAttribute::ReservedCurrent).unwrap();
-    let before = reserved();
-    assert!(before >= 64 << 20, "{before}");
-    pools.trim(DEVICE, before).unwrap();
-    assert_eq!(reserved(), before);
-    pools.trim(DEVICE, 0).unwrap();
-    assert_eq!(reserved(), 0);
 }
 
 /// Drivers may answer before the bytes have arrived; then a wait must follow, and its failure is the copy's.

@@ -41,7 +41,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let headers = Headers::find(options.api, &options.headers)?;
     let made = make(&headers)?;
     match (options.api, headers.major) {
-        (Api::Hip, 5) => settle(&made, "crates/granule-hip-sys/src/abi5.rs", options.check),
         (Api::Hip, 6) => settle(&made, "crates/granule-hip-sys/src/abi6.rs", options.check),
         // HIP 7 kept 6's layouts: its module is an overlay written by hand, so there is no file to make.
         (Api::Hip, 7) => {
@@ -52,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             compare::overlay(&made, &six, &overlay)
         }
         (Api::Hip, major) => {
-            bail!("HIP {major} is a generation this project does not know (5, 6 and 7 are known)")
+            bail!("HIP {major} is a generation this project does not know (6 and 7 are known)")
         }
         (Api::Cuda, _) => {
             settle(&made, "crates/granule-lookalike-cuda/src/header.rs", options.check)?;

@@ -257,8 +257,6 @@ pub enum Warning {
         /// The token as written.
         token: String,
     },
-    /// Options beside `backend:cudaMallocAsync`, which ignores them.
-    BackendIgnoresOptions,
     /// The option does what is hardly meant, as things stand.
     Harm {
         /// The option.
@@ -293,12 +291,17 @@ impl fmt::Display for Warning {
                 f,
                 "expected '{expected}' at byte {position}, found '{found}'; it is taken as the separator that belongs there"
             ),
-            Self::Duplicate { option } => write!(f, "{option} is given more than once; the last value counts"),
+            Self::Duplicate { option } => {
+                write!(f, "{option} is given more than once; the last value counts")
+            }
             Self::Negative { option, token, read_as } => {
                 write!(f, "{option}: '{token}' is negative and is read as {read_as}")
             }
             Self::Saturated { option, limit_mb } => {
-                write!(f, "{option}: the value is cut to {limit_mb} MiB, the most that can be expressed in bytes")
+                write!(
+                    f,
+                    "{option}: the value is cut to {limit_mb} MiB, the most that can be expressed in bytes"
+                )
             }
             Self::NoEffect { option, why } => write!(f, "{option} has no effect: {why}"),
             Self::Harm { option, what } => write!(f, "{option} {what}"),
@@ -312,9 +315,6 @@ impl fmt::Display for Warning {
                 f,
                 "'{token}' is no reserve of address space, and the default is used; give a positive, finite fraction like 0.5, or \
                  a size like 40G"
-            ),
-            Self::BackendIgnoresOptions => f.write_str(
-                "backend:cudaMallocAsync ignores max_split_size_mb,roundup_power2_divisions, and garbage_collect_threshold.",
             ),
             Self::SeveralVariables { used, ignored } => {
                 write!(f, "{used} is used; {} is ignored", ignored.join(", "))

@@ -601,16 +601,12 @@ pub(super) fn row(key: Key) -> &'static OptionInfo {
 /// Options of these settings that do nothing, or harm, as they are combined, of those named in the text.
 pub(super) fn without_effect(s: &Settings, named: &[Key]) -> Vec<Warning> {
     let named_ones = OPTIONS.iter().filter(|o| named.contains(&o.key));
-    let judged = named_ones.filter_map(|o| {
-        let idle = (o.idle)(s).map(|why| Warning::NoEffect { option: o.name, why });
-        idle.or_else(|| Some(Warning::Harm { option: o.name, what: (o.harm)(s)? }))
-    });
-    let mut warnings: Vec<_> = judged.collect();
-    let engine_option = |key: &Key| !matches!(key, Key::Backend | Key::Policy | Key::HistoryMaxEntries);
-    if s.backend == AllocatorBackend::DriverPools && named.iter().any(engine_option) {
-        warnings.push(Warning::BackendIgnoresOptions);
-    }
-    warnings
+    named_ones
+        .filter_map(|o| {
+            let idle = (o.idle)(s).map(|why| Warning::NoEffect { option: o.name, why });
+            idle.or_else(|| Some(Warning::Harm { option: o.name, what: (o.harm)(s)? }))
+        })
+        .collect()
 }
 
 /// The known option closest to a name nobody knows, if one is close.

@@ -161,8 +161,6 @@ fn dubious_texts_are_taken_with_a_warning() {
     has("max_split_size_mb:-1", |w| matches!(w, Warning::Negative { read_as: u64::MAX, .. }));
     has("large_segment_size_mb:99999999999999", |w| matches!(w, Warning::Saturated { .. }));
     has("expandable_segments_reserve:40M", |w| matches!(w, Warning::InvalidReserve { .. }));
-    has("backend:cudaMallocAsync,pinned_free_catch_all:True", |w| *w == Warning::BackendIgnoresOptions);
-    has("backend:cudaMallocAsync,max_split_size_mb:64", |w| *w == Warning::BackendIgnoresOptions);
     for (text, name) in [
         ("garbage_collection_threshold:0.8", "garbage_collection_threshold"),
         ("max_non_split_rounding_mb:64", "max_non_split_rounding_mb"),

@@ -5,12 +5,11 @@ use crate::Cuda;
 use crate::symbols::Functions;
 use backend_api::types::{DeviceIndex, DevicePtr};
 use backend_api::{
-    Backend, ErrorKind, Granularity, HandleType, HostFlags, HostRegistration, Ipc, ManagedMemory, Multicast,
-    MulticastHandle, Peers, PinnedHost, PointerKind, VirtualMemory,
+    Backend, ErrorKind, Granularity, HandleType, HostFlags, HostRegistration, Ipc, Peers, PinnedHost,
+    PointerKind, VirtualMemory,
 };
 use cudarc::driver::sys::{
-    CUdevice, CUdeviceptr, CUipcMemHandle, CUmemAccessDesc, CUmemAllocationProp,
-    CUmemGenericAllocationHandle, CUstream,
+    CUdevice, CUdeviceptr, CUipcMemHandle, CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle,
 };
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
@@ -30,10 +29,6 @@ thread_local! {
 fn told(argument: impl Into<i64>) -> c_int {
     TOLD.set(argument.into());
     0
-}
-
-unsafe extern "C" fn prefetch(_at: CUdeviceptr, _bytes: usize, to: CUdevice, _stream: CUstream) -> c_int {
-    told(to)
 }
 
 unsafe extern "C" fn host_alloc(_memory: *mut *mut c_void, _bytes: usize, flags: c_uint) -> c_int {
@@ -64,17 +59,6 @@ unsafe extern "C" fn create(
 ) -> c_int {
     // SAFETY: the caller's properties.
     told(unsafe { (*properties).allocFlags.gpuDirectRDMACapable })
-}
-
-unsafe extern "C" fn bind(
-    _object: CUmemGenericAllocationHandle,
-    at: usize,
-    _memory: CUmemGenericAllocationHandle,
-    _offset: usize,
-    _bytes: usize,
-    _flags: c_ulonglong,
-) -> c_int {
-    told(at as i64)
 }
 
 /// The first device reaches the second one, and not the other way round.
@@ -141,13 +125,11 @@ fn listeners() -> Functions {
     Functions {
         cuMemAlloc_v2: Some(misaligned),
         cuMemFree_v2: Some(free),
-        cuMemPrefetchAsync: Some(prefetch),
         cuMemHostAlloc: Some(host_alloc),
         cuMemHostRegister_v2: Some(host_register),
         cuDeviceGetAttribute: Some(every_attribute),
         cuMemGetAllocationGranularity: Some(granularity),
         cuMemCreate: Some(create),
-        cuMulticastBindMem: Some(bind),
         cuDeviceCanAccessPeer: Some(can_access),
         cuIpcGetMemHandle: Some(any_handle),
         cuMemGetAddressRange_v2: Some(one_page),
@@ -162,17 +144,6 @@ fn memory_that_is_not_aligned_as_promised_is_refused_and_freed() {
     let cuda = listening();
     assert_eq!(cuda.malloc(DEVICE, PAGE).unwrap_err().kind, ErrorKind::Other);
     assert_eq!(TOLD.get(), MISALIGNED as i64);
-}
-
-#[test]
-fn managed_memory_goes_to_the_device_or_the_host_that_was_asked_for() {
-    let cuda = listening();
-    let stream = cuda.default_stream(DEVICE);
-    for (to, number) in [(Some(DEVICE), 0), (Some(OTHER), 1), (None, -1)] {
-        // SAFETY: a scripted driver, which moves nothing.
-        unsafe { cuda.prefetch_async(DevicePtr(PAGE), PAGE, to, stream) }.unwrap();
-        assert_eq!(TOLD.get(), number, "{to:?}");
-    }
 }
 
 #[test]
@@ -220,16 +191,6 @@ fn remote_access_is_not_asked_for_where_it_is_refused() {
     assert_eq!(dropped[0].property, "remote direct memory access");
     assert!(dropped[0].reason.starts_with("cuMemSetAccess on device 0: CUDA_ERROR_UNKNOWN"), "{dropped:?}");
     assert!(cuda.dropped(OTHER).is_empty(), "each device is tried by itself");
-}
-
-#[test]
-fn multicast_memory_is_bound_where_it_was_asked_for() {
-    let cuda = listening();
-    let object = MulticastHandle { raw: 8, backend: cuda.id() };
-    let memory = cuda.create_physical(DEVICE, PAGE, HandleType::None).unwrap();
-    // SAFETY: a scripted driver, which binds nothing.
-    unsafe { cuda.bind(object, 3 * PAGE, memory, PAGE) }.unwrap();
-    assert_eq!(TOLD.get(), 3 * PAGE as i64);
 }
 
 #[test]

@@ -217,15 +217,4 @@ impl Capture for OpenReg {
             Ok(found.after.iter().map(|&node| CaptureNode(node)).collect())
         })
     }
-
-    fn retain_until_graph_ends(&self, stream: Stream, release: HostFunction) -> Result<()> {
-        self.call(Call::RetainUserObject, stream.device, |mut state| {
-            let key = self.names.stream(&state, stream)?;
-            let capture = state.captured_member(key)?.capture;
-            if let Some(capture) = state.captures.active.get_mut(&capture) {
-                capture.releases.push(release);
-            }
-            Ok(())
-        })
-    }
 }

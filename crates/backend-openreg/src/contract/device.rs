@@ -20,13 +20,9 @@ impl OpenReg {
             Attribute::VirtualMemoryManagement | Attribute::PosixFileDescriptorHandles => {
                 family(Families::VIRTUAL_MEMORY)
             }
-            Attribute::MemoryPools => family(Families::DRIVER_POOLS),
-            Attribute::ManagedMemory => family(Families::MANAGED_MEMORY),
-            Attribute::StreamMemoryOperations => family(Families::STREAM_MEMORY),
-            Attribute::FabricHandles
-            | Attribute::GpuDirectRdmaWithVirtualMemory
-            | Attribute::Multicast
-            | Attribute::Integrated => Ok(0),
+            Attribute::FabricHandles | Attribute::GpuDirectRdmaWithVirtualMemory | Attribute::Integrated => {
+                Ok(0)
+            }
             Attribute::MemoryNode => Ok(-1),
             other => Err(Refusal::unsupported(format!("the simulated devices have no answer to {other:?}"))),
         }

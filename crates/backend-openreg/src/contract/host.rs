@@ -1,14 +1,13 @@
-//! Host registration, managed memory, words written by streams, and host access.
+//! Host registration, and device memory that is opened to the host.
 
 use super::HOST;
-use super::device::memory_info;
+use crate::config::MemoryMode;
+use crate::driver::Driver;
 use crate::gate::call::Call;
-use crate::machine::work::{Pattern, Work};
-use crate::memory::{HostRange, RangeKind, index};
+use crate::memory::{HostRange, Memory};
 use crate::openreg::OpenReg;
-use crate::refusal::Refusal;
-use crate::space::Span;
-use backend_api::types::{DeviceIndex, DevicePtr, Stream};
+use crate::refusal::{Answer, Refusal};
+use backend_api::types::DevicePtr;
 use backend_api::*;
 
 impl HostRegistration for OpenReg {
@@ -40,82 +39,54 @@ impl HostRegistration for OpenReg {
             Ok(())
         })
     }
-
-    fn device_pointer(&self, device: DeviceIndex, ptr: DevicePtr) -> Result<DevicePtr> {
-        self.call(Call::HostDevicePointer, device, |state| {
-            // Host and devices share one address space here, as with unified addressing.
-            state
-                .memory
-                .host_of(ptr.0)
-                .map(|_| ptr)
-                .ok_or_else(|| Refusal::invalid(format!("{ptr} is not page-locked host memory")))
-        })
-    }
 }
 
-impl ManagedMemory for OpenReg {
-    fn malloc_managed(&self, device: DeviceIndex, bytes: u64) -> Result<DevicePtr> {
-        let taken = self.unsafe_call(Call::MallocManaged, device, |mut state| {
-            state.memory.take(index(device), bytes, RangeKind::Managed).map(DevicePtr)
-        });
-        if taken.is_ok() {
-            self.gate.charge(Call::MallocManaged, bytes);
-        }
-        taken
+/// What PyTorch's openreg library has: device memory that the host may touch for a while.
+impl Driver<'_> {
+    /// Opens the allocation (or mapping) that holds `ptr` to the host; counted.
+    ///
+    /// # Errors
+    /// `InvalidValue` where nothing is allocated; `NotSupported` for reserved memory, which has no bytes.
+    ///
+    /// # Safety
+    /// The memory stays allocated until [`protect`](Self::protect), and the host touches no byte that queued work uses.
+    pub unsafe fn unprotect(&self, ptr: DevicePtr) -> Result<()> {
+        self.opened(Call::Unprotect, ptr, |memory| memory.open_to_host(ptr.0, 1))
     }
 
-    unsafe fn prefetch_async(
+    /// Closes it again; at count 0 a touch by the host faults.
+    ///
+    /// # Errors
+    /// As [`unprotect`](Self::unprotect); `InvalidValue` where it is closed.
+    ///
+    /// # Safety
+    /// The caller opened it with [`unprotect`](Self::unprotect), and no longer touches it on the strength of that.
+    pub unsafe fn protect(&self, ptr: DevicePtr) -> Result<()> {
+        self.opened(Call::Protect, ptr, |memory| memory.open_to_host(ptr.0, -1))
+    }
+
+    /// What the host may do with the byte at `ptr` now.
+    ///
+    /// # Errors
+    /// As [`unprotect`](Self::unprotect).
+    pub fn host_access_of(&self, ptr: DevicePtr) -> Result<Access> {
+        self.opened(Call::HostAccessOf, ptr, |memory| {
+            Ok(if memory.is_open_to_host(ptr.0)? { Access::ReadWrite } else { Access::None })
+        })
+    }
+
+    fn opened<T>(
         &self,
+        call: Call,
         ptr: DevicePtr,
-        bytes: u64,
-        to: Option<DeviceIndex>,
-        stream: Stream,
-    ) -> Result<()> {
-        self.enqueue(Call::PrefetchAsync, stream, |state, device| {
-            if let Some(device) = to.filter(|device| device.0 >= self.config.devices) {
-                return Err(Refusal::invalid(format!("there is no device {device}")));
+        body: impl FnOnce(&mut Memory) -> Answer<T>,
+    ) -> Result<T> {
+        self.0.call(call, self.0.device_at(ptr), |mut state| {
+            if self.0.config.memory == MemoryMode::Reserved {
+                let reason = "reserved memory has addresses and no bytes; choose MemoryMode::Mapped";
+                return Err(Refusal::unsupported(reason));
             }
-            if bytes == 0 || !state.memory.is_managed(ptr.0) {
-                return Err(Refusal::invalid(format!("[{ptr}, +{bytes}) is not managed memory")));
-            }
-            state.memory.check(device, ptr.0, bytes, false, false)?;
-            self.gate.charge(Call::PrefetchAsync, bytes);
-            Ok((Work::Touch, [Span::new(ptr.0, bytes), Span::default()]))
+            body(&mut state.memory)
         })
-    }
-}
-
-impl StreamMemory for OpenReg {
-    unsafe fn write_value32(&self, stream: Stream, at: DevicePtr, value: u32) -> Result<()> {
-        self.enqueue(Call::WriteValue32, stream, |state, device| {
-            if !at.0.is_multiple_of(4) {
-                return Err(Refusal::invalid(format!("{at} is not aligned to 4")));
-            }
-            state.memory.check(device, at.0, 4, true, false)?;
-            let to = state.memory.extents(at.0, 4);
-            let pattern = Pattern::new(&value.to_ne_bytes());
-            let work = if to.is_empty() { Work::Touch } else { Work::Fill { to, pattern } };
-            Ok((work, [Span::new(at.0, 4), Span::default()]))
-        })
-    }
-}
-
-impl HostAccess for OpenReg {
-    unsafe fn unprotect(&self, ptr: DevicePtr) -> Result<()> {
-        self.call(Call::Unprotect, self.device_at(ptr), |mut state| state.memory.open_to_host(ptr.0, 1))
-    }
-
-    unsafe fn protect(&self, ptr: DevicePtr) -> Result<()> {
-        self.call(Call::Protect, self.device_at(ptr), |mut state| state.memory.open_to_host(ptr.0, -1))
-    }
-
-    fn host_access_of(&self, ptr: DevicePtr) -> Result<Access> {
-        self.call(Call::HostAccessOf, self.device_at(ptr), |state| {
-            Ok(if state.memory.is_open_to_host(ptr.0)? { Access::ReadWrite } else { Access::None })
-        })
-    }
-
-    fn accounted(&self, device: DeviceIndex) -> Result<MemoryInfo> {
-        self.call(Call::Accounted, device, |state| Ok(memory_info(&state.memory.devices[index(device)])))
     }
 }

@@ -1,7 +1,8 @@
 //! Sharing with other processes: handles name a memory file of the exporter, which importers open through
 //! the process file system. The exporter must be alive, and of the same user, when a handle is opened.
 
-use crate::config::MemoryMode;
+use crate::config::{Families, MemoryMode};
+use crate::driver::Driver;
 use crate::gate::call::Call;
 use crate::memory::{Extent, Place, RangeKind, index};
 use crate::openreg::OpenReg;
@@ -169,22 +170,47 @@ impl Ipc for OpenReg {
             Ok(())
         })
     }
+}
 
-    fn export_event(&self, event: Event) -> Result<IpcEventHandle> {
-        self.call(Call::ExportEvent, event.device, |state| {
-            let key = self.names.event(&state, event)?;
-            let flag = state.queues.event(key)?.shared.as_ref();
-            let flag = flag.ok_or_else(|| Refusal::invalid("the event was not made with INTERPROCESS"))?;
-            Ok(IpcEventHandle(Ticket::new(EVENT, flag.shared_file(), 0, 0)?.to_bytes()))
+/// Events for other processes.
+impl Driver<'_> {
+    /// A new event that another process can open. It keeps no time.
+    ///
+    /// # Errors
+    /// `NotSupported` where the machine shares nothing with other processes; what the system refused.
+    pub fn create_shared_event(&self, device: DeviceIndex) -> Result<Event> {
+        self.0.call(Call::CreateEvent, device, |mut state| {
+            self.0
+                .offers(Families::IPC, "IPC", !self.0.config.address_sharing)
+                .map_err(|absent| Refusal::unsupported(absent.reason))?;
+            let flag = Arc::new(SharedFlag::create()?);
+            let raw = state.queues.create_event(index(device), EventFlags::empty(), Some(flag));
+            Ok(self.0.names.new_event(raw, device))
         })
     }
 
-    fn open_event(&self, device: DeviceIndex, handle: &IpcEventHandle) -> Result<Event> {
-        self.call(Call::OpenEvent, device, |mut state| {
-            let flag = SharedFlag::open(Ticket::from_bytes(&handle.0, EVENT)?.open()?)?;
-            let raw =
-                state.queues.create_event(index(device), EventFlags::INTERPROCESS, Some(Arc::new(flag)));
-            Ok(self.names.new_event(raw, device))
+    /// A handle for such an event.
+    ///
+    /// # Errors
+    /// `InvalidValue` for any other event.
+    pub fn export_event(&self, event: Event) -> Result<[u8; 64]> {
+        self.0.call(Call::ExportEvent, event.device, |state| {
+            let key = self.0.names.event(&state, event)?;
+            let flag = state.queues.event(key)?.shared.as_ref();
+            let flag = flag.ok_or_else(|| Refusal::invalid("the event was not made for other processes"))?;
+            Ok(Ticket::new(EVENT, flag.shared_file(), 0, 0)?.to_bytes())
+        })
+    }
+
+    /// Opens another process's event.
+    ///
+    /// # Errors
+    /// `InvalidValue` for other bytes, and where the exporter is gone.
+    pub fn open_event(&self, device: DeviceIndex, handle: &[u8; 64]) -> Result<Event> {
+        self.0.call(Call::OpenEvent, device, |mut state| {
+            let flag = SharedFlag::open(Ticket::from_bytes(handle, EVENT)?.open()?)?;
+            let raw = state.queues.create_event(index(device), EventFlags::empty(), Some(Arc::new(flag)));
+            Ok(self.0.names.new_event(raw, device))
         })
     }
 }

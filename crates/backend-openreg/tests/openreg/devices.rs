@@ -3,7 +3,7 @@
 use crate::support::*;
 use backend_api::types::{DeviceIndex, DeviceKind, Stream};
 use backend_api::*;
-use backend_openreg::{Call, FaultPlan, OpenRegConfig};
+use backend_openreg::{Call, Driver, FaultPlan, OpenRegConfig};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[test]
@@ -62,7 +62,7 @@ fn absent_devices_are_refused_by_every_call() {
         kind(vmm(&machine).create_physical(D1, GRANULE, HandleType::None)),
         kind(machine.peers().unwrap().can_access(D0, D1)),
         kind(machine.peers().unwrap().enable_access(D1, D0)),
-        kind(machine.driver_pools().unwrap().trim(D1, 0)),
+        kind(Driver(&machine).trim_pool(D1, 0)),
     ];
     assert!(answers.iter().all(|&answer| answer == ErrorKind::InvalidValue), "{answers:?}");
     assert_eq!(machine.current_device().unwrap(), D0);
@@ -91,7 +91,6 @@ fn devices_say_what_they_are() {
     let warp = machine.attribute(D0, Attribute::WarpSize).unwrap();
     assert_eq!(warp, i64::from(first.warp_size));
     assert_eq!(machine.attribute(D0, Attribute::VirtualMemoryManagement).unwrap(), 0);
-    assert_eq!(machine.attribute(D0, Attribute::MemoryPools).unwrap(), 1);
     assert!(machine.has_primary_context(D1).unwrap());
     machine.clear_error();
 }
@@ -106,12 +105,7 @@ fn families_can_be_switched_off_and_say_why() {
         machine.ipc().err(),
         machine.peers().err(),
         machine.capture().err(),
-        machine.driver_pools().err(),
         machine.host_registration().err(),
-        machine.managed_memory().err(),
-        machine.stream_memory().err(),
-        machine.multicast().err(),
-        machine.host_access().err(),
     ];
     for absent in absent {
         let absent = absent.expect("the family is off");
@@ -131,7 +125,7 @@ fn a_lost_device_takes_neither_the_host_nor_its_neighbour_along() {
         kind(free(&machine, D0, lost)),
         kind(machine.address_range(lost)),
         kind(machine.ipc().unwrap().export_memory(lost)),
-        kind(machine.host_access().unwrap().host_access_of(lost)),
+        kind(Driver(&machine).host_access_of(lost)),
         kind(machine.set_device(D0)),
     ] {
         assert_eq!(answer, ErrorKind::DeviceLost);

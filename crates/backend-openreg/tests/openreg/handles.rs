@@ -3,7 +3,7 @@
 use crate::support::*;
 use backend_api::types::{DevicePtr, PhysicalHandle};
 use backend_api::*;
-use backend_openreg::{OpenReg, OpenRegConfig};
+use backend_openreg::{Driver, OpenReg, OpenRegConfig, PhysicalProperties};
 
 fn create(machine: &OpenReg, granules: u64) -> PhysicalHandle {
     vmm(machine).create_physical(D0, granules * GRANULE, HandleType::None).expect("it fits")
@@ -50,17 +50,17 @@ fn memory_lives_while_it_has_a_handle_or_a_mapping() {
     release_physical(&machine, handle).unwrap();
     assert_eq!(machine.used(D0), 2 * GRANULE);
     assert_eq!(kind(release_physical(&machine, handle)), ErrorKind::InvalidValue);
-    let again = vmm(&machine).retain_physical(at.add(GRANULE)).unwrap();
+    let again = Driver(&machine).retain_physical(at.add(GRANULE)).unwrap();
     unmap(&machine, at, 2 * GRANULE).unwrap();
     assert_eq!(machine.used(D0), 2 * GRANULE, "the retained handle holds it");
-    let properties = vmm(&machine).physical_properties(again).unwrap();
+    let properties = Driver(&machine).physical_properties(again).unwrap();
     let expected = PhysicalProperties { device: D0, bytes: 2 * GRANULE, handle_type: HandleType::None };
     assert_eq!(properties, expected);
     release_physical(&machine, again).unwrap();
     assert_eq!(machine.used(D0), 0);
-    assert_eq!(kind(vmm(&machine).physical_properties(again)), ErrorKind::InvalidValue);
+    assert_eq!(kind(Driver(&machine).physical_properties(again)), ErrorKind::InvalidValue);
     assert_eq!(kind(map(&machine, at, 2 * GRANULE, again)), ErrorKind::InvalidValue);
-    assert_eq!(kind(vmm(&machine).retain_physical(at)), ErrorKind::InvalidValue);
+    assert_eq!(kind(Driver(&machine).retain_physical(at)), ErrorKind::InvalidValue);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn handles_of_other_machines_are_refused() {
     assert_eq!(own.raw, foreign.raw, "the numbers alone would not tell");
     assert_eq!(kind(map(&machine, at, GRANULE, foreign)), ErrorKind::InvalidValue);
     assert_eq!(kind(release_physical(&machine, foreign)), ErrorKind::InvalidValue);
-    assert_eq!(kind(vmm(&machine).physical_properties(foreign)), ErrorKind::InvalidValue);
+    assert_eq!(kind(Driver(&machine).physical_properties(foreign)), ErrorKind::InvalidValue);
     assert_eq!(kind(vmm(&machine).export_physical(foreign, HandleType::PosixFd)), ErrorKind::InvalidValue);
     assert_eq!(machine.used(D0), GRANULE);
 }

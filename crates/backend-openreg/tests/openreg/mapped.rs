@@ -5,7 +5,7 @@ mod resident;
 use crate::support::{D0, D1, GRANULE as UNIT};
 use backend_api::types::{DevicePtr, MIB, Stream};
 use backend_api::*;
-use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig, TrapKind};
+use backend_openreg::{Clock, Driver, MemoryMode, OpenReg, OpenRegConfig, TrapKind};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::Arc;
@@ -67,13 +67,12 @@ fn bytes(count: usize) -> Vec<u8> {
 fn no_two_allocations_share_a_page_of_the_host() {
     let page = rustix::param::page_size() as u64;
     let machine = machine(Clock::Virtual { lag: 0 });
-    let access = machine.host_access().unwrap();
     for bytes in [1, 100, 5000, page + 1] {
         let (one, two) = (machine.malloc(D0, bytes).unwrap(), machine.malloc(D0, bytes).unwrap());
         assert!(one.0.is_multiple_of(page) && two.0.is_multiple_of(page), "{one} {two} of {bytes} bytes");
         assert!(one.0.abs_diff(two.0) >= bytes.next_multiple_of(page));
         // SAFETY: rule 2: nothing is queued.
-        unsafe { access.unprotect(one) }.unwrap();
+        unsafe { Driver(&machine).unprotect(one) }.unwrap();
         assert_eq!((&*protection(one), &*protection(two)), ("rw-s", "---s"), "of {bytes} bytes");
     }
 }
@@ -104,9 +103,7 @@ fn bytes_go_in_around_and_out() {
             .unwrap();
         // SAFETY: as above.
         unsafe { machine.memset_async(two, 0xAB, 16, stream) }.unwrap();
-        // SAFETY: as above.
-        unsafe { machine.stream_memory().unwrap().write_value32(stream, two.add(2_900_000), 0x0403_0201) }
-            .unwrap();
+        Driver(&machine).fill(stream, two.add(2_900_000), &[1, 2, 3, 4], 4).unwrap();
         machine.synchronize_stream(stream).unwrap();
         let out = read(&machine, two, 3_000_000);
         assert_eq!(out[..16], [0xAB; 16]);
@@ -122,17 +119,16 @@ fn bytes_go_in_around_and_out() {
 #[test]
 fn the_host_is_kept_out_until_it_asks() {
     let machine = machine(Clock::Virtual { lag: 0 });
-    let access = machine.host_access().unwrap();
     let (ptr, next) = (machine.malloc(D0, 100).unwrap(), machine.malloc(D0, 100).unwrap());
     assert_eq!(protection(ptr), "---s");
     write(&machine, ptr, b"hello");
     assert_eq!(protection(ptr), "---s", "the device's own work opens nothing");
     for _ in 0..2 {
         // SAFETY: rule 2 until it is protected again.
-        unsafe { access.unprotect(ptr.add(3)) }.unwrap();
+        unsafe { Driver(&machine).unprotect(ptr.add(3)) }.unwrap();
     }
     assert_eq!((protection(ptr).as_str(), protection(next).as_str()), ("rw-s", "---s"));
-    assert_eq!(access.host_access_of(ptr).unwrap(), Access::ReadWrite);
+    assert_eq!(Driver(&machine).host_access_of(ptr).unwrap(), Access::ReadWrite);
     let pointer = std::ptr::with_exposed_provenance_mut::<u8>(ptr.0 as usize);
     // SAFETY: five bytes of live device memory that is open to the host.
     let seen = unsafe { std::slice::from_raw_parts(pointer, 5) };
@@ -140,20 +136,23 @@ fn the_host_is_kept_out_until_it_asks() {
     // SAFETY: as above.
     unsafe { pointer.write(b'j') };
     // SAFETY: opened above, and not touched on the strength of it.
-    unsafe { access.protect(ptr) }.unwrap();
+    unsafe { Driver(&machine).protect(ptr) }.unwrap();
     assert_eq!(protection(ptr), "rw-s", "opened twice, closed once");
     // SAFETY: opened above, and not touched on the strength of it.
-    unsafe { access.protect(ptr) }.unwrap();
-    assert_eq!((protection(ptr).as_str(), access.host_access_of(ptr).unwrap()), ("---s", Access::None));
+    unsafe { Driver(&machine).protect(ptr) }.unwrap();
+    assert_eq!(
+        (protection(ptr).as_str(), Driver(&machine).host_access_of(ptr).unwrap()),
+        ("---s", Access::None)
+    );
     // SAFETY: refused: nothing is open.
-    let refused = unsafe { access.protect(ptr) };
+    let refused = unsafe { Driver(&machine).protect(ptr) };
     assert_eq!(refused.unwrap_err().kind, ErrorKind::InvalidValue);
     assert_eq!(read(&machine, ptr, 5), b"jello");
     // SAFETY: rule 3.
     unsafe { machine.free(D0, ptr) }.unwrap();
     assert_eq!(protection(ptr), "---p", "the window stays closed");
-    assert!(access.host_access_of(ptr).is_err());
-    let managed = machine.managed_memory().unwrap().malloc_managed(D0, 100).unwrap();
+    assert!(Driver(&machine).host_access_of(ptr).is_err());
+    let managed = Driver(&machine).malloc_managed(D0, 100).unwrap();
     assert_eq!(protection(managed), "rw-s");
     assert_eq!(machine.pointer_info(managed).unwrap().kind, PointerKind::Managed);
 }
@@ -235,7 +234,7 @@ fn importer(word: &str) {
     let machine = machine(Clock::Workers);
     let ipc = machine.ipc().unwrap();
     let (memory, event) = word.split_once(':').unwrap();
-    let (memory, event) = (IpcMemoryHandle(unhex(memory)), IpcEventHandle(unhex(event)));
+    let (memory, event) = (IpcMemoryHandle(unhex(memory)), unhex(event));
     let opened = ipc.open_memory(D1, &memory).unwrap();
     assert_eq!(ipc.open_memory(D1, &memory).unwrap(), opened, "the same bytes, the same address");
     assert_eq!(machine.used(D1), 0);
@@ -243,7 +242,7 @@ fn importer(word: &str) {
     // SAFETY: a pointer that is no allocation of this machine is answered.
     let freed = unsafe { machine.free(D1, opened) };
     assert_eq!(freed.unwrap_err().kind, ErrorKind::InvalidValue, "an importer closes, and never frees");
-    let event = ipc.open_event(D1, &event).unwrap();
+    let event = Driver(&machine).open_event(D1, &event).unwrap();
     let stream: Stream = machine.create_stream(D1, 0).unwrap();
     machine.wait_event(stream, event).unwrap();
     machine.synchronize_stream(stream).unwrap();
@@ -267,7 +266,7 @@ fn memory_and_events_are_shared_between_processes() {
     let machine = machine(Clock::Workers);
     let ipc = machine.ipc().unwrap();
     let ptr = machine.malloc(D0, 3 * MIB).unwrap();
-    let event = machine.create_event(D0, EventFlags::INTERPROCESS).unwrap();
+    let event = Driver(&machine).create_shared_event(D0).unwrap();
     let stream = machine.create_stream(D0, 0).unwrap();
     let data = bytes(1000);
     // Longer than this thread may be kept from asking about the event.
@@ -278,8 +277,11 @@ fn memory_and_events_are_shared_between_processes() {
     unsafe { machine.copy_async(ptr, host(&data), 1000, CopyKind::HostToDevice, stream) }.unwrap();
     machine.record_event(event, stream).unwrap();
     assert_eq!(machine.query_event(event).unwrap(), Readiness::NotReady);
-    let word =
-        format!("{}:{}", hex(&ipc.export_memory(ptr).unwrap().0), hex(&ipc.export_event(event).unwrap().0));
+    let word = format!(
+        "{}:{}",
+        hex(&ipc.export_memory(ptr).unwrap().0),
+        hex(&Driver(&machine).export_event(event).unwrap())
+    );
     let output = child("mapped::memory_and_events_are_shared_between_processes", &word);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     machine.synchronize_stream(stream).unwrap();
@@ -300,17 +302,15 @@ fn what_cannot_be_shared_says_why() {
     unsafe { vm.map(base, UNIT, handle) }.unwrap();
     assert_eq!(ipc.export_memory(base).map_err(kind), Err(ErrorKind::NotSupported));
     assert_eq!(ipc.open_memory(D0, &IpcMemoryHandle([7; 64])).map_err(kind), Err(ErrorKind::InvalidValue));
-    assert_eq!(ipc.open_event(D0, &IpcEventHandle([7; 64])).map_err(kind), Err(ErrorKind::InvalidValue));
-    let timed = EventFlags::INTERPROCESS | EventFlags::TIMING;
-    assert_eq!(machine.create_event(D0, timed).map_err(kind), Err(ErrorKind::InvalidValue));
+    assert_eq!(Driver(&machine).open_event(D0, &[7; 64]).map_err(kind), Err(ErrorKind::InvalidValue));
     let plain = machine.create_event(D0, EventFlags::empty()).unwrap();
-    assert_eq!(ipc.export_event(plain).map_err(kind), Err(ErrorKind::InvalidValue));
+    assert_eq!(Driver(&machine).export_event(plain).map_err(kind), Err(ErrorKind::InvalidValue));
     let stale = ipc.export_memory(ptr).unwrap();
     let mut gone = stale;
     gone.0[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(ipc.open_memory(D0, &gone).map_err(kind), Err(ErrorKind::InvalidValue));
-    let shared = machine.create_event(D0, EventFlags::INTERPROCESS).unwrap();
+    let shared = Driver(&machine).create_shared_event(D0).unwrap();
     machine.record_event(shared, machine.default_stream(D0)).unwrap();
-    let opened = ipc.open_event(D0, &ipc.export_event(shared).unwrap()).unwrap();
+    let opened = Driver(&machine).open_event(D0, &Driver(&machine).export_event(shared).unwrap()).unwrap();
     assert_eq!(machine.query_event(opened).unwrap(), Readiness::Ready);
 }

@@ -3,7 +3,7 @@
 use crate::support::*;
 use backend_api::types::{DevicePtr, PhysicalHandle};
 use backend_api::*;
-use backend_openreg::{MemoryMode, OpenReg, OpenRegConfig};
+use backend_openreg::{Driver, MemoryMode, OpenReg, OpenRegConfig};
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
@@ -24,7 +24,7 @@ fn importer(mode: MemoryMode) {
     let handle = vmm(&machine).import_physical(D0, &shared).expect("it was exported by the same mode");
     let again = vmm(&machine).import_physical(D0, &shared).expect("twice is fine");
     drop(shared);
-    assert_eq!(vmm(&machine).physical_properties(handle).expect("it lives").bytes, GRANULE);
+    assert_eq!(Driver(&machine).physical_properties(handle).expect("it lives").bytes, GRANULE);
     assert_eq!(machine.used(D0), 0, "the exporter accounts for it");
     let at = show(&machine, handle);
     release_physical(&machine, handle).expect("it is live");

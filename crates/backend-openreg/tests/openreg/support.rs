@@ -126,8 +126,3 @@ pub(crate) fn map_new(machine: &OpenReg, device: DeviceIndex, bytes: u64) -> Res
     set_access(machine, at, bytes, &[device], Access::ReadWrite)?;
     Ok(at)
 }
-
-pub(crate) fn free_async(machine: &OpenReg, ptr: DevicePtr, stream: Stream) -> Result<()> {
-    // SAFETY: rule 3 is checked by the machine.
-    unsafe { machine.driver_pools()?.free_async(ptr, stream) }
-}

@@ -3,7 +3,7 @@
 use crate::support::{D0, D1, GRANULE as UNIT};
 use backend_api::types::{DevicePtr, MIB};
 use backend_api::*;
-use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig, TrapKind};
+use backend_openreg::{Clock, Driver, MemoryMode, OpenReg, OpenRegConfig, PhysicalProperties, TrapKind};
 use std::sync::Arc;
 
 fn machines() -> [Arc<OpenReg>; 2] {
@@ -26,7 +26,7 @@ fn one_cycle_from_reserve_to_release() {
         let handle = vm.create_physical(D0, 2 * UNIT, HandleType::None).unwrap();
         assert_eq!(machine.used(D0), 2 * UNIT);
         let properties = PhysicalProperties { device: D0, bytes: 2 * UNIT, handle_type: HandleType::None };
-        assert_eq!(vm.physical_properties(handle).unwrap(), properties);
+        assert_eq!(Driver(&machine).physical_properties(handle).unwrap(), properties);
         let at = base.add(UNIT);
         // SAFETY: the range lies in the reservation and the handle is of that size.
         unsafe { vm.map(at, 2 * UNIT, handle) }.unwrap();
@@ -45,8 +45,8 @@ fn one_cycle_from_reserve_to_release() {
         // SAFETY: the handle is not used again; the mapping keeps the memory.
         unsafe { vm.release_physical(handle) }.unwrap();
         assert_eq!(machine.used(D0), 2 * UNIT);
-        invalid(vm.physical_properties(handle));
-        let again = vm.retain_physical(at.add(7)).unwrap();
+        invalid(Driver(&machine).physical_properties(handle));
+        let again = Driver(&machine).retain_physical(at.add(7)).unwrap();
         // SAFETY: refused while something is mapped.
         invalid(unsafe { vm.release_address(base, 8 * UNIT) });
         // SAFETY: rule 3.
@@ -150,11 +150,11 @@ fn exported_memory_is_imported_as_the_same_memory() {
         let shared = vm.export_physical(handle, HandleType::PosixFd).unwrap();
         let imported = vm.import_physical(D0, &shared).unwrap();
         assert_eq!(machine.used(D0), 2 * UNIT, "the same memory is not accounted twice");
-        assert_eq!(vm.physical_properties(imported).unwrap().bytes, UNIT);
+        assert_eq!(Driver(&machine).physical_properties(imported).unwrap().bytes, UNIT);
         let other = OpenReg::new(machine.config().clone()).unwrap();
         let elsewhere = other.physical_sharing().unwrap().import_physical(D1, &shared).unwrap();
         assert_eq!(other.used(D1), 0, "the exporter accounts for it");
-        assert_eq!(other.physical_sharing().unwrap().physical_properties(elsewhere).unwrap().bytes, UNIT);
+        assert_eq!(Driver(&other).physical_properties(elsewhere).unwrap().bytes, UNIT);
         // SAFETY: neither handle is used again.
         unsafe { vm.release_physical(handle) }.unwrap();
         // SAFETY: as above.
@@ -172,8 +172,12 @@ fn switched_off_families_say_so() {
     assert!(absent.to_string().contains("switched off"), "{absent}");
     assert_eq!(machine.attribute(D0, Attribute::VirtualMemoryManagement).unwrap(), 0);
     assert!(machine.ipc().unwrap_err().reason.contains("reserved memory"));
-    assert!(machine.host_access().is_err());
-    assert!(machine.multicast().is_err());
+    let ptr = machine.malloc(D0, 512).unwrap();
+    assert_eq!(
+        Driver(&machine).host_access_of(ptr).unwrap_err().kind,
+        ErrorKind::NotSupported,
+        "it has no bytes"
+    );
     machine.peers().unwrap();
     machine.capture().unwrap();
 }

@@ -1,7 +1,7 @@
 //! The contract: what is the same for every driver. The driver makes the call, between the checks and the books.
 
 use super::ways::Ways;
-use super::{DriverBackend, devices, graphs, host, ipc, managed, memory, multicast, pools, virtual_memory};
+use super::{DriverBackend, devices, graphs, host, ipc, memory, virtual_memory};
 use crate::calls::{AttributeSource, Calls};
 use crate::driver::{self, Family};
 use crate::errors::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, given_back, memory_is_short};
@@ -108,11 +108,9 @@ unsafe impl<D: Calls> Backend for DriverBackend<D> {
         }
         let free = || {
             let entered = self.context.enter(device, D::NAMES.free)?;
+            memory::live_base(self, *entered, D::NAMES.free, ptr, PointerKind::Device)?;
             // SAFETY: rule 3, which the caller keeps.
-            let free = || unsafe { D::free(*entered, ptr.0) };
-            let kinds = [PointerKind::Device, PointerKind::Managed];
-            memory::live_base(self, *entered, D::NAMES.free, ptr, &kinds)?;
-            if D::ABILITIES.tells_shareable { free() } else { self.pooled.giving_back(ptr, free) }
+            unsafe { D::free(*entered, ptr.0) }
         };
         given_back(free())
     }
@@ -261,10 +259,6 @@ unsafe impl<D: Calls> Backend for DriverBackend<D> {
     fn create_event(&self, device: DeviceIndex, flags: EventFlags) -> Result<Event> {
         let call = D::NAMES.create_event;
         let entered = self.context.enter(device, call)?;
-        if flags.contains(EventFlags::TIMING | EventFlags::INTERPROCESS) {
-            let detail = "an event for other processes keeps no time: leave one of the flags out";
-            return Err(entered.invalid(call, detail));
-        }
         let raw = D::create_event(*entered, flags)?;
         if flags.contains(EventFlags::TIMING) {
             self.timed.insert(raw);
@@ -366,35 +360,8 @@ unsafe impl<D: Calls> Backend for DriverBackend<D> {
         Ok(self)
     }
 
-    fn driver_pools(&self) -> Found<'_, dyn DriverPools> {
-        self.probes.driver_pools.answer("driver pools", || pools::probe(self))?;
-        Ok(self)
-    }
-
     fn host_registration(&self) -> Found<'_, dyn HostRegistration> {
         self.probes.host_registration.answer("host registration", || host::probe_registration(self))?;
         Ok(self)
-    }
-
-    fn managed_memory(&self) -> Found<'_, dyn ManagedMemory> {
-        self.probes.managed_memory.answer("managed memory", || managed::probe(self))?;
-        Ok(self)
-    }
-
-    fn stream_memory(&self) -> Found<'_, dyn StreamMemory> {
-        self.probes.stream_memory.answer("stream memory operations", || managed::probe_words(self))?;
-        Ok(self)
-    }
-
-    fn multicast(&self) -> Found<'_, dyn Multicast> {
-        if let Some(reason) = D::NO_MULTICAST {
-            return Err(Unsupported { family: "multicast", reason: reason.into() });
-        }
-        self.probes.multicast.answer("multicast", || multicast::probe(self))?;
-        Ok(self)
-    }
-
-    fn host_access(&self) -> Found<'_, dyn HostAccess> {
-        Err(Unsupported { family: "host access to device memory", reason: D::NO_HOST_ACCESS.into() })
     }
 }

@@ -7,7 +7,7 @@ use crate::driver::{Family, Site, number};
 use crate::errors::{
     STREAM_CAPTURE_IMPLICIT, STREAM_CAPTURE_UNSUPPORTED, STREAM_CAPTURE_WRONG_THREAD, given_back, log_undo,
 };
-use crate::host_function::{Slot, drop_slot, run_and_drop_slot, run_slot};
+use crate::host_function::{Slot, drop_slot, run_slot};
 use backend_api::types::Stream;
 use backend_api::{
     Backend, Capture, CaptureMode, CaptureNode, CaptureStatus, ErrorKind, Graph, HostFunction, Result,
@@ -272,17 +272,5 @@ impl<D: Calls> Capture for DriverBackend<D> {
             unsafe { D::node_dependencies(*entered, node, nodes.as_mut_ptr(), &mut count) }?;
         }
         Ok(nodes.into_iter().take(count).map(|node| CaptureNode(number(node))).collect())
-    }
-
-    fn retain_until_graph_ends(&self, stream: Stream, release: HostFunction) -> Result<()> {
-        let call = D::NAMES.retain_user_object;
-        let entered = self.context.enter_handle(stream.backend, stream.device, call)?;
-        let graph = active(*entered, stream, false)?.graph;
-        hold(*entered, graph, run_and_drop_slot, |slot| {
-            // SAFETY: the slot lives as long as the reference that `hold` still has.
-            let slot = unsafe { &*slot };
-            slot.put(release);
-            Ok(())
-        })
     }
 }

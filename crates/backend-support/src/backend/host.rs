@@ -4,7 +4,7 @@ use super::{DriverBackend, devices, graphs, memory};
 use crate::calls::Calls;
 use crate::driver::Family;
 use crate::errors::{given_back, memory_is_short};
-use backend_api::types::{DeviceIndex, DevicePtr};
+use backend_api::types::DevicePtr;
 use backend_api::{BackendError, ErrorKind, HostFlags, HostRegistration, PinnedHost, PointerKind, Result};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
@@ -64,7 +64,7 @@ impl<D: Calls> PinnedHost for DriverBackend<D> {
         }
         let free = || {
             let entered = self.context.enter_current(D::NAMES.host_free)?;
-            memory::live_base(self, *entered, D::NAMES.host_free, ptr, &[PointerKind::Host])?;
+            memory::live_base(self, *entered, D::NAMES.host_free, ptr, PointerKind::Host)?;
             // SAFETY: rule 3, which the caller keeps.
             unsafe { D::host_free(*entered, ptr.0) }
         };
@@ -97,10 +97,5 @@ impl<D: Calls> HostRegistration for DriverBackend<D> {
             unsafe { D::unregister(*entered, ptr.0) }
         };
         given_back(unregister())
-    }
-
-    fn device_pointer(&self, device: DeviceIndex, ptr: DevicePtr) -> Result<DevicePtr> {
-        let entered = self.context.enter(device, D::NAMES.device_pointer)?;
-        D::device_pointer(*entered, ptr.0).map(DevicePtr)
     }
 }

@@ -1,12 +1,12 @@
-//! Memory and events of other processes.
+//! Memory of other processes.
 
 use super::{DriverBackend, devices, graphs, memory};
 use crate::calls::Calls;
 use crate::driver::{Family, Site};
 use crate::errors::{INVALID_CONTEXT, given_back};
 use crate::physical::Place;
-use backend_api::types::{DeviceIndex, DevicePtr, Event};
-use backend_api::{Backend, BackendError, ErrorKind, Ipc, IpcEventHandle, IpcMemoryHandle, Result};
+use backend_api::types::{DeviceIndex, DevicePtr};
+use backend_api::{Backend, BackendError, ErrorKind, Ipc, IpcMemoryHandle, Result};
 
 /// Large enough to be an allocation of its own.
 const PROBE_BYTES: u64 = 2 << 20;
@@ -25,8 +25,8 @@ pub(super) fn probe<D: Calls>(backend: &DriverBackend<D>) -> Result<()> {
 /// Whether memory is known to come from elsewhere than `malloc`. Some drivers make a handle for it all the same, which is
 /// no good: opening one for virtual memory can bring the exporter's kernel driver down.
 fn is_no_malloc<D: Calls>(backend: &DriverBackend<D>, base: DevicePtr) -> bool {
-    let is_foreign = || backend.pooled.contains(base) || backend.imports.contains(base);
-    backend.physical.place(base.0) != Place::Elsewhere || !D::ABILITIES.tells_shareable && is_foreign()
+    let is_imported = || backend.imports.contains(base);
+    backend.physical.place(base.0) != Place::Elsewhere || !D::ABILITIES.tells_shareable && is_imported()
 }
 
 impl<D: Calls> Ipc for DriverBackend<D> {
@@ -73,18 +73,6 @@ impl<D: Calls> Ipc for DriverBackend<D> {
             })
         };
         given_back(close())
-    }
-
-    fn export_event(&self, event: Event) -> Result<IpcEventHandle> {
-        let entered = self.context.enter_handle(event.backend, event.device, D::NAMES.export_event)?;
-        D::export_event(*entered, event)
-    }
-
-    fn open_event(&self, device: DeviceIndex, handle: &IpcEventHandle) -> Result<Event> {
-        let call = D::NAMES.open_event;
-        let entered = self.context.enter(device, call)?;
-        let raw = D::open_event(*entered, handle).map_err(|failed| own_handle(*entered, call, failed))?;
-        Ok(Event { raw, device, backend: self.context.id() })
     }
 }
 

@@ -37,17 +37,17 @@ pub(super) fn live_base<D: Calls>(
     site: Site<'_, D>,
     call: &'static str,
     ptr: DevicePtr,
-    kinds: &[PointerKind],
+    kind: PointerKind,
 ) -> Result<()> {
     if D::ABILITIES.checks_frees {
         return Ok(());
     }
     let info = backend.pointer_info(ptr)?;
-    let is_base = kinds.contains(&info.kind) && info.base == ptr;
+    let is_base = info.kind == kind && info.base == ptr;
     if is_base && backend.physical.place(ptr.0) == Place::Elsewhere && !backend.imports.contains(ptr) {
         return Ok(());
     }
-    Err(site.invalid(call, format!("{ptr} is not where a live allocation of {kinds:?} memory begins")))
+    Err(site.invalid(call, format!("{ptr} is not where a live allocation of {kind:?} memory begins")))
 }
 
 /// The device in whose memory an address lies; the thread's current one where it lies in none.

@@ -8,8 +8,8 @@ use crate::errors::{given_back, log_undo, memory_is_short};
 use crate::physical::{Ending, Keeps, Memory};
 use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use backend_api::{
-    Access, Attribute, BackendError, ErrorKind, Granularity, HandleType, PhysicalProperties, PhysicalSharing,
-    Result, ShareableHandle, VirtualMemory,
+    Access, Attribute, BackendError, ErrorKind, Granularity, HandleType, PhysicalSharing, Result,
+    ShareableHandle, VirtualMemory,
 };
 use std::ffi::{c_int, c_uint};
 use std::fs::File;
@@ -219,31 +219,6 @@ impl<D: Calls> VirtualMemory for DriverBackend<D> {
                 Err(entered.refuse(ErrorKind::Other, D::NAMES.access, detail))
             }
         }
-    }
-
-    fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
-        let call = D::NAMES.retain_physical;
-        let entered = self.context.enter(device_of_range(self, at)?, call)?;
-        let mapping = self.physical.mapping_at(at.0);
-        if mapping.is_none() && !D::ABILITIES.checks_mappings {
-            return Err(entered.invalid(call, format!("nothing is mapped at {at}")));
-        }
-        let raw = D::retain_physical(*entered, mapping.as_ref().map_or(at.0, |mapping| mapping.at))?;
-        let known = mapping.map(|mapping| Memory { bytes: Some(mapping.bytes), ..mapping.memory });
-        adopt(self, *entered, raw, known, None)
-    }
-
-    fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties> {
-        let call = D::NAMES.physical_properties;
-        let memory = memory_of(self, handle, call)?;
-        let bytes = memory.bytes.ok_or_else(|| {
-            let detail = format!(
-                "the {} does not tell the size of an imported handle; it is known once mapped",
-                D::NOUN
-            );
-            BackendError::new(ErrorKind::NotSupported, 0, call, memory.device, detail)
-        })?;
-        Ok(PhysicalProperties { device: memory.device, bytes, handle_type: memory.handle_type })
     }
 }
 

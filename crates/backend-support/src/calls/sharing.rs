@@ -2,8 +2,8 @@
 
 use crate::context::Context;
 use crate::driver::{Driver, Site};
-use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
-use backend_api::{IpcEventHandle, IpcMemoryHandle, Result};
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::{IpcMemoryHandle, Result};
 
 /// Memory and events of other processes.
 #[allow(clippy::missing_safety_doc, reason = "said once for all calls")]
@@ -20,10 +20,6 @@ pub trait IpcCalls: Driver {
     fn open_memory(site: Site<'_, Self>, handle: &IpcMemoryHandle) -> Result<u64>;
     /// Closes it.
     unsafe fn close_memory(site: Site<'_, Self>, ptr: u64) -> Result<()>;
-    /// The handle of an event; refused where it is not for other processes.
-    fn export_event(site: Site<'_, Self>, event: Event) -> Result<IpcEventHandle>;
-    /// Opens another process's event.
-    fn open_event(site: Site<'_, Self>, handle: &IpcEventHandle) -> Result<u64>;
 }
 
 /// Devices that reach each other's memory.

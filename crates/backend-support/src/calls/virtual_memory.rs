@@ -46,8 +46,6 @@ pub trait VirtualMemoryCalls: Driver {
     ) -> Result<()>;
     /// The number of what the site's device may do.
     fn access(site: Site<'_, Self>, at: DevicePtr) -> Result<c_ulonglong>;
-    /// One more reference to what is mapped at an address.
-    fn retain_physical(site: Site<'_, Self>, at: u64) -> Result<u64>;
     /// The device and the handle types of a handle.
     ///
     /// # Safety

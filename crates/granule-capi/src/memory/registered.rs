@@ -23,16 +23,14 @@ pub struct granule_window(Window);
 
 handles!(granule_window);
 
-/// Makes a pool with one reference over memory that libraries register. Sizes and addresses of physical handles are multiples of what
-/// a multicast object of team devices demands (0: no such object), and at least chunk bytes (0: no more than that). The
-/// others devices at reached_by reach it, too. Several segments share a handle. GRANULE_UNSUPPORTED where the driver offers no such
+/// Makes a pool with one reference over memory that libraries register. Physical handles have at least chunk bytes (0: no more
+/// than the driver demands). The others devices at reached_by reach it, too. Several segments share a handle. GRANULE_UNSUPPORTED where the driver offers no such
 /// memory. Asks the driver.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_registered_pool_create(
     a: *mut granule_allocator,
     device: i32,
     pool: granule_pool_id,
-    team: u32,
     chunk: u64,
     reached_by: *const i32,
     others: u64,
@@ -42,7 +40,7 @@ pub unsafe extern "C" fn granule_registered_pool_create(
         let (a, reached_by) = (given!(handle a), given!(array reached_by, others));
         let out: Out<*mut granule_registered> = given!(out out);
         let device = pass::device(device)?;
-        let mut options = RegisteredOptions::for_team(team);
+        let mut options = RegisteredOptions::default();
         options.chunk = chunk;
         options.reached_by = reached_by.iter().map(|other| pass::device(*other)).collect::<Result<_, _>>()?;
         let memory = a.engine.pools().registered(device, &options)?;

@@ -33,7 +33,7 @@ static void windows(void) {
     granule_allocator *a = make("");
     const granule_pool_id pool = granule_pool_fresh();
     granule_registered *memory = NULL;
-    OK(granule_registered_pool_create(a, 0, pool, 0, 64 * MIB, NULL, 0, &memory));
+    OK(granule_registered_pool_create(a, 0, pool, 64 * MIB, NULL, 0, &memory));
     const granule_filter filter = {sizeof filter, GRANULE_FILTER_THIS_THREAD, 0, NULL, NULL, NULL};
     OK(granule_pool_begin(a, 0, pool, &filter));
     void *block = take(a, 30 * MIB, 0);
@@ -68,8 +68,7 @@ static void windows(void) {
     const int32_t nowhere = 77;
     granule_registered *none = NULL;
     ANSWERS(GRANULE_INVALID_DEVICE,
-            granule_registered_pool_create(a, 0, granule_pool_fresh(), 0, 0, &nowhere, 1, &none));
-    ANSWERS(GRANULE_UNSUPPORTED, granule_registered_pool_create(a, 0, granule_pool_fresh(), 8, 0, NULL, 0, &none));
+            granule_registered_pool_create(a, 0, granule_pool_fresh(), 0, &nowhere, 1, &none));
     CHECK(none == NULL && strstr(granule_last_error(), "multicast") != NULL);
     CHECK(granule_registered_held(NULL) == 0 && granule_window_base(NULL) == NULL && granule_window_bytes(NULL) == 0);
     CHECK(granule_window_physical(NULL) == 0);

@@ -302,10 +302,18 @@ fn no_home_is_shown() {
 }
 
 #[test]
+fn drivers_pools_in_the_environment_are_a_note() {
+    let asked = [("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync")];
+    let ran = Place::new().run_with(&["doctor", "--backend", "openreg", "--json"], &asked);
+    let told = answer_of(&ran);
+    assert_eq!((ran.code, &told["healthy"]), (0, &true.into()), "{told}");
+    assert!(ran.err.contains("backend:cudaMallocAsync is not served"), "{}", ran.err);
+}
+
+#[test]
 fn settings_with_which_no_allocator_starts_are_an_illness() {
     let place = Place::new();
     for (variable, conf, why) in [
-        ("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync", "remove it, or write backend:native"),
         ("GRANULE_CONF", "memory_limit:1KiB", "memory_limit"),
         ("GRANULE_CONF", "system_root:/nosuch", "there is no such folder; name one that has proc and sys"),
     ] {

@@ -5,8 +5,6 @@ use crate::context::{prompt, refused};
 use crate::{Context, Stop, Verdict};
 use backend_api::types::{BackendId, DevicePtr, Stream};
 use backend_api::{Capture, CaptureMode, CaptureStatus, ErrorKind, Graph};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 checks! { Capture;
     "capture.status": "a stream is captured from begin to end, and not before or after" => status,
@@ -49,9 +47,6 @@ checks! { Capture;
             => unjoined_is_refused,
     "capture.frontier": "the frontier is empty at first, then the last work's node" => frontier,
     "capture.dependencies": "a node depends on the work queued before it" => dependencies,
-    "capture.retained_until_the_end":
-        "what was retained is released when the graph is gone, and not before" => retained_until_the_end,
-    "capture.retained_by_launches": "a launch keeps what was retained" => retained_by_launches,
 }
 
 const BYTES: u64 = 4096;
@@ -405,39 +400,4 @@ fn dependencies(cx: &Context) -> Verdict {
         ensure_eq!(capture.dependencies(stream, b)?, vec![a], "what the second depends on");
         Ok(())
     })
-}
-
-/// A graph that retained a flag, which is raised on release.
-fn retaining(cx: &Context, stream: Stream, at: DevicePtr) -> Result<(Graph, Arc<AtomicBool>), Stop> {
-    let released = Arc::new(AtomicBool::new(false));
-    let raise = Arc::clone(&released);
-    let graph = record(cx, stream, || {
-        cx.fill(at, 1, BYTES, stream)?;
-        let release = Box::new(move || raise.store(true, Ordering::SeqCst));
-        Ok(capture(cx)?.retain_until_graph_ends(stream, release)?)
-    })?;
-    Ok((graph, released))
-}
-
-fn retained_until_the_end(cx: &Context) -> Verdict {
-    capture(cx)?;
-    let (buffer, stream) = (cx.buffer(BYTES)?, cx.stream()?);
-    let (graph, released) = retaining(cx, stream.handle, buffer.ptr())?;
-    let early = released.load(Ordering::SeqCst);
-    destroy(cx, graph)?;
-    ensure!(!early, "released while the graph is there");
-    cx.eventually("it is released", || Ok(released.load(Ordering::SeqCst)))
-}
-
-fn retained_by_launches(cx: &Context) -> Verdict {
-    capture(cx)?;
-    let (buffer, stream) = (cx.buffer(BYTES)?, cx.stream()?);
-    let (graph, released) = retaining(cx, stream.handle, buffer.ptr())?;
-    let gate = cx.close(stream.handle)?;
-    launch(cx, graph, stream.handle)?;
-    destroy(cx, graph)?;
-    cx.never("it was released before the launch was done", || Ok(released.load(Ordering::SeqCst)))?;
-    gate.open();
-    cx.backend().synchronize_stream(stream.handle)?;
-    cx.eventually("it is released", || Ok(released.load(Ordering::SeqCst)))
 }

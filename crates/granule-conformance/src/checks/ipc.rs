@@ -5,10 +5,8 @@ use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{Buffer, pattern, refused};
 use crate::peer::{Answer, Peer, Request};
 use crate::{Context, Stop, Verdict};
-use backend_api::types::{BackendId, DevicePtr, Event};
-use backend_api::{
-    Access, Attribute, ErrorKind, EventFlags, HandleType, IpcEventHandle, IpcMemoryHandle, ShareableHandle,
-};
+use backend_api::types::DevicePtr;
+use backend_api::{Access, Attribute, ErrorKind, HandleType, IpcMemoryHandle, ShareableHandle};
 
 checks! { Ipc;
     "ipc.other_process_reads":
@@ -29,15 +27,6 @@ checks! { Ipc;
         "only a whole allocation is exported: an address inside one is refused" => interior_pointer,
     "ipc.no_memory": "what is no device memory is not exported" => no_memory,
     "ipc.mapped_memory": "a range of virtual memory is not exported: NotSupported" => mapped_memory,
-    "ipc.event_is_seen":
-        "an opened event is complete when the exporter's stream has passed its record" => event_is_seen,
-    "ipc.event_orders_work":
-        "a stream that waits for an opened event waits for the other process's work" => event_orders_work,
-    "ipc.event_opened_here":
-        "an event of another process can be opened and queried here" => event_opened_here,
-    "ipc.private_event": "an event made without INTERPROCESS is not exported" => private_event,
-    "ipc.foreign_event": "rule 1: an event of another backend is not exported: InvalidValue" => foreign_event,
-    "ipc.malformed_event_handle": "64 arbitrary bytes are no event" => malformed_event_handle,
     "ipc.physical_memory_leaves":
         "exported physical memory is the same memory in the other process" => physical_memory_leaves,
     "ipc.physical_memory_arrives":
@@ -214,76 +203,6 @@ fn mapped_memory(cx: &Context) -> Verdict {
     let room = Room::furnished(cx, 1)?;
     refused("export of virtual memory", ipc.export_memory(room.at(0)), &[ErrorKind::NotSupported])?;
     room.close()
-}
-
-fn event_is_seen(cx: &Context) -> Verdict {
-    let ipc = cx.backend().ipc()?;
-    let mut peer = cx.child()?.start()?;
-    let event = cx.event_on(cx.device()?, EventFlags::INTERPROCESS)?;
-    let stream = cx.stream()?;
-    let handle = ipc.export_event(event.handle)?.0.to_vec();
-    peer.ask(&Request::OpenEvent { handle })?;
-    let gate = cx.close(stream.handle)?;
-    cx.backend().record_event(event.handle, stream.handle)?;
-    ensure!(!yes(&peer.ask(&Request::QueryEvent)?), "complete there before its stream passed it here");
-    gate.open();
-    cx.eventually("the event is complete there", || Ok(yes(&peer.ask(&Request::QueryEvent)?)))
-}
-
-fn event_orders_work(cx: &Context) -> Verdict {
-    let ipc = cx.backend().ipc()?;
-    let mut peer = cx.child()?.start()?;
-    let event = cx.event_on(cx.device()?, EventFlags::INTERPROCESS)?;
-    let stream = cx.stream()?;
-    let handle = ipc.export_event(event.handle)?.0.to_vec();
-    let gate = cx.close(stream.handle)?;
-    cx.backend().record_event(event.handle, stream.handle)?;
-    peer.ask(&Request::OpenEvent { handle })?;
-    let at = address(&peer.ask(&Request::Malloc { bytes: BYTES })?)?;
-    peer.ask(&Request::FillAfterEvent { at, value: 1, bytes: BYTES })?;
-    cx.never("the other process's stream went on", || Ok(yes(&peer.ask(&Request::QueryStream)?)))?;
-    gate.open();
-    cx.eventually("the other process's stream goes on", || Ok(yes(&peer.ask(&Request::QueryStream)?)))
-}
-
-fn event_opened_here(cx: &Context) -> Verdict {
-    let ipc = cx.backend().ipc()?;
-    let mut peer = cx.child()?.start()?;
-    let handle = handle(peer.ask(&Request::ExportEvent)?)?;
-    peer.ask(&Request::RecordBehindGate)?;
-    let event = ipc.open_event(cx.device()?, &IpcEventHandle(handle))?;
-    let backend = cx.backend();
-    let watched = cx
-        .never("the event was complete", || Ok(backend.query_event(event)?.is_ready()))
-        .and_then(|()| peer.ask(&Request::OpenGate))
-        .and_then(|_| cx.eventually("it is complete", || Ok(backend.query_event(event)?.is_ready())));
-    // SAFETY: rule 1: opened here, destroyed once.
-    unsafe { backend.destroy_event(event)? };
-    watched
-}
-
-fn private_event(cx: &Context) -> Verdict {
-    let ipc = cx.backend().ipc()?;
-    let event = cx.event()?;
-    let kinds = [ErrorKind::InvalidValue, ErrorKind::NotSupported];
-    refused("export of a private event", ipc.export_event(event.handle), &kinds)?;
-    Ok(())
-}
-
-fn foreign_event(cx: &Context) -> Verdict {
-    let ipc = cx.backend().ipc()?;
-    let event = cx.event_on(cx.device()?, EventFlags::INTERPROCESS)?;
-    let foreign = Event { backend: BackendId(event.handle.backend.0 ^ 0x4000), ..event.handle };
-    refused("export of a foreign event", ipc.export_event(foreign), &[ErrorKind::InvalidValue])?;
-    Ok(())
-}
-
-fn malformed_event_handle(cx: &Context) -> Verdict {
-    let (ipc, device) = (cx.backend().ipc()?, cx.device()?);
-    for byte in [0, 0x5a, 0xff] {
-        refused("open of arbitrary bytes", ipc.open_event(device, &IpcEventHandle([byte; 64])), &UNOPENED)?;
-    }
-    Ok(())
 }
 
 /// Skips where physical memory is not shared, or the device says that it has no file descriptors.

@@ -58,11 +58,6 @@ checks! { VirtualMemory;
     "virtual_memory.released_handle_lives":
         "I4: physical memory lives while it is mapped, also after its handle was released"
             => released_handle_lives,
-    "virtual_memory.retained_handle_lives":
-        "retain_physical gives one more reference to the memory at an address" => retained_handle_lives,
-    "virtual_memory.retain_of_nothing":
-        "retain_physical where nothing is mapped is InvalidValue" => retain_of_nothing,
-    "virtual_memory.properties": "a handle's properties are what it was created with" => properties,
     "virtual_memory.foreign_handle": "rule 1: a handle of another backend is InvalidValue" => foreign_handle,
     "virtual_memory.memory_comes_back":
         "memory without handle and mapping goes back to the device" => memory_comes_back,
@@ -348,48 +343,12 @@ fn released_handle_lives(cx: &Context) -> Verdict {
     room.close()
 }
 
-fn retained_handle_lives(cx: &Context) -> Verdict {
-    let device = cx.device()?;
-    let mut room = Room::reserve(cx, device, 2)?;
-    let handle = room.furnish(0)?;
-    cx.write(room.at(0), &pattern(13, SAMPLE))?;
-    let again = cx.backend().virtual_memory()?.retain_physical(DevicePtr(room.at(0).0 + 512))?;
-    room.adopt(again);
-    room.release(handle)?;
-    room.unmap(0)?;
-    room.map(1, again)?;
-    room.set_access(1, &[device], Access::ReadWrite)?;
-    ensure_eq!(cx.read(room.at(1), SAMPLE)?, pattern(13, SAMPLE), "the bytes through the retained handle");
-    room.close()
-}
-
-fn retain_of_nothing(cx: &Context) -> Verdict {
-    let room = Room::reserve(cx, cx.device()?, 1)?;
-    let answer = cx.backend().virtual_memory()?.retain_physical(room.at(0));
-    refused("retain_physical of an empty place", answer, &[ErrorKind::InvalidValue])?;
-    room.close()
-}
-
-fn properties(cx: &Context) -> Verdict {
-    let device = cx.device()?;
-    let vmm = cx.backend().virtual_memory()?;
-    let mut room = Room::reserve(cx, device, 1)?;
-    let handle = room.create(HandleType::None)?;
-    let told = vmm.physical_properties(handle)?;
-    ensure_eq!(told.device, device, "the device");
-    ensure_eq!(told.bytes, room.granule(), "the size");
-    ensure_eq!(told.handle_type, HandleType::None, "the way to share it");
-    room.close()
-}
-
 fn foreign_handle(cx: &Context) -> Verdict {
-    let vmm = cx.backend().virtual_memory()?;
     let mut room = Room::reserve(cx, cx.device()?, 1)?;
     let own = room.create(HandleType::None)?;
     let foreign = PhysicalHandle { backend: BackendId(own.backend.0 ^ 0x4000), ..own };
     let wrong = [ErrorKind::InvalidValue];
     refused("map of a foreign handle", room.map(0, foreign), &wrong)?;
-    refused("properties of a foreign handle", vmm.physical_properties(foreign), &wrong)?;
     refused("release of a foreign handle", room.release(foreign), &wrong)?;
     room.close()
 }
@@ -425,11 +384,10 @@ fn pointer_is_known(cx: &Context) -> Verdict {
 }
 
 fn on_the_right_device(cx: &Context) -> Verdict {
-    let vmm = cx.backend().virtual_memory()?;
+    cx.backend().virtual_memory()?;
     let device = cx.second_device()?;
     let mut room = Room::reserve(cx, device, 1)?;
-    let handle = room.furnish(0)?;
-    ensure_eq!(vmm.physical_properties(handle)?.device, device, "the handle's device");
+    room.furnish(0)?;
     ensure_eq!(cx.backend().pointer_info(room.at(0))?.device, Some(device), "the address's device");
     room.close()
 }

@@ -65,11 +65,6 @@ pub trait Hook: Debug + Send + Sync + 'static {
         inner.set_device(device)
     }
 
-    /// Stands in for [`Backend::exchange_device`].
-    fn exchange_device(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<DeviceIndex> {
-        inner.exchange_device(device)
-    }
-
     /// Stands in for [`Backend::has_primary_context`].
     fn has_primary_context(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<bool> {
         inner.has_primary_context(device)
@@ -304,52 +299,12 @@ pub trait Hook: Debug + Send + Sync + 'static {
         inner.capture()
     }
 
-    /// Stands in for [`Backend::driver_pools`].
-    fn driver_pools_family<'a>(
-        &self,
-        inner: &'a dyn Backend,
-    ) -> std::result::Result<&'a dyn DriverPools, Unsupported> {
-        inner.driver_pools()
-    }
-
     /// Stands in for [`Backend::host_registration`].
     fn host_registration_family<'a>(
         &self,
         inner: &'a dyn Backend,
     ) -> std::result::Result<&'a dyn HostRegistration, Unsupported> {
         inner.host_registration()
-    }
-
-    /// Stands in for [`Backend::managed_memory`].
-    fn managed_memory_family<'a>(
-        &self,
-        inner: &'a dyn Backend,
-    ) -> std::result::Result<&'a dyn ManagedMemory, Unsupported> {
-        inner.managed_memory()
-    }
-
-    /// Stands in for [`Backend::stream_memory`].
-    fn stream_memory_family<'a>(
-        &self,
-        inner: &'a dyn Backend,
-    ) -> std::result::Result<&'a dyn StreamMemory, Unsupported> {
-        inner.stream_memory()
-    }
-
-    /// Stands in for [`Backend::multicast`].
-    fn multicast_family<'a>(
-        &self,
-        inner: &'a dyn Backend,
-    ) -> std::result::Result<&'a dyn Multicast, Unsupported> {
-        inner.multicast()
-    }
-
-    /// Stands in for [`Backend::host_access`].
-    fn host_access_family<'a>(
-        &self,
-        inner: &'a dyn Backend,
-    ) -> std::result::Result<&'a dyn HostAccess, Unsupported> {
-        inner.host_access()
     }
 
     /// Stands in for [`PinnedHost::host_malloc`].
@@ -457,20 +412,6 @@ pub trait Hook: Debug + Send + Sync + 'static {
         inner.access(at, device)
     }
 
-    /// Stands in for [`VirtualMemory::retain_physical`].
-    fn retain_physical(&self, inner: &dyn VirtualMemory, at: DevicePtr) -> Result<PhysicalHandle> {
-        inner.retain_physical(at)
-    }
-
-    /// Stands in for [`VirtualMemory::physical_properties`].
-    fn physical_properties(
-        &self,
-        inner: &dyn VirtualMemory,
-        handle: PhysicalHandle,
-    ) -> Result<PhysicalProperties> {
-        inner.physical_properties(handle)
-    }
-
     /// Stands in for [`PhysicalSharing::export_physical`].
     fn export_physical(
         &self,
@@ -513,16 +454,6 @@ pub trait Hook: Debug + Send + Sync + 'static {
     unsafe fn close_memory(&self, inner: &dyn Ipc, ptr: DevicePtr) -> Result<()> {
         // SAFETY: rules 1 to 3 are the caller's promise, passed on.
         unsafe { inner.close_memory(ptr) }
-    }
-
-    /// Stands in for [`Ipc::export_event`].
-    fn export_event(&self, inner: &dyn Ipc, event: Event) -> Result<IpcEventHandle> {
-        inner.export_event(event)
-    }
-
-    /// Stands in for [`Ipc::open_event`].
-    fn open_event(&self, inner: &dyn Ipc, device: DeviceIndex, handle: &IpcEventHandle) -> Result<Event> {
-        inner.open_event(device, handle)
     }
 
     /// Stands in for [`Peers::can_access`].
@@ -604,56 +535,6 @@ pub trait Hook: Debug + Send + Sync + 'static {
         inner.dependencies(stream, node)
     }
 
-    /// Stands in for [`Capture::retain_until_graph_ends`].
-    fn retain_until_graph_ends(
-        &self,
-        inner: &dyn Capture,
-        stream: Stream,
-        release: HostFunction,
-    ) -> Result<()> {
-        inner.retain_until_graph_ends(stream, release)
-    }
-
-    /// Stands in for [`DriverPools::malloc_async`].
-    fn malloc_async(&self, inner: &dyn DriverPools, bytes: u64, stream: Stream) -> Result<DevicePtr> {
-        inner.malloc_async(bytes, stream)
-    }
-
-    /// Stands in for [`DriverPools::free_async`].
-    ///
-    /// # Safety
-    /// As for [`DriverPools::free_async`].
-    unsafe fn free_async(&self, inner: &dyn DriverPools, ptr: DevicePtr, stream: Stream) -> Result<()> {
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { inner.free_async(ptr, stream) }
-    }
-
-    /// Stands in for [`DriverPools::trim`].
-    fn trim(&self, inner: &dyn DriverPools, device: DeviceIndex, keep: u64) -> Result<()> {
-        inner.trim(device, keep)
-    }
-
-    /// Stands in for [`DriverPools::pool_attribute`].
-    fn pool_attribute(
-        &self,
-        inner: &dyn DriverPools,
-        device: DeviceIndex,
-        which: DriverPoolAttribute,
-    ) -> Result<u64> {
-        inner.pool_attribute(device, which)
-    }
-
-    /// Stands in for [`DriverPools::set_pool_attribute`].
-    fn set_pool_attribute(
-        &self,
-        inner: &dyn DriverPools,
-        device: DeviceIndex,
-        which: DriverPoolAttribute,
-        value: u64,
-    ) -> Result<()> {
-        inner.set_pool_attribute(device, which, value)
-    }
-
     /// Stands in for [`HostRegistration::register`].
     ///
     /// # Safety
@@ -676,132 +557,6 @@ pub trait Hook: Debug + Send + Sync + 'static {
     unsafe fn unregister(&self, inner: &dyn HostRegistration, ptr: DevicePtr) -> Result<()> {
         // SAFETY: rules 1 to 3 are the caller's promise, passed on.
         unsafe { inner.unregister(ptr) }
-    }
-
-    /// Stands in for [`HostRegistration::device_pointer`].
-    fn device_pointer(
-        &self,
-        inner: &dyn HostRegistration,
-        device: DeviceIndex,
-        ptr: DevicePtr,
-    ) -> Result<DevicePtr> {
-        inner.device_pointer(device, ptr)
-    }
-
-    /// Stands in for [`ManagedMemory::malloc_managed`].
-    fn malloc_managed(
-        &self,
-        inner: &dyn ManagedMemory,
-        device: DeviceIndex,
-        bytes: u64,
-    ) -> Result<DevicePtr> {
-        inner.malloc_managed(device, bytes)
-    }
-
-    /// Stands in for [`ManagedMemory::prefetch_async`].
-    ///
-    /// # Safety
-    /// As for [`ManagedMemory::prefetch_async`].
-    unsafe fn prefetch_async(
-        &self,
-        inner: &dyn ManagedMemory,
-        ptr: DevicePtr,
-        bytes: u64,
-        to: Option<DeviceIndex>,
-        stream: Stream,
-    ) -> Result<()> {
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { inner.prefetch_async(ptr, bytes, to, stream) }
-    }
-
-    /// Stands in for [`StreamMemory::write_value32`].
-    ///
-    /// # Safety
-    /// As for [`StreamMemory::write_value32`].
-    unsafe fn write_value32(
-        &self,
-        inner: &dyn StreamMemory,
-        stream: Stream,
-        at: DevicePtr,
-        value: u32,
-    ) -> Result<()> {
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { inner.write_value32(stream, at, value) }
-    }
-
-    /// Stands in for [`Multicast::multicast_granularity`].
-    fn multicast_granularity(&self, inner: &dyn Multicast, devices: u32, bytes: u64) -> Result<u64> {
-        inner.multicast_granularity(devices, bytes)
-    }
-
-    /// Stands in for [`Multicast::create`].
-    fn create(&self, inner: &dyn Multicast, devices: u32, bytes: u64) -> Result<MulticastHandle> {
-        inner.create(devices, bytes)
-    }
-
-    /// Stands in for [`Multicast::add_device`].
-    fn add_device(&self, inner: &dyn Multicast, object: MulticastHandle, device: DeviceIndex) -> Result<()> {
-        inner.add_device(object, device)
-    }
-
-    /// Stands in for [`Multicast::bind`].
-    ///
-    /// # Safety
-    /// As for [`Multicast::bind`].
-    unsafe fn bind(
-        &self,
-        inner: &dyn Multicast,
-        object: MulticastHandle,
-        offset: u64,
-        memory: PhysicalHandle,
-        bytes: u64,
-    ) -> Result<()> {
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { inner.bind(object, offset, memory, bytes) }
-    }
-
-    /// Stands in for [`Multicast::unbind`].
-    ///
-    /// # Safety
-    /// As for [`Multicast::unbind`].
-    unsafe fn unbind(
-        &self,
-        inner: &dyn Multicast,
-        object: MulticastHandle,
-        device: DeviceIndex,
-        offset: u64,
-        bytes: u64,
-    ) -> Result<()> {
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { inner.unbind(object, device, offset, bytes) }
-    }
-
-    /// Stands in for [`HostAccess::unprotect`].
-    ///
-    /// # Safety
-    /// As for [`HostAccess::unprotect`].
-    unsafe fn unprotect(&self, inner: &dyn HostAccess, ptr: DevicePtr) -> Result<()> {
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { inner.unprotect(ptr) }
-    }
-
-    /// Stands in for [`HostAccess::protect`].
-    ///
-    /// # Safety
-    /// As for [`HostAccess::protect`].
-    unsafe fn protect(&self, inner: &dyn HostAccess, ptr: DevicePtr) -> Result<()> {
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { inner.protect(ptr) }
-    }
-
-    /// Stands in for [`HostAccess::host_access_of`].
-    fn host_access_of(&self, inner: &dyn HostAccess, ptr: DevicePtr) -> Result<Access> {
-        inner.host_access_of(ptr)
-    }
-
-    /// Stands in for [`HostAccess::accounted`].
-    fn accounted(&self, inner: &dyn HostAccess, device: DeviceIndex) -> Result<MemoryInfo> {
-        inner.accounted(device)
     }
 }
 
@@ -844,11 +599,6 @@ unsafe impl<H: Hook + ?Sized> Backend for Interposed<H> {
     fn set_device(&self, device: DeviceIndex) -> Result<()> {
         Hook::enter(self.hook(), "Backend::set_device")?;
         Hook::set_device(self.hook(), &*self.inner, device)
-    }
-
-    fn exchange_device(&self, device: DeviceIndex) -> Result<DeviceIndex> {
-        Hook::enter(self.hook(), "Backend::exchange_device")?;
-        Hook::exchange_device(self.hook(), &*self.inner, device)
     }
 
     fn has_primary_context(&self, device: DeviceIndex) -> Result<bool> {
@@ -1032,33 +782,8 @@ unsafe impl<H: Hook + ?Sized> Backend for Interposed<H> {
         Ok(self)
     }
 
-    fn driver_pools(&self) -> std::result::Result<&dyn DriverPools, Unsupported> {
-        Hook::driver_pools_family(self.hook(), &*self.inner)?;
-        Ok(self)
-    }
-
     fn host_registration(&self) -> std::result::Result<&dyn HostRegistration, Unsupported> {
         Hook::host_registration_family(self.hook(), &*self.inner)?;
-        Ok(self)
-    }
-
-    fn managed_memory(&self) -> std::result::Result<&dyn ManagedMemory, Unsupported> {
-        Hook::managed_memory_family(self.hook(), &*self.inner)?;
-        Ok(self)
-    }
-
-    fn stream_memory(&self) -> std::result::Result<&dyn StreamMemory, Unsupported> {
-        Hook::stream_memory_family(self.hook(), &*self.inner)?;
-        Ok(self)
-    }
-
-    fn multicast(&self) -> std::result::Result<&dyn Multicast, Unsupported> {
-        Hook::multicast_family(self.hook(), &*self.inner)?;
-        Ok(self)
-    }
-
-    fn host_access(&self) -> std::result::Result<&dyn HostAccess, Unsupported> {
-        Hook::host_access_family(self.hook(), &*self.inner)?;
         Ok(self)
     }
 }
@@ -1154,18 +879,6 @@ impl<H: Hook + ?Sized> VirtualMemory for Interposed<H> {
         let inner = Hook::virtual_memory_family(self.hook(), &*self.inner)?;
         Hook::access(self.hook(), inner, at, device)
     }
-
-    fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
-        Hook::enter(self.hook(), "VirtualMemory::retain_physical")?;
-        let inner = Hook::virtual_memory_family(self.hook(), &*self.inner)?;
-        Hook::retain_physical(self.hook(), inner, at)
-    }
-
-    fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties> {
-        Hook::enter(self.hook(), "VirtualMemory::physical_properties")?;
-        let inner = Hook::virtual_memory_family(self.hook(), &*self.inner)?;
-        Hook::physical_properties(self.hook(), inner, handle)
-    }
 }
 
 impl<H: Hook + ?Sized> PhysicalSharing for Interposed<H> {
@@ -1200,18 +913,6 @@ impl<H: Hook + ?Sized> Ipc for Interposed<H> {
         let inner = Hook::ipc_family(self.hook(), &*self.inner)?;
         // SAFETY: rules 1 to 3 are the caller's promise, passed on.
         unsafe { Hook::close_memory(self.hook(), inner, ptr) }
-    }
-
-    fn export_event(&self, event: Event) -> Result<IpcEventHandle> {
-        Hook::enter(self.hook(), "Ipc::export_event")?;
-        let inner = Hook::ipc_family(self.hook(), &*self.inner)?;
-        Hook::export_event(self.hook(), inner, event)
-    }
-
-    fn open_event(&self, device: DeviceIndex, handle: &IpcEventHandle) -> Result<Event> {
-        Hook::enter(self.hook(), "Ipc::open_event")?;
-        let inner = Hook::ipc_family(self.hook(), &*self.inner)?;
-        Hook::open_event(self.hook(), inner, device, handle)
     }
 }
 
@@ -1292,45 +993,6 @@ impl<H: Hook + ?Sized> Capture for Interposed<H> {
         let inner = Hook::capture_family(self.hook(), &*self.inner)?;
         Hook::dependencies(self.hook(), inner, stream, node)
     }
-
-    fn retain_until_graph_ends(&self, stream: Stream, release: HostFunction) -> Result<()> {
-        Hook::enter(self.hook(), "Capture::retain_until_graph_ends")?;
-        let inner = Hook::capture_family(self.hook(), &*self.inner)?;
-        Hook::retain_until_graph_ends(self.hook(), inner, stream, release)
-    }
-}
-
-impl<H: Hook + ?Sized> DriverPools for Interposed<H> {
-    fn malloc_async(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
-        Hook::enter(self.hook(), "DriverPools::malloc_async")?;
-        let inner = Hook::driver_pools_family(self.hook(), &*self.inner)?;
-        Hook::malloc_async(self.hook(), inner, bytes, stream)
-    }
-
-    unsafe fn free_async(&self, ptr: DevicePtr, stream: Stream) -> Result<()> {
-        Hook::enter(self.hook(), "DriverPools::free_async")?;
-        let inner = Hook::driver_pools_family(self.hook(), &*self.inner)?;
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { Hook::free_async(self.hook(), inner, ptr, stream) }
-    }
-
-    fn trim(&self, device: DeviceIndex, keep: u64) -> Result<()> {
-        Hook::enter(self.hook(), "DriverPools::trim")?;
-        let inner = Hook::driver_pools_family(self.hook(), &*self.inner)?;
-        Hook::trim(self.hook(), inner, device, keep)
-    }
-
-    fn pool_attribute(&self, device: DeviceIndex, which: DriverPoolAttribute) -> Result<u64> {
-        Hook::enter(self.hook(), "DriverPools::pool_attribute")?;
-        let inner = Hook::driver_pools_family(self.hook(), &*self.inner)?;
-        Hook::pool_attribute(self.hook(), inner, device, which)
-    }
-
-    fn set_pool_attribute(&self, device: DeviceIndex, which: DriverPoolAttribute, value: u64) -> Result<()> {
-        Hook::enter(self.hook(), "DriverPools::set_pool_attribute")?;
-        let inner = Hook::driver_pools_family(self.hook(), &*self.inner)?;
-        Hook::set_pool_attribute(self.hook(), inner, device, which, value)
-    }
 }
 
 impl<H: Hook + ?Sized> HostRegistration for Interposed<H> {
@@ -1346,115 +1008,5 @@ impl<H: Hook + ?Sized> HostRegistration for Interposed<H> {
         let inner = Hook::host_registration_family(self.hook(), &*self.inner)?;
         // SAFETY: rules 1 to 3 are the caller's promise, passed on.
         unsafe { Hook::unregister(self.hook(), inner, ptr) }
-    }
-
-    fn device_pointer(&self, device: DeviceIndex, ptr: DevicePtr) -> Result<DevicePtr> {
-        Hook::enter(self.hook(), "HostRegistration::device_pointer")?;
-        let inner = Hook::host_registration_family(self.hook(), &*self.inner)?;
-        Hook::device_pointer(self.hook(), inner, device, ptr)
-    }
-}
-
-impl<H: Hook + ?Sized> ManagedMemory for Interposed<H> {
-    fn malloc_managed(&self, device: DeviceIndex, bytes: u64) -> Result<DevicePtr> {
-        Hook::enter(self.hook(), "ManagedMemory::malloc_managed")?;
-        let inner = Hook::managed_memory_family(self.hook(), &*self.inner)?;
-        Hook::malloc_managed(self.hook(), inner, device, bytes)
-    }
-
-    unsafe fn prefetch_async(
-        &self,
-        ptr: DevicePtr,
-        bytes: u64,
-        to: Option<DeviceIndex>,
-        stream: Stream,
-    ) -> Result<()> {
-        Hook::enter(self.hook(), "ManagedMemory::prefetch_async")?;
-        let inner = Hook::managed_memory_family(self.hook(), &*self.inner)?;
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { Hook::prefetch_async(self.hook(), inner, ptr, bytes, to, stream) }
-    }
-}
-
-impl<H: Hook + ?Sized> StreamMemory for Interposed<H> {
-    unsafe fn write_value32(&self, stream: Stream, at: DevicePtr, value: u32) -> Result<()> {
-        Hook::enter(self.hook(), "StreamMemory::write_value32")?;
-        let inner = Hook::stream_memory_family(self.hook(), &*self.inner)?;
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { Hook::write_value32(self.hook(), inner, stream, at, value) }
-    }
-}
-
-impl<H: Hook + ?Sized> Multicast for Interposed<H> {
-    fn multicast_granularity(&self, devices: u32, bytes: u64) -> Result<u64> {
-        Hook::enter(self.hook(), "Multicast::multicast_granularity")?;
-        let inner = Hook::multicast_family(self.hook(), &*self.inner)?;
-        Hook::multicast_granularity(self.hook(), inner, devices, bytes)
-    }
-
-    fn create(&self, devices: u32, bytes: u64) -> Result<MulticastHandle> {
-        Hook::enter(self.hook(), "Multicast::create")?;
-        let inner = Hook::multicast_family(self.hook(), &*self.inner)?;
-        Hook::create(self.hook(), inner, devices, bytes)
-    }
-
-    fn add_device(&self, object: MulticastHandle, device: DeviceIndex) -> Result<()> {
-        Hook::enter(self.hook(), "Multicast::add_device")?;
-        let inner = Hook::multicast_family(self.hook(), &*self.inner)?;
-        Hook::add_device(self.hook(), inner, object, device)
-    }
-
-    unsafe fn bind(
-        &self,
-        object: MulticastHandle,
-        offset: u64,
-        memory: PhysicalHandle,
-        bytes: u64,
-    ) -> Result<()> {
-        Hook::enter(self.hook(), "Multicast::bind")?;
-        let inner = Hook::multicast_family(self.hook(), &*self.inner)?;
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { Hook::bind(self.hook(), inner, object, offset, memory, bytes) }
-    }
-
-    unsafe fn unbind(
-        &self,
-        object: MulticastHandle,
-        device: DeviceIndex,
-        offset: u64,
-        bytes: u64,
-    ) -> Result<()> {
-        Hook::enter(self.hook(), "Multicast::unbind")?;
-        let inner = Hook::multicast_family(self.hook(), &*self.inner)?;
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { Hook::unbind(self.hook(), inner, object, device, offset, bytes) }
-    }
-}
-
-impl<H: Hook + ?Sized> HostAccess for Interposed<H> {
-    unsafe fn unprotect(&self, ptr: DevicePtr) -> Result<()> {
-        Hook::enter(self.hook(), "HostAccess::unprotect")?;
-        let inner = Hook::host_access_family(self.hook(), &*self.inner)?;
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { Hook::unprotect(self.hook(), inner, ptr) }
-    }
-
-    unsafe fn protect(&self, ptr: DevicePtr) -> Result<()> {
-        Hook::enter(self.hook(), "HostAccess::protect")?;
-        let inner = Hook::host_access_family(self.hook(), &*self.inner)?;
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { Hook::protect(self.hook(), inner, ptr) }
-    }
-
-    fn host_access_of(&self, ptr: DevicePtr) -> Result<Access> {
-        Hook::enter(self.hook(), "HostAccess::host_access_of")?;
-        let inner = Hook::host_access_family(self.hook(), &*self.inner)?;
-        Hook::host_access_of(self.hook(), inner, ptr)
-    }
-
-    fn accounted(&self, device: DeviceIndex) -> Result<MemoryInfo> {
-        Hook::enter(self.hook(), "HostAccess::accounted")?;
-        let inner = Hook::host_access_family(self.hook(), &*self.inner)?;
-        Hook::accounted(self.hook(), inner, device)
     }
 }

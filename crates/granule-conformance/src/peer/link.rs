@@ -18,7 +18,7 @@ use std::time::Duration;
 /// No message is longer.
 const LONGEST: usize = 16 << 10;
 
-/// What a child is asked to do. Memory, streams and events are those of the child's first device.
+/// What a child is asked to do. Memory is that of the child's first device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Take device memory: `Address`.
@@ -35,20 +35,6 @@ pub(crate) enum Request {
     OpenMemory { handle: Vec<u8> },
     /// Close opened memory.
     CloseMemory { at: u64 },
-    /// Create an interprocess event and export it: `Handle`.
-    ExportEvent,
-    /// Record the exported event on a stream that is held until `OpenGate`.
-    RecordBehindGate,
-    /// Let that stream go on.
-    OpenGate,
-    /// Open an exported event and keep it.
-    OpenEvent { handle: Vec<u8> },
-    /// Whether the opened event is complete: `Holds`.
-    QueryEvent,
-    /// Queue a fill of memory behind the opened event.
-    FillAfterEvent { at: u64, value: u8, bytes: u64 },
-    /// Whether all of that was done: `Holds`.
-    QueryStream,
     /// Create exportable physical memory of `granules` recommended granules, write the pattern of `seed` to
     /// it, and export it: `Address` and a descriptor.
     ExportPhysical { granules: u64, seed: u8 },

@@ -12,7 +12,6 @@ mod ipc;
 mod memory;
 mod ordering;
 mod peers;
-mod pools;
 mod streams;
 mod threads;
 mod virtual_memory;
@@ -57,7 +56,6 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         ipc::MUTANTS,
         peers::MUTANTS,
         capture::MUTANTS,
-        pools::MUTANTS,
         families::MUTANTS,
         engine::MUTANTS,
     ]

@@ -64,9 +64,9 @@ impl Setup {
         Options { child: Some(child_command(self.name)), ..Options::default() }
     }
 
-    /// Whether a check may be skipped for this reason. No set-up has multicast.
+    /// Whether a check may be skipped for this reason.
     pub(crate) fn may_skip(&self, why: &str) -> bool {
-        self.lacks.iter().chain([&"multicast"]).any(|part| why.contains(part))
+        self.lacks.iter().any(|part| why.contains(part))
     }
 }
 

@@ -25,11 +25,8 @@ fn layouts_are_those_of_7() {
         hipMemLocation { type_, id }
         hipMemAccessDesc { location, flags }
         hipMemAllocationProp { type_, location, win32HandleMetaData, allocFlags }
-        hipMemPoolProps { allocType, handleTypes, location, win32SecurityAttributes, maxSize, reserved }
-        hipMemPoolPtrExportData { reserved }
         hipPointerAttribute_t { type_, device, devicePointer, hostPointer, isManaged, allocationFlags }
         hipIpcMemHandle_st { reserved }
-        hipIpcEventHandle_st { reserved }
         hipMemFabricHandle_st { data }
         hipUUID_t { bytes }
         hipDeviceProp_tR0600 { name, uuid, totalGlobalMem, warpSize, multiProcessorCount, pciBusID, gcnArchName }
@@ -93,16 +90,13 @@ fn signatures_of_6_hold_in_7() {
             hipEventDestroy, hipEventQuery, hipEventSynchronize, hipFree, hipFreeHost, hipGetDevice,
             hipGetDeviceCount, hipGetErrorName, hipGetErrorString, hipGetStreamDeviceId, hipGraphDestroy,
             hipGraphExecDestroy, hipHostFree, hipHostUnregister, hipInit, hipIpcCloseMemHandle,
-            hipMemPoolDestroy, hipMemRelease, hipRuntimeGetVersion, hipSetDevice, hipStreamCreate,
+            hipMemRelease, hipRuntimeGetVersion, hipSetDevice, hipStreamCreate,
             hipStreamDestroy, hipStreamQuery, hipStreamSynchronize, hipThreadExchangeStreamCaptureMode;
         2 (A, B):
-            hipDeviceEnablePeerAccess, hipDeviceGet, hipDeviceGetDefaultMemPool, hipDeviceGetMemPool,
-            hipDeviceGetStreamPriorityRange, hipDeviceGetUuid, hipDevicePrimaryCtxRetain,
-            hipDeviceSetMemPool, hipDeviceTotalMem, hipEventCreateWithFlags, hipEventRecord, hipFreeAsync,
-            hipGetDevicePropertiesR0600, hipGraphCreate, hipGraphLaunch, hipGraphUpload, hipHostGetFlags,
-            hipIpcGetEventHandle, hipIpcGetMemHandle, hipIpcOpenEventHandle, hipMalloc, hipMemAddressFree,
-            hipMemGetAllocationPropertiesFromHandle, hipMemGetInfo, hipMemPoolCreate,
-            hipMemPoolExportPointer, hipMemPoolTrimTo, hipMemRetainAllocationHandle, hipMemUnmap,
+            hipDeviceEnablePeerAccess, hipDeviceGet,             hipDeviceGetStreamPriorityRange, hipDeviceGetUuid, hipDevicePrimaryCtxRetain,
+            hipDeviceTotalMem, hipEventCreateWithFlags, hipEventRecord,             hipGetDevicePropertiesR0600, hipGraphCreate, hipGraphLaunch, hipGraphUpload, hipHostGetFlags,
+            hipIpcGetMemHandle, hipMalloc, hipMemAddressFree,
+            hipMemGetAllocationPropertiesFromHandle, hipMemGetInfo,             hipMemRetainAllocationHandle, hipMemUnmap,
             hipPointerGetAttributes, hipStreamBeginCapture, hipStreamCreateWithFlags, hipStreamEndCapture,
             hipStreamGetDevice, hipStreamGetFlags, hipStreamGetPriority, hipStreamIsCapturing,
             hipUserObjectRelease, hipUserObjectRetain;
@@ -111,21 +105,18 @@ fn signatures_of_6_hold_in_7() {
             hipDeviceGetPCIBusId, hipDevicePrimaryCtxGetState, hipEventElapsedTime, hipEventRecordWithFlags,
             hipExtMallocWithFlags, hipGraphGetNodes, hipGraphInstantiateWithFlags,
             hipGraphNodeGetDependencies, hipGraphReleaseUserObject, hipHostAlloc, hipHostGetDevicePointer,
-            hipHostMalloc, hipHostRegister, hipIpcOpenMemHandle, hipLaunchHostFunc, hipMallocAsync,
-            hipMallocManaged, hipMemGetAccess, hipMemGetAddressRange, hipMemGetAllocationGranularity,
-            hipMemImportFromShareableHandle, hipMemPoolGetAccess, hipMemPoolGetAttribute,
-            hipMemPoolImportPointer, hipMemPoolSetAccess, hipMemPoolSetAttribute, hipMemcpyDtoD,
+            hipHostMalloc, hipHostRegister, hipIpcOpenMemHandle, hipLaunchHostFunc,             hipMemGetAccess, hipMemGetAddressRange, hipMemGetAllocationGranularity,
+            hipMemImportFromShareableHandle,             hipMemcpyDtoD,
             hipMemcpyDtoH, hipMemcpyHtoD, hipMemset, hipMemsetD8, hipPointerGetAttribute,
             hipStreamCreateWithPriority, hipStreamGetCaptureInfo, hipStreamWaitEvent;
         4 (A, B, C, D):
-            hipGraphRetainUserObject, hipMallocFromPoolAsync, hipMemAdvise, hipMemCreate,
-            hipMemExportToShareableHandle, hipMemPoolExportToShareableHandle,
-            hipMemPoolImportFromShareableHandle, hipMemPrefetchAsync, hipMemSetAccess, hipMemcpy,
+            hipGraphRetainUserObject, hipMemCreate,
+            hipMemExportToShareableHandle,             hipMemSetAccess, hipMemcpy,
             hipMemcpyDtoDAsync, hipMemcpyDtoHAsync, hipMemcpyHtoDAsync, hipMemsetAsync, hipMemsetD8Async,
-            hipStreamAddCallback, hipStreamUpdateCaptureDependencies, hipStreamWriteValue32;
+            hipStreamAddCallback, hipStreamUpdateCaptureDependencies;
         5 (A, B, C, D, E):
             hipGetProcAddress, hipGraphInstantiate, hipMemAddressReserve, hipMemMap, hipMemcpyAsync,
-            hipMemcpyPeer, hipStreamWaitValue32, hipUserObjectCreate;
+            hipMemcpyPeer, hipUserObjectCreate;
         6 (A, B, C, D, E, F):
             hipMemcpyPeerAsync, hipStreamGetCaptureInfo_v2;
     );
@@ -145,10 +136,8 @@ fn signatures_that_7_added_are_right() {
     let (mut compared, differing) = differing_signatures!(functions:
         2 (A, B):
             hipStreamGetId;
-        4 (A, B, C, D):
-            hipMemAdvise_v2;
         5 (A, B, C, D, E):
-            hipMemGetHandleForAddressRange, hipMemPrefetchAsync_v2;
+            hipMemGetHandleForAddressRange;
     );
     assert!(differing.is_empty(), "{differing:#?}");
     compared.sort_unstable();

@@ -1,6 +1,6 @@
 //! The library of this machine, where there is one. None of this needs a device.
 
-use granule_hip_sys::{Generation, Library, abi6};
+use granule_hip_sys::{Library, abi6};
 use std::ffi::CStr;
 
 /// Opened, or the reason why this test has nothing to look at.
@@ -12,9 +12,9 @@ fn library() -> Option<Library> {
 fn library_answers_without_being_linked() {
     let Some(library) = library() else { return };
     println!("{} is HIP {}", library.path().display(), library.version());
-    assert_eq!(Generation::of(library.version()), Some(library.generation()));
+    assert!(library.version().major >= 6);
 
-    // SAFETY: only functions whose signature is the same in every generation are called below.
+    // SAFETY: the library has these signatures: an older one is refused.
     let functions = unsafe { abi6::Functions::load(|name| library.symbol(name)) };
 
     let mut version = 0;
@@ -39,11 +39,11 @@ fn library_answers_without_being_linked() {
 }
 
 #[test]
-fn functions_of_a_generation_are_there() {
+fn functions_are_there() {
     let Some(library) = library() else { return };
     let has = |name| library.symbol(name).is_some();
     assert!(has(c"hipMalloc") && has(c"hipMemCreate") && has(c"hipStreamGetCaptureInfo_v2"));
-    assert_eq!(has(c"hipGetDevicePropertiesR0600"), library.generation() > Generation::Five);
+    assert!(has(c"hipGetDevicePropertiesR0600"));
     assert!(!has(c"hipNoSuchFunction"));
 }
 

@@ -5,6 +5,7 @@ use crate::header::*;
 use crate::personality::since;
 use backend_api::types::{DeviceIndex, DevicePtr};
 use backend_api::{Backend, PointerKind};
+use backend_openreg::Driver;
 use lookalike::{Answer, Code};
 use std::ffi::c_uint;
 
@@ -14,8 +15,7 @@ const HOST: CUdevice = -1;
 fn prefetch(at: CUdeviceptr, bytes: usize, to: Option<DeviceIndex>, stream: CUstream) -> Answer {
     let here = here()?;
     let stream = here.work_stream(stream)?;
-    // SAFETY: the machine refuses what is no managed memory.
-    Ok(unsafe { here.machine.managed_memory()?.prefetch_async(DevicePtr(at), bytes as u64, to, stream) }?)
+    Ok(Driver(here.machine).prefetch_async(DevicePtr(at), bytes as u64, to, stream)?)
 }
 
 lookalike::entries! {
@@ -29,7 +29,7 @@ lookalike::entries! {
         }
         pointer.wanted()?;
         of_size("cuMemAllocManaged", here.device, bytes)?;
-        pointer.put(here.machine.managed_memory()?.malloc_managed(here.device, bytes as u64)?.0)
+        pointer.put(Driver(here.machine).malloc_managed(here.device, bytes as u64)?.0)
     }
 
     /// Queues a migration.

@@ -1,14 +1,79 @@
-//! Driver pools: the default pool of each device. Pools of the program's own are not simulated.
+//! Driver pools: the default pool of each device, by handle. Pools of the program's own are not simulated.
 
 use crate::entry::{device, driver, here, of_size};
 use crate::header::*;
 use crate::personality::personality;
 use backend_api::Backend;
-use lookalike::pools::{PoolAttribute, attribute, device_of, handle_of};
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
+use backend_openreg::{Driver, OpenReg, PoolFigure};
 use lookalike::rules::Made;
-use lookalike::{Answer, Code, pools};
+use lookalike::{Answer, Code};
+use std::collections::HashMap;
 use std::ffi::{c_int, c_ulonglong, c_void};
 use std::ptr::without_provenance_mut;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+const BASE: usize = 0x6f00_0000_0000;
+const STRIDE: usize = 64;
+
+/// The default pool of a device.
+pub(crate) const fn handle_of(device: DeviceIndex) -> usize {
+    BASE + STRIDE * device.0 as usize
+}
+
+/// The device of a pool.
+fn device_of(machine: &OpenReg, pool: usize) -> Answer<DeviceIndex> {
+    let devices = machine.device_count()?;
+    (0..devices).map(DeviceIndex).find(|&device| handle_of(device) == pool).ok_or(Code::INVALID_VALUE)
+}
+
+/// What was taken from the pools: base and device.
+static TAKEN: LazyLock<Mutex<HashMap<u64, DeviceIndex>>> = LazyLock::new(Mutex::default);
+
+fn taken() -> MutexGuard<'static, HashMap<u64, DeviceIndex>> {
+    TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes memory from the pool of a stream's device.
+fn take_of(machine: &OpenReg, bytes: u64, stream: Stream) -> Answer<u64> {
+    let DevicePtr(base) = Driver(machine).malloc_async(bytes, stream)?;
+    taken().insert(base, stream.device);
+    Ok(base)
+}
+
+/// Gives memory back to its pool, in stream order.
+pub(crate) fn free(machine: &OpenReg, base: u64, stream: Stream) -> Answer {
+    Driver(machine).free_async(DevicePtr(base), stream)?;
+    taken().remove(&base);
+    Ok(())
+}
+
+/// The device from whose pool memory was taken, where it was.
+pub(crate) fn owner(base: u64) -> Option<DeviceIndex> {
+    taken().get(&base).copied()
+}
+
+/// An attribute of a pool by number; the first three are switches, which both vendors number alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PoolAttribute {
+    /// An `int`: a way of reuse that the machine's pools do not have; always on.
+    Switch,
+    /// 64 bits.
+    Bytes(PoolFigure),
+}
+
+/// What a number means.
+const fn attribute(number: u32) -> Answer<PoolAttribute> {
+    Ok(match number {
+        1..=3 => PoolAttribute::Switch,
+        4 => PoolAttribute::Bytes(PoolFigure::ReleaseThreshold),
+        5 => PoolAttribute::Bytes(PoolFigure::ReservedCurrent),
+        6 => PoolAttribute::Bytes(PoolFigure::ReservedHigh),
+        7 => PoolAttribute::Bytes(PoolFigure::UsedCurrent),
+        8 => PoolAttribute::Bytes(PoolFigure::UsedHigh),
+        _ => return Err(Code::INVALID_VALUE),
+    })
+}
 
 fn take(bytes: usize, stream: CUstream, pool: Option<CUmemoryPool>) -> Answer<u64> {
     let here = here()?;
@@ -19,13 +84,11 @@ fn take(bytes: usize, stream: CUstream, pool: Option<CUmemoryPool>) -> Answer<u6
         // Memory of one device in the order of another's stream is not simulated.
         return Err(Code::NOT_SUPPORTED);
     }
-    pools::take(here.machine, bytes as u64, stream)
+    take_of(here.machine, bytes as u64, stream)
 }
 
 fn default_pool(number: CUdevice) -> Answer<CUmemoryPool> {
-    let device = device(number)?;
-    driver()?.driver_pools()?;
-    Ok(without_provenance_mut(handle_of(device)))
+    Ok(without_provenance_mut(handle_of(device(number)?)))
 }
 
 lookalike::entries! {
@@ -65,14 +128,14 @@ lookalike::entries! {
     fn cuMemFreeAsync as cuMemFreeAsync_t(val pointer: CUdeviceptr, val stream: CUstream) {
         let here = here()?;
         let stream = here.work_stream(stream)?;
-        pools::free(here.machine, pointer, stream)
+        free(here.machine, pointer, stream)
     }
 
     /// Gives unused memory back to the device.
     fn cuMemPoolTrimTo as cuMemPoolTrimTo_t(val pool: CUmemoryPool, val keep: usize) {
         let machine = driver()?;
         let device = device_of(machine, pool.addr())?;
-        Ok(machine.driver_pools()?.trim(device, keep as u64)?)
+        Ok(Driver(machine).trim_pool(device, keep as u64)?)
     }
 
     /// Reads a number of a pool.
@@ -84,7 +147,7 @@ lookalike::entries! {
         match attribute(which)? {
             PoolAttribute::Switch => value.cast::<c_int>().put(1),
             PoolAttribute::Bytes(which) => {
-                value.cast::<cuuint64_t>().put(machine.driver_pools()?.pool_attribute(device, which)?)
+                value.cast::<cuuint64_t>().put(Driver(machine).pool_figure(device, which)?)
             }
         }
     }
@@ -101,7 +164,7 @@ lookalike::entries! {
             PoolAttribute::Switch => Err(Code::NOT_SUPPORTED),
             PoolAttribute::Bytes(which) => {
                 let wanted = value.cast::<cuuint64_t>().before()?;
-                Ok(machine.driver_pools()?.set_pool_attribute(device, which, wanted)?)
+                Ok(Driver(machine).set_pool_figure(device, which, wanted)?)
             }
         }
     }

@@ -18,15 +18,11 @@ pub use super::words::Vendor;
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/personalities");
 
 /// Attributes that a file may set.
-const ATTRIBUTES: [Attribute; 10] = [
+const ATTRIBUTES: [Attribute; 6] = [
     Attribute::VirtualMemoryManagement,
     Attribute::PosixFileDescriptorHandles,
     Attribute::FabricHandles,
     Attribute::GpuDirectRdmaWithVirtualMemory,
-    Attribute::MemoryPools,
-    Attribute::ManagedMemory,
-    Attribute::Multicast,
-    Attribute::StreamMemoryOperations,
     Attribute::Integrated,
     Attribute::MemoryNode,
 ];
@@ -158,11 +154,10 @@ pub(crate) fn machine(name: &str, mut config: OpenRegConfig) -> Result<OpenRegCo
         );
     }
     for absent in machine.without {
-        config = config.without(family(&absent).ok_or_else(|| {
-            wrong(
-                "without has vmm, ipc, peers, capture, pools, registration, managed, stream-memory or timing",
-            )
-        })?);
+        config = config.without(
+            family(&absent)
+                .ok_or_else(|| wrong("without has vmm, ipc, peers, capture, registration or timing"))?,
+        );
     }
     Ok(config)
 }

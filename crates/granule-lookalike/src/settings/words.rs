@@ -21,10 +21,7 @@ pub(crate) fn family(name: &str) -> Option<Families> {
         "ipc" => Families::IPC,
         "peers" => Families::PEERS,
         "capture" => Families::CAPTURE,
-        "pools" => Families::DRIVER_POOLS,
         "registration" => Families::HOST_REGISTRATION,
-        "managed" => Families::MANAGED_MEMORY,
-        "stream-memory" => Families::STREAM_MEMORY,
         "timing" => Families::EVENT_TIMING,
         _ => return None,
     })

@@ -24,7 +24,7 @@ fn contract() -> BTreeMap<String, bool> {
             let syn::Item::Trait(item) = item else { continue };
             for member in item.items {
                 let syn::TraitItem::Fn(method) = member else { continue };
-                let handles = ["Stream", "Event", "PhysicalHandle", "Graph", "MulticastHandle"];
+                let handles = ["Stream", "Event", "PhysicalHandle", "Graph"];
                 let takes_handle = method.sig.inputs.iter().any(|input| match input {
                     syn::FnArg::Typed(argument) => match &*argument.ty {
                         syn::Type::Path(path) => handles.iter().any(|handle| path.path.is_ident(handle)),
@@ -91,11 +91,6 @@ impl Hook for Recorder {
         inner.default_stream(device)
     }
 
-    fn multicast_family<'a>(&self, _: &'a dyn Backend) -> Offer<&'a dyn Multicast> {
-        self.note("Backend::multicast");
-        Ok(&Switch)
-    }
-
     accessors! {
         pinned_host_family pinned_host PinnedHost,
         virtual_memory_family virtual_memory VirtualMemory,
@@ -103,33 +98,7 @@ impl Hook for Recorder {
         ipc_family ipc Ipc,
         peers_family peers Peers,
         capture_family capture Capture,
-        driver_pools_family driver_pools DriverPools,
         host_registration_family host_registration HostRegistration,
-        managed_memory_family managed_memory ManagedMemory,
-        stream_memory_family stream_memory StreamMemory,
-        host_access_family host_access HostAccess,
-    }
-}
-
-/// The simulated machine has no multicast. The recorder refuses before any of these is called.
-#[derive(Debug)]
-struct Switch;
-
-impl Multicast for Switch {
-    fn multicast_granularity(&self, _: u32, _: u64) -> Result<u64> {
-        unreachable!()
-    }
-    fn create(&self, _: u32, _: u64) -> Result<MulticastHandle> {
-        unreachable!()
-    }
-    fn add_device(&self, _: MulticastHandle, _: DeviceIndex) -> Result<()> {
-        unreachable!()
-    }
-    unsafe fn bind(&self, _: MulticastHandle, _: u64, _: PhysicalHandle, _: u64) -> Result<()> {
-        unreachable!()
-    }
-    unsafe fn unbind(&self, _: MulticastHandle, _: DeviceIndex, _: u64, _: u64) -> Result<()> {
-        unreachable!()
     }
 }
 
@@ -159,7 +128,6 @@ fn call_everything(m: &Masquerade, from: BackendId, mut refused: impl FnMut(Back
     let event = Event { raw: 8, device: d, backend: from };
     let physical = PhysicalHandle { raw: 9, backend: from };
     let graph = Graph { raw: 10, backend: from };
-    let object = MulticastHandle { raw: 11, backend: from };
 
     assert_eq!([m.error_name(i32::MIN), m.dropped(d)[0].reason.clone()], ["unknown", "cuMemCreate: no"]);
     m.clear_error();
@@ -168,7 +136,6 @@ fn call_everything(m: &Masquerade, from: BackendId, mut refused: impl FnMut(Back
         m.device_count();
         m.current_device();
         m.set_device(d);
-        m.exchange_device(d);
         m.has_primary_context(d);
         m.attribute(d, Attribute::WarpSize);
         m.properties(d);
@@ -210,8 +177,6 @@ fn call_everything(m: &Masquerade, from: BackendId, mut refused: impl FnMut(Back
         vmm.access(p, d);
         sharing.export_physical(physical, HandleType::PosixFd);
         sharing.import_physical(d, &ShareableHandle::Fabric([0; 64]));
-        vmm.retain_physical(p);
-        vmm.physical_properties(physical);
     }
     call_unsafe! {
         vmm.release_address(p, 1);
@@ -225,8 +190,6 @@ fn call_everything(m: &Masquerade, from: BackendId, mut refused: impl FnMut(Back
     call! {
         ipc.export_memory(p);
         ipc.open_memory(d, &IpcMemoryHandle([0; 64]));
-        ipc.export_event(event);
-        ipc.open_event(d, &IpcEventHandle([0; 64]));
         peers.can_access(d, d);
         peers.enable_access(d, d);
     }
@@ -243,44 +206,16 @@ fn call_everything(m: &Masquerade, from: BackendId, mut refused: impl FnMut(Back
         capture.exchange_mode(CaptureMode::Relaxed);
         capture.frontier(stream);
         capture.dependencies(stream, CaptureNode(0));
-        capture.retain_until_graph_ends(stream, Box::new(|| {}));
     }
     call_unsafe! {
         capture.launch(graph, stream);
         capture.destroy_graph(graph);
     }
 
-    let (pools, hosts) = (m.driver_pools().unwrap(), m.host_registration().unwrap());
-    call! {
-        pools.malloc_async(1, stream);
-        pools.trim(d, 0);
-        pools.pool_attribute(d, DriverPoolAttribute::UsedHigh);
-        pools.set_pool_attribute(d, DriverPoolAttribute::UsedHigh, 0);
-        hosts.device_pointer(d, p);
-    }
+    let hosts = m.host_registration().unwrap();
     call_unsafe! {
-        pools.free_async(p, stream);
         hosts.register(p, 1, HostFlags::empty());
         hosts.unregister(p);
-    }
-
-    let (managed, words) = (m.managed_memory().unwrap(), m.stream_memory().unwrap());
-    let (multicast, host) = (m.multicast().unwrap(), m.host_access().unwrap());
-    call! {
-        managed.malloc_managed(d, 1);
-        multicast.multicast_granularity(1, 1);
-        multicast.create(1, 1);
-        multicast.add_device(object, d);
-        host.host_access_of(p);
-        host.accounted(d);
-    }
-    call_unsafe! {
-        managed.prefetch_async(p, 1, None, stream);
-        words.write_value32(stream, p, 1);
-        multicast.bind(object, 0, physical, 1);
-        multicast.unbind(object, d, 0, 1);
-        host.unprotect(p);
-        host.protect(p);
     }
 }
 
@@ -340,5 +275,6 @@ fn errors_name_the_cuda_function_of_the_method() {
         Err("cuMemHostAlloc")
     );
     let vmm = masquerade.virtual_memory().unwrap();
-    assert_eq!(vmm.retain_physical(DevicePtr(1)).map_err(name), Err("cuMemRetainAllocationHandle"));
+    let asked = vmm.granularity(DeviceIndex(0), Granularity::Minimum);
+    assert_eq!(asked.map_err(name), Err("cuMemGetAllocationGranularity"));
 }

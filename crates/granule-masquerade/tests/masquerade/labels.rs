@@ -2,7 +2,7 @@
 
 use crate::support::{hip, presented, shared};
 use backend_api::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, PhysicalHandle, Stream};
-use backend_api::{Backend, Graph, MulticastHandle};
+use backend_api::{Backend, Graph};
 use granule_masquerade::{Device, Handle, LabelError, Labelled, Masquerade, PackedStream, Policy};
 use proptest::prelude::*;
 use std::fmt::Debug;
@@ -51,7 +51,6 @@ proptest! {
         round_trips(m, Event { raw, device, backend }, |e| (e.raw, e.device));
         round_trips(m, PhysicalHandle { raw, backend }, |p| p.raw);
         round_trips(m, Graph { raw, backend }, |g| g.raw);
-        round_trips(m, MulticastHandle { raw, backend }, |o| o.raw);
     }
 
     #[test]
@@ -93,7 +92,6 @@ fn refusals_say_what_was_expected_and_what_came() {
     refuses(&m, Event { raw: 1, device, backend }, ["hip:3", "cuda:3"]);
     refuses(&m, PhysicalHandle { raw: 1, backend }, ["hip", "cuda"]);
     refuses(&m, Graph { raw: 1, backend }, ["hip", "cuda"]);
-    refuses(&m, MulticastHandle { raw: 1, backend }, ["hip", "cuda"]);
 
     let hip = m.to_hip(Stream { raw: 1, device, backend }).unwrap();
     assert_eq!(m.to_hip(hip).unwrap_err().to_string(), "expected a CUDA-labelled stream, got hip:3");

@@ -147,7 +147,6 @@ functions! {
     cuMemAllocAsync: cuMemAllocAsync_t,
     cuMemFreeAsync: cuMemFreeAsync_t,
     cuMemPoolGetAttribute: cuMemPoolGetAttribute_t,
-    cuMulticastGetGranularity: cuMulticastGetGranularity_t,
     granule_lookalike_calls: extern "C" fn() -> u64,
     granule_lookalike_fail: extern "C" fn(u64, c_int),
     granule_lookalike_fail_function: unsafe extern "C" fn(*const c_char, u64, c_int),

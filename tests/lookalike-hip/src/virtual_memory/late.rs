@@ -3,7 +3,7 @@
 use crate::personality::personality;
 use alloc_core::backend::{Backend, VirtualMemory};
 use alloc_core::types::{DevicePtr, PhysicalHandle};
-use backend_openreg::OpenReg;
+use backend_openreg::{Driver, OpenReg};
 use lookalike::Answer;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,14 +15,14 @@ fn kept() -> MutexGuard<'static, BTreeMap<u64, Vec<PhysicalHandle>>> {
 }
 
 /// Mappings are about to go.
-pub(super) fn unmapping(machine: &OpenReg, family: &dyn VirtualMemory, at: DevicePtr, bytes: u64) -> Answer {
+pub(super) fn unmapping(machine: &OpenReg, at: DevicePtr, bytes: u64) -> Answer {
     if !personality()?.driver.releases_late() {
         return Ok(());
     }
     let mut next = at.0;
     while next < at.0 + bytes {
         let mapping = machine.address_range(DevicePtr(next))?;
-        kept().entry(mapping.base.0).or_default().push(family.retain_physical(mapping.base)?);
+        kept().entry(mapping.base.0).or_default().push(Driver(machine).retain_physical(mapping.base)?);
         next = mapping.base.0 + mapping.bytes;
     }
     Ok(())

@@ -3,7 +3,7 @@
 use super::{HANDLES, family, handle_type, known, no_flags, number, of_memory};
 use crate::entry::current;
 use crate::imports;
-use crate::personality::{Release, personality};
+use crate::personality::personality;
 use alloc_core::backend::{Backend, HandleType, ShareableHandle};
 use granule_hip_sys::abi6::*;
 use granule_hip_sys::abi7::{hipMemGetHandleForAddressRange_t, hipMemRangeHandleType};
@@ -55,15 +55,12 @@ lookalike::entries! {
         }
     }
 
-    /// Takes a descriptor, which stays the caller's, of another process. 5 cannot.
+    /// Takes a descriptor, which stays the caller's, of another process.
     fn hipMemImportFromShareableHandle as hipMemImportFromShareableHandle_t(
         out handle: *mut hipMemGenericAllocationHandle_t, val shared: *mut c_void,
         val kind: hipMemAllocationHandleType,
     ) {
         let (machine, _) = family()?;
-        if personality()?.release == Release::V5_2 {
-            return Err(Code::NOT_SUPPORTED);
-        }
         handle.wanted()?;
         if handle_type(kind)? != HandleType::PosixFd {
             return Err(Code::INVALID_VALUE);

@@ -7,6 +7,7 @@ use alloc_core::backend::Backend;
 use alloc_core::compaction::Quiesce;
 use alloc_core::config::{Compact, Launches, Settings};
 use alloc_core::types::{DevicePtr, PhysicalHandle};
+use backend_openreg::Driver;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -131,7 +132,7 @@ fn behind(world: &World, site: usize, ptr: DevicePtr) -> Option<PhysicalHandle> 
         }
     }
     let vm = world.machine(site).virtual_memory().ok()?;
-    let handle = vm.retain_physical(ptr).ok()?;
+    let handle = Driver(world.machine(site)).retain_physical(ptr).ok()?;
     // SAFETY: rule 1: retained just now; the mapping keeps the memory.
     unsafe { vm.release_physical(handle) }.ok()?;
     Some(handle)

@@ -48,8 +48,7 @@ const HIP: Selection = Selection {
         "hipGetProcAddress",
         "hipInit",
         "hipRuntimeGetVersion",
-        // Devices. From 6.0 on the header renames hipGetDeviceProperties, so that the un-suffixed name (which a newer
-        // library has too, with the old layout) is declared for 5 only.
+        // Devices. The header renames hipGetDeviceProperties: the un-suffixed name has the layout of 5 in every library.
         "hipDeviceCanAccessPeer",
         "hipDeviceDisablePeerAccess",
         "hipDeviceEnablePeerAccess",
@@ -66,13 +65,11 @@ const HIP: Selection = Selection {
         "hipDeviceTotalMem",
         "hipGetDevice",
         "hipGetDeviceCount",
-        "hipGetDeviceProperties",
         "hipGetDevicePropertiesR0600",
         "hipSetDevice",
         // Memory.
         "hipExtMallocWithFlags",
         "hipFree",
-        "hipFreeAsync",
         "hipFreeHost",
         "hipHostAlloc",
         "hipHostFree",
@@ -82,13 +79,8 @@ const HIP: Selection = Selection {
         "hipHostRegister",
         "hipHostUnregister",
         "hipMalloc",
-        "hipMallocAsync",
-        "hipMallocFromPoolAsync",
-        "hipMallocManaged",
-        "hipMemAdvise",
         "hipMemGetAddressRange",
         "hipMemGetInfo",
-        "hipMemPrefetchAsync",
         "hipPointerGetAttribute",
         "hipPointerGetAttributes",
         // Copies.
@@ -120,21 +112,6 @@ const HIP: Selection = Selection {
         "hipMemRetainAllocationHandle",
         "hipMemSetAccess",
         "hipMemUnmap",
-        // Pools.
-        "hipDeviceGetDefaultMemPool",
-        "hipDeviceGetMemPool",
-        "hipDeviceSetMemPool",
-        "hipMemPoolCreate",
-        "hipMemPoolDestroy",
-        "hipMemPoolExportPointer",
-        "hipMemPoolExportToShareableHandle",
-        "hipMemPoolGetAccess",
-        "hipMemPoolGetAttribute",
-        "hipMemPoolImportFromShareableHandle",
-        "hipMemPoolImportPointer",
-        "hipMemPoolSetAccess",
-        "hipMemPoolSetAttribute",
-        "hipMemPoolTrimTo",
         // Streams.
         "hipGetStreamDeviceId",
         "hipLaunchHostFunc",
@@ -149,8 +126,6 @@ const HIP: Selection = Selection {
         "hipStreamQuery",
         "hipStreamSynchronize",
         "hipStreamWaitEvent",
-        "hipStreamWaitValue32",
-        "hipStreamWriteValue32",
         // Events.
         "hipEventCreate",
         "hipEventCreateWithFlags",
@@ -185,9 +160,7 @@ const HIP: Selection = Selection {
         "hipUserObjectRetain",
         // Other processes.
         "hipIpcCloseMemHandle",
-        "hipIpcGetEventHandle",
         "hipIpcGetMemHandle",
-        "hipIpcOpenEventHandle",
         "hipIpcOpenMemHandle",
     ],
 };
@@ -298,13 +271,6 @@ const CUDA: Selection = Selection {
         "cuMemRetainAllocationHandle",
         "cuMemSetAccess",
         "cuMemUnmap",
-        "cuMulticastAddDevice",
-        "cuMulticastBindAddr",
-        "cuMulticastBindMem",
-        "cuMulticastCreate",
-        "cuMulticastGetGranularity",
-        "cuMulticastUnbind",
-        // Pools.
         "cuDeviceGetDefaultMemPool",
         "cuDeviceGetMemPool",
         "cuDeviceSetMemPool",

@@ -253,7 +253,7 @@ mod tests {
         let families: Vec<String> =
             contract.traits[1..].iter().map(|family| family.name.to_string()).collect();
         assert_eq!(families.first().map(String::as_str), Some("PinnedHost"));
-        assert_eq!(families.len(), 12);
+        assert_eq!(families.len(), 7);
         let sharing = contract.traits.iter().find(|of| of.name == "PhysicalSharing").unwrap();
         assert_eq!(sharing.builds_on, ["VirtualMemory"]);
 

@@ -22,14 +22,10 @@ pub(super) fn made(
     maker: Maker,
 ) -> Result<CachingAllocator> {
     if settings.backend == AllocatorBackend::DriverPools {
-        let reason = backend.driver_pools().err().map_or_else(
-            || "this engine is the caching one; take the driver's pools through Backend::driver_pools".into(),
-            |absent| absent.to_string(),
+        tracing::warn!(
+            "backend:cudaMallocAsync is not served: this allocator decides as backend:native does"
         );
-        return Err(AllocError::Settings(format!(
-            "backend:cudaMallocAsync is not served by the caching engine ({reason}); remove it, or write \
-             backend:native"
-        )));
+        settings.backend = AllocatorBackend::Native;
     }
     settings.validate().map_err(AllocError::Settings)?;
     if let Some(problem) = System::at(&settings.system_root).problem() {

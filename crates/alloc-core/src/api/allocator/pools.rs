@@ -63,7 +63,7 @@ impl<'a> Pools<'a> {
     /// Asks the driver.
     ///
     /// # Errors
-    /// [`AllocError::InvalidDevice`]; the driver's, where it has no virtual memory, or no multicast objects for a team.
+    /// [`AllocError::InvalidDevice`]; the driver's, where it has no virtual memory.
     pub fn registered(
         self,
         device: DeviceIndex,

@@ -1,4 +1,4 @@
-//! Memory that libraries register: windows of NCCL and symmetric memory, multicast objects, network cards.
+//! Memory that libraries register: windows of NCCL and symmetric memory, network cards.
 
 use super::mapping::Mapping;
 use crate::backend::{Backend, BackendError, Granularity, HandleType, ShareableHandle};
@@ -15,22 +15,11 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegisteredOptions {
-    /// How many devices join a multicast object over this memory; 0 for no such object. Sizes and addresses are then multiples of
-    /// what the driver demands for as many, which may be far more than of other memory.
-    pub team: u32,
     /// Devices of this process that reach the memory, besides its own.
     pub reached_by: Vec<DeviceIndex>,
     /// Bytes of one physical handle, at least; rounded up to what the driver demands. Libraries register whole handles, so a larger
     /// one is registered less often.
     pub chunk: u64,
-}
-
-impl RegisteredOptions {
-    /// For a multicast object that `devices` devices join.
-    #[must_use]
-    pub fn for_team(devices: u32) -> Self {
-        Self { team: devices, ..Self::default() }
-    }
 }
 
 /// One physical handle, and which of its bytes are handed out.
@@ -95,8 +84,8 @@ impl Chunks {
 }
 
 /// Memory of a device for a pool whose segments libraries register, as `ncclMemAlloc` makes it: physical handles that others can be
-/// given, in the sizes that a multicast object demands. Made by [`Pools::registered`](crate::allocator::Pools::registered), and given to
-/// a pool as its [source](crate::pool::PoolOptions::source). Several segments share a handle, so a large unit wastes little.
+/// given. Made by [`Pools::registered`](crate::allocator::Pools::registered), and given to a pool as its
+/// [source](crate::pool::PoolOptions::source). Several segments share a handle, so a large one wastes little.
 ///
 /// A registered range must not leave while the library knows it. A [`Window`] sees to that.
 ///
@@ -107,8 +96,8 @@ impl Chunks {
 /// use alloc_core::{AllocError, CachingAllocator};
 /// use std::sync::Arc;
 ///
-/// fn pool_for_eight_devices(allocator: &Arc<CachingAllocator>) -> Result<MemoryPool, AllocError> {
-///     let memory = allocator.pools().registered(DeviceIndex(0), &RegisteredOptions::for_team(8))?;
+/// fn pool_for_libraries(allocator: &Arc<CachingAllocator>) -> Result<MemoryPool, AllocError> {
+///     let memory = allocator.pools().registered(DeviceIndex(0), &RegisteredOptions::default())?;
 ///     let options = PoolOptions { source: Some(memory), no_split: true, ..PoolOptions::default() };
 ///     MemoryPool::new(allocator, DeviceIndex(0), options)
 /// }
@@ -134,11 +123,7 @@ impl RegisteredMemory {
         options: &RegisteredOptions,
     ) -> Result<Self> {
         let vm = backend.virtual_memory().map_err(BackendError::from)?;
-        let mut unit = vm.granularity(device, Granularity::Recommended)?;
-        if options.team > 0 {
-            let multicast = backend.multicast().map_err(BackendError::from)?;
-            unit = unit.max(multicast.multicast_granularity(options.team, options.chunk.max(1))?);
-        }
+        let unit = vm.granularity(device, Granularity::Recommended)?;
         let others = options.reached_by.iter().copied().filter(|other| *other != device);
         let devices = std::iter::once(device).chain(others).collect();
         let chunks = Mutex::new(Rank::Registry, Chunks::default());
@@ -301,7 +286,7 @@ impl Window {
         self.bytes
     }
 
-    /// The physical memory behind it, for [`Multicast::bind`](crate::backend::Multicast::bind). The window owns it.
+    /// The physical memory behind it. The window owns it.
     #[must_use]
     pub fn physical(&self) -> PhysicalHandle {
         self.physical

@@ -6,7 +6,7 @@ use super::{hook, mutants};
 use backend_api::types::{BackendId, DeviceIndex, DevicePtr, Event, Stream};
 use backend_api::*;
 use granule_conformance::interpose::Hook;
-use graphs::{DestroyedAtOnce, ForeignGraphs, LaunchOnce, LaunchWaits, ReleasedAtDestruction, ReleasedAtEnd};
+use graphs::{DestroyedAtOnce, ForeignGraphs, LaunchOnce, LaunchWaits};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 mutants! {
@@ -47,10 +47,6 @@ mutants! {
         "a capture that is not joined gives an empty graph" => "capture.unjoined_is_refused",
     NoFrontier: "capture.no_frontier", "the frontier is always empty" => "capture.frontier",
     NoDependencies: "capture.no_dependencies", "no node depends on another" => "capture.dependencies",
-    ReleasedAtEnd: "capture.released_at_end",
-        "what was retained is released at once" => "capture.retained_until_the_end",
-    ReleasedAtDestruction: "capture.released_at_destruction",
-        "what was retained is released with the graph, launched or not" => "capture.retained_by_launches",
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -23,12 +23,6 @@ mutants! {
         "an unknown device is taken" => "device.set_unknown_is_refused",
     SetFallsBack: "device.set_falls_back",
         "a refused set_device leaves device 0 current" => "device.set_unknown_changes_nothing",
-    ExchangeReturnsNew: "device.exchange_returns_new",
-        "exchange_device returns the new device" => "device.exchange_returns_previous",
-    ExchangeOnlyAsks: "device.exchange_only_asks",
-        "exchange_device changes nothing" => "device.exchange_takes_effect",
-    ExchangeFallsBack: "device.exchange_falls_back",
-        "a refused exchange_device leaves device 0 current" => "device.exchange_unknown_changes_nothing",
     NoWayBack: "device.no_way_back", "device 0 cannot be made current again" => "device.guard_restores",
     NoContext: "device.no_context", "a used device has no context" => "device.context_exists_after_use",
     ContextByAsking: "device.context_by_asking",
@@ -128,25 +122,6 @@ hook! { SetTakesAnything {
 hook! { SetFallsBack {
     fn set_device(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<()> {
         inner.set_device(device).or_else(|error| inner.set_device(DeviceIndex(0)).and(Err(error)))
-    }
-} }
-
-hook! { ExchangeReturnsNew {
-    fn exchange_device(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<DeviceIndex> {
-        inner.exchange_device(device).map(|_| device)
-    }
-} }
-
-hook! { ExchangeOnlyAsks {
-    fn exchange_device(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<DeviceIndex> {
-        inner.has_primary_context(device)?;
-        inner.current_device()
-    }
-} }
-
-hook! { ExchangeFallsBack {
-    fn exchange_device(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<DeviceIndex> {
-        inner.exchange_device(device).or_else(|error| inner.set_device(DeviceIndex(0)).and(Err(error)))
     }
 } }
 
@@ -268,7 +243,7 @@ macro_rules! other_attributes {
 
 other_attributes!(NoProcessors, Attribute::MultiprocessorCount => -1);
 other_attributes!(FlagIsACount, Attribute::Integrated => 2);
-other_attributes!(DeniesFamilies, Attribute::VirtualMemoryManagement | Attribute::MemoryPools => 0);
+other_attributes!(DeniesFamilies, Attribute::VirtualMemoryManagement => 0);
 
 hook! { IdleIsAnError {
     fn synchronize_device(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<()> {

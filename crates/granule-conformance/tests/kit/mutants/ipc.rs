@@ -5,12 +5,12 @@
 mod decoys;
 
 use super::{hook, mutants};
-use backend_api::types::{BackendId, DeviceIndex, DevicePtr, Event, PhysicalHandle, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use backend_api::{
-    Backend, BackendError, ErrorKind, Granularity, HandleType, Ipc, IpcEventHandle, IpcMemoryHandle,
-    PhysicalSharing, Readiness, Result, ShareableHandle,
+    Backend, BackendError, ErrorKind, Granularity, HandleType, Ipc, IpcMemoryHandle, PhysicalSharing, Result,
+    ShareableHandle,
 };
-use decoys::{DecoyEvent, DecoyMemory, ExportIsACopy, ReleasedMemoryIsReused};
+use decoys::{DecoyMemory, ExportIsACopy, ReleasedMemoryIsReused};
 use granule_conformance::interpose::Hook;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -36,13 +36,6 @@ mutants! {
     AnyExport: "ipc.any_export", "any address exports" => "ipc.no_memory",
     MappedExports: "ipc.mapped_exports",
         "virtual memory gives a handle that cannot be opened" => "ipc.mapped_memory",
-    DecoyEvent: "ipc.decoy_event", "the handle exported is that of another event" => "ipc.event_is_seen",
-    Unrecorded: "ipc.unrecorded", "records of interprocess events do nothing" => "ipc.event_orders_work",
-    OpenedIsReady: "ipc.opened_is_ready", "an opened event is always complete" => "ipc.event_opened_here",
-    AnyEventExport: "ipc.any_event_export", "any event exports" => "ipc.private_event",
-    ForeignEvents: "ipc.foreign_events",
-        "events of other backends are taken for its own" => "ipc.foreign_event",
-    AnyEventHandle: "ipc.any_event_handle", "any 64 bytes are an event" => "ipc.malformed_event_handle",
     WrongDescriptor: "ipc.wrong_descriptor",
         "the descriptor exported is that of other memory" => "ipc.physical_memory_leaves",
     ImportIsNew: "ipc.import_is_new", "an import is new memory" => "ipc.physical_memory_arrives",
@@ -216,83 +209,15 @@ hook! { MappedExports {
     }
 } }
 
-#[derive(Debug, Default)]
-struct Unrecorded(Mutex<Vec<Event>>);
-
-impl Hook for Unrecorded {
-    fn export_event(&self, inner: &dyn Ipc, event: Event) -> Result<IpcEventHandle> {
-        lock(&self.0).push(event);
-        inner.export_event(event)
-    }
-
-    fn record_event(&self, inner: &dyn Backend, event: Event, stream: Stream) -> Result<()> {
-        if lock(&self.0).contains(&event) {
-            return Ok(());
-        }
-        inner.record_event(event, stream)
-    }
-}
-
-#[derive(Debug, Default)]
-struct OpenedIsReady(Mutex<Vec<Event>>);
-
-impl Hook for OpenedIsReady {
-    fn open_event(&self, inner: &dyn Ipc, device: DeviceIndex, handle: &IpcEventHandle) -> Result<Event> {
-        let event = inner.open_event(device, handle)?;
-        lock(&self.0).push(event);
-        Ok(event)
-    }
-
-    fn query_event(&self, inner: &dyn Backend, event: Event) -> Result<Readiness> {
-        if lock(&self.0).contains(&event) {
-            return Ok(Readiness::Ready);
-        }
-        inner.query_event(event)
-    }
-}
-
-hook! { AnyEventExport {
-    fn export_event(&self, inner: &dyn Ipc, event: Event) -> Result<IpcEventHandle> {
-        Ok(inner.export_event(event).unwrap_or(IpcEventHandle([0; 64])))
-    }
-} }
-
-/// Knows its own id only from the events it makes.
-#[derive(Debug, Default)]
-struct ForeignEvents(Mutex<Option<BackendId>>);
-
-impl Hook for ForeignEvents {
-    fn create_event(
-        &self,
-        inner: &dyn Backend,
-        device: DeviceIndex,
-        flags: backend_api::EventFlags,
-    ) -> Result<Event> {
-        let event = inner.create_event(device, flags)?;
-        *lock(&self.0) = Some(event.backend);
-        Ok(event)
-    }
-
-    fn export_event(&self, inner: &dyn Ipc, event: Event) -> Result<IpcEventHandle> {
-        inner.export_event(Event { backend: lock(&self.0).unwrap_or(event.backend), ..event })
-    }
-}
-
-hook! { AnyEventHandle {
-    fn open_event(&self, inner: &dyn Ipc, device: DeviceIndex, handle: &IpcEventHandle) -> Result<Event> {
-        inner.open_event(device, handle).or(Ok(Event { raw: 0, device, backend: BackendId(0) }))
-    }
-} }
-
 hook! { WrongDescriptor {
     fn export_physical(
         &self,
         inner: &dyn PhysicalSharing,
-        handle: PhysicalHandle,
+        _: PhysicalHandle,
         handle_type: HandleType,
     ) -> Result<ShareableHandle> {
-        let told = inner.physical_properties(handle)?;
-        let other = inner.create_physical(told.device, told.bytes, handle_type)?;
+        let granule = inner.granularity(DeviceIndex(0), Granularity::Recommended)?;
+        let other = inner.create_physical(DeviceIndex(0), granule, handle_type)?;
         let shared = inner.export_physical(other, handle_type);
         // SAFETY: rule 1: made above; the export keeps the memory.
         unsafe { inner.release_physical(other)? };

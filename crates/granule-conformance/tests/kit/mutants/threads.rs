@@ -45,11 +45,6 @@ impl Hook for OneCurrentDevice {
     fn current_device(&self, _: &dyn Backend) -> Result<DeviceIndex> {
         Ok(DeviceIndex(self.0.load(Ordering::SeqCst)))
     }
-
-    fn exchange_device(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<DeviceIndex> {
-        inner.set_device(device)?;
-        Ok(DeviceIndex(self.0.swap(device.0, Ordering::SeqCst)))
-    }
 }
 
 hook! { NoContext {

@@ -8,7 +8,7 @@ use aliases::{AliasIsFresh, UnmapTakesAll};
 use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle, Stream};
 use backend_api::{
     ADDRESS_BITS, Access, Backend, BackendError, ErrorKind, Granularity, HandleType, HostFunction,
-    PhysicalProperties, PhysicalSharing, PointerInfo, PointerKind, Result, ShareableHandle, VirtualMemory,
+    PhysicalSharing, PointerInfo, PointerKind, Result, ShareableHandle, VirtualMemory,
 };
 use mapping::{
     AdjacentUnmapStops, AliasedMaps, ForeignHandles, MapMovesNothing, MapOpens, MapReplaces, ReleaseUnmaps,
@@ -64,12 +64,6 @@ mutants! {
         "mapping at an occupied place replaces what is there" => "virtual_memory.occupied_place",
     ReleaseUnmaps: "virtual_memory.release_unmaps",
         "releasing a handle takes its mapping away" => "virtual_memory.released_handle_lives",
-    RetainCountsNothing: "virtual_memory.retain_counts_nothing",
-        "a retained handle is no reference" => "virtual_memory.retained_handle_lives",
-    RetainOfAll: "virtual_memory.retain_of_all",
-        "a handle comes back for an empty place" => "virtual_memory.retain_of_nothing",
-    WrongProperties: "virtual_memory.wrong_properties",
-        "a handle is told to be half its size" => "virtual_memory.properties",
     ForeignHandles: "virtual_memory.foreign_handles",
         "handles of other backends are taken for its own" => "virtual_memory.foreign_handle",
     HandlesLeak: "virtual_memory.handles_leak",
@@ -298,36 +292,6 @@ hook! { AccessForEver {
 hook! { AccessOfAll {
     fn access(&self, inner: &dyn VirtualMemory, at: DevicePtr, device: DeviceIndex) -> Result<Access> {
         Ok(inner.access(at, device).unwrap_or(Access::None))
-    }
-} }
-
-hook! { RetainCountsNothing {
-    fn retain_physical(&self, inner: &dyn VirtualMemory, at: DevicePtr) -> Result<PhysicalHandle> {
-        let handle = inner.retain_physical(at)?;
-        // SAFETY: rule 1: the reference that was just taken; the mapping keeps the memory.
-        unsafe { inner.release_physical(handle)? };
-        Ok(handle)
-    }
-} }
-
-hook! { RetainOfAll {
-    fn retain_physical(&self, inner: &dyn VirtualMemory, at: DevicePtr) -> Result<PhysicalHandle> {
-        let Ok(handle) = inner.retain_physical(at) else {
-            let granule = inner.granularity(DeviceIndex(0), Granularity::Recommended)?;
-            return inner.create_physical(DeviceIndex(0), granule, HandleType::None);
-        };
-        Ok(handle)
-    }
-} }
-
-hook! { WrongProperties {
-    fn physical_properties(
-        &self,
-        inner: &dyn VirtualMemory,
-        handle: PhysicalHandle,
-    ) -> Result<PhysicalProperties> {
-        let told = inner.physical_properties(handle)?;
-        Ok(PhysicalProperties { bytes: told.bytes / 2, ..told })
     }
 } }
 

@@ -171,7 +171,7 @@ fn invoke(signature: &Signature, answer: &syn::Type, call: &TokenStream) -> Resu
         "()" => quote!(let status = #call; call.done(status)),
         "Readiness" => quote!(let status = #call; call.readiness(status)),
         "Stream" | "Event" => made(quote!(device,)),
-        "PhysicalHandle" | "Graph" | "MulticastHandle" => made(quote!()),
+        "PhysicalHandle" | "Graph" => made(quote!()),
         "Vec<CaptureNode>" => quote!(call.nodes(|nodes, capacity, count| #call)),
         _ => quote! {
             let mut answer = <#answer as Value>::BLANK;

@@ -52,15 +52,14 @@ extern \"C\" {
 #endif
 
 /* The version of the table below; goes into its field `version`. */
-#define GRANULE_BACKEND_VERSION 1
+#define GRANULE_BACKEND_VERSION 2
 
 /* A device, counted from 0. */
 typedef uint16_t granule_backend_device;
 /* An address in device memory, or in page-locked host memory. 0 is none. */
 typedef uint64_t granule_backend_address;
-/* A driver's handle to physical memory, to a multicast object, to a graph, to a node of a graph. */
+/* A driver's handle to physical memory, to a graph, to a node of a graph. */
 typedef uint64_t granule_backend_physical_handle;
-typedef uint64_t granule_backend_multicast_handle;
 typedef uint64_t granule_backend_graph;
 typedef uint64_t granule_backend_capture_node;
 /* Work for the host. Call it once, with its argument, from any thread; never after a failed launch. */

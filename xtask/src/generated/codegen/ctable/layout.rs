@@ -6,7 +6,6 @@
 pub(super) const DERIVED: &[(&str, &str)] = &[
     ("error_name", "\"unknown\""),
     ("clear_error", "nothing"),
-    ("exchange_device", "current_device, then set_device where they differ"),
     ("has_primary_context", "true"),
     ("attribute", "GRANULE_BACKEND_NOT_SUPPORTED"),
     ("properties", "the backend's name, and the total of memory_info"),

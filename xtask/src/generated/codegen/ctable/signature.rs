@@ -31,8 +31,7 @@ pub(super) struct Signature {
 }
 
 /// Enums that travel as their number.
-const ENUMS: [&str; 6] =
-    ["Attribute", "CopyKind", "Granularity", "HandleType", "CaptureMode", "DriverPoolAttribute"];
+const ENUMS: [&str; 5] = ["Attribute", "CopyKind", "Granularity", "HandleType", "CaptureMode"];
 
 impl Signature {
     pub(super) fn of(method: &Method) -> Result<Self> {
@@ -75,7 +74,7 @@ impl Signature {
                 self.prepare.push(quote!(let #name = call.#check(#name)?;));
                 self.push(name, quote!(#raw), c, quote!(#name));
             }
-            "PhysicalHandle" | "Graph" | "MulticastHandle" => {
+            "PhysicalHandle" | "Graph" => {
                 let c = format!("granule_backend_{} ", text.to_snake_case());
                 self.push(name, quote!(u64), c, quote!(call.handle(#name.raw, #name.backend)?));
             }
@@ -94,7 +93,7 @@ impl Signature {
     /// What is more than one value, or lies in memory.
     fn take_several(&mut self, name: &Ident, text: &str) -> Result<()> {
         match text {
-            "&IpcMemoryHandle" | "&IpcEventHandle" => {
+            "&IpcMemoryHandle" => {
                 let pointer = quote!(*const RawIpcHandle);
                 self.prepare.push(quote!(let #name = RawIpcHandle { bytes: #name.0 };));
                 self.push(name, pointer, "const granule_backend_ipc_handle *", quote!(&raw const #name));
@@ -109,9 +108,6 @@ impl Signature {
                 self.prepare.push(quote!(let #name = call.devices(#name)?;));
                 self.push(name, quote!(*const u16), "const granule_backend_device *", quote!(#name.as_ptr()));
                 self.push(&count, quote!(u64), "uint64_t ", quote!(#name.len() as u64));
-            }
-            "Option<DeviceIndex>" => {
-                self.push(name, quote!(i32), "int32_t ", quote!(call.device_or_host(#name)?));
             }
             "(DeviceIndex,DevicePtr)" => {
                 let device = format_ident!("{name}_device");
@@ -140,7 +136,7 @@ impl Signature {
                 self.push(&format_ident!("count"), quote!(*mut u64), "uint64_t *", quote!(count));
                 return Ok(());
             }
-            "Stream" | "Event" | "PhysicalHandle" | "Graph" | "MulticastHandle" => {
+            "Stream" | "Event" | "PhysicalHandle" | "Graph" => {
                 self.push(&answer, quote!(*mut u64), "uint64_t *", quote!(&raw mut answer));
                 return Ok(());
             }
@@ -150,7 +146,7 @@ impl Signature {
             "bool" => "bool *".to_owned(),
             "DeviceIndex" => "granule_backend_device *".to_owned(),
             "DevicePtr" => "granule_backend_address *".to_owned(),
-            "IpcMemoryHandle" | "IpcEventHandle" => "granule_backend_ipc_handle *".to_owned(),
+            "IpcMemoryHandle" => "granule_backend_ipc_handle *".to_owned(),
             _ => format!("granule_backend_{} *", text.to_snake_case()),
         };
         self.push(&answer, quote!(*mut <#ty as Value>::Raw), c, quote!(&raw mut answer));

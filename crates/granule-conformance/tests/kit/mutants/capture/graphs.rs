@@ -76,36 +76,3 @@ impl Hook for ForeignGraphs {
         unsafe { inner.launch(Graph { backend: own, ..graph }, stream) }
     }
 }
-
-#[derive(Debug, Default)]
-pub(super) struct ReleasedAtEnd;
-
-impl Hook for ReleasedAtEnd {
-    fn retain_until_graph_ends(&self, _: &dyn Capture, _: Stream, release: HostFunction) -> Result<()> {
-        release();
-        Ok(())
-    }
-}
-
-/// What was retained, whatever the graph: checks have one at a time.
-#[derive(Default)]
-pub(super) struct ReleasedAtDestruction(Mutex<Vec<HostFunction>>);
-
-impl std::fmt::Debug for ReleasedAtDestruction {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ReleasedAtDestruction")
-    }
-}
-
-impl Hook for ReleasedAtDestruction {
-    fn retain_until_graph_ends(&self, _: &dyn Capture, _: Stream, release: HostFunction) -> Result<()> {
-        lock(&self.0).push(release);
-        Ok(())
-    }
-
-    unsafe fn destroy_graph(&self, inner: &dyn Capture, graph: Graph) -> Result<()> {
-        lock(&self.0).drain(..).for_each(|release| release());
-        // SAFETY: the caller's promise, passed on.
-        unsafe { inner.destroy_graph(graph) }
-    }
-}

@@ -1,10 +1,8 @@
-//! Wrong registration and wrong host access.
+//! Wrong registration.
 
-use super::lock;
-use backend_api::types::{DeviceIndex, DevicePtr};
+use backend_api::types::DevicePtr;
 use backend_api::*;
 use granule_conformance::interpose::Hook;
-use std::sync::Mutex;
 
 #[derive(Debug, Default)]
 pub(super) struct RegisteredIsUnknown;
@@ -78,82 +76,5 @@ impl Hook for UnregisterAll {
         // SAFETY: the caller's promise, passed on.
         let _ = unsafe { inner.unregister(ptr) };
         Ok(())
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct PageableIsFine;
-
-impl Hook for PageableIsFine {
-    fn device_pointer(
-        &self,
-        inner: &dyn HostRegistration,
-        device: DeviceIndex,
-        ptr: DevicePtr,
-    ) -> Result<DevicePtr> {
-        Ok(inner.device_pointer(device, ptr).unwrap_or(ptr))
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct NeverClosed;
-
-impl Hook for NeverClosed {
-    unsafe fn protect(&self, _: &dyn HostAccess, _: DevicePtr) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// What is open.
-#[derive(Debug, Default)]
-pub(super) struct NotCounted(Mutex<u32>);
-
-impl Hook for NotCounted {
-    unsafe fn unprotect(&self, inner: &dyn HostAccess, ptr: DevicePtr) -> Result<()> {
-        if std::mem::replace(&mut *lock(&self.0), 1) == 1 {
-            return Ok(());
-        }
-        // SAFETY: the caller's promise, passed on.
-        unsafe { inner.unprotect(ptr) }
-    }
-
-    unsafe fn protect(&self, inner: &dyn HostAccess, ptr: DevicePtr) -> Result<()> {
-        *lock(&self.0) = 0;
-        // SAFETY: the caller's promise, passed on.
-        unsafe { inner.protect(ptr) }
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct ClosedTwice;
-
-impl Hook for ClosedTwice {
-    unsafe fn protect(&self, inner: &dyn HostAccess, ptr: DevicePtr) -> Result<()> {
-        // SAFETY: the caller's promise, passed on.
-        let _ = unsafe { inner.protect(ptr) };
-        Ok(())
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct HostSeesNothing;
-
-impl Hook for HostSeesNothing {
-    unsafe fn unprotect(&self, _: &dyn HostAccess, _: DevicePtr) -> Result<()> {
-        Ok(())
-    }
-
-    unsafe fn protect(&self, _: &dyn HostAccess, _: DevicePtr) -> Result<()> {
-        Ok(())
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct NotAccounted(Mutex<Option<MemoryInfo>>);
-
-impl Hook for NotAccounted {
-    fn accounted(&self, inner: &dyn HostAccess, device: DeviceIndex) -> Result<MemoryInfo> {
-        let now = inner.accounted(device)?;
-        Ok(*lock(&self.0).get_or_insert(now))
     }
 }

@@ -1,10 +1,10 @@
 //! Exports of something else than was asked for.
 
 use super::lock;
-use backend_api::types::{DeviceIndex, DevicePtr, Event, PhysicalHandle};
+use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use backend_api::{
-    Backend, CopyKind, EventFlags, HandleType, Ipc, IpcEventHandle, IpcMemoryHandle, PhysicalSharing, Result,
-    ShareableHandle, VirtualMemory,
+    Backend, CopyKind, HandleType, Ipc, IpcMemoryHandle, PhysicalSharing, Result, ShareableHandle,
+    VirtualMemory,
 };
 use granule_conformance::interpose::Hook;
 use std::collections::HashMap;
@@ -84,24 +84,6 @@ impl Hook for ExportIsACopy {
 
     fn export_memory(&self, inner: &dyn Ipc, base: DevicePtr) -> Result<IpcMemoryHandle> {
         inner.export_memory(self.0.of(base))
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct DecoyEvent(Mutex<HashMap<u64, Event>>);
-
-impl Hook for DecoyEvent {
-    fn create_event(&self, inner: &dyn Backend, device: DeviceIndex, flags: EventFlags) -> Result<Event> {
-        let event = inner.create_event(device, flags)?;
-        if flags.contains(EventFlags::INTERPROCESS) {
-            lock(&self.0).insert(event.raw, inner.create_event(device, flags)?);
-        }
-        Ok(event)
-    }
-
-    fn export_event(&self, inner: &dyn Ipc, event: Event) -> Result<IpcEventHandle> {
-        let decoy = lock(&self.0).get(&event.raw).copied();
-        inner.export_event(decoy.unwrap_or(event))
     }
 }
 

@@ -1,7 +1,7 @@
 //! One handle at several addresses, wrongly.
 
 use crate::mutants::lock;
-use backend_api::types::{DevicePtr, PhysicalHandle};
+use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use backend_api::{HandleType, Result, VirtualMemory};
 use granule_conformance::interpose::Hook;
 use std::sync::Mutex;
@@ -31,8 +31,7 @@ impl Hook for AliasIsFresh {
             lock(&self.0).push((at, bytes, handle));
             return Ok(());
         }
-        let device = inner.physical_properties(handle)?.device;
-        let fresh = inner.create_physical(device, bytes, HandleType::None)?;
+        let fresh = inner.create_physical(DeviceIndex(0), bytes, HandleType::None)?;
         // SAFETY: the caller's promise for the place; the handle was just made.
         unsafe { inner.map(at, bytes, fresh)? };
         // SAFETY: rule 1: just made; the mapping keeps the memory.

@@ -26,11 +26,10 @@ impl Hook for MapOpens {
         bytes: u64,
         handle: PhysicalHandle,
     ) -> Result<()> {
-        let device = inner.physical_properties(handle)?.device;
         // SAFETY: the caller's promise, passed on.
         unsafe { inner.map(at, bytes, handle)? };
         // SAFETY: the range was mapped just now.
-        unsafe { inner.set_access(at, bytes, &[device], Access::ReadWrite) }
+        unsafe { inner.set_access(at, bytes, &[DeviceIndex(0)], Access::ReadWrite) }
     }
 }
 
@@ -45,15 +44,16 @@ impl Hook for AliasedMaps {
         bytes: u64,
         handle: PhysicalHandle,
     ) -> Result<()> {
-        let mut firsts = lock(&self.0);
-        let first = firsts.entry(bytes).or_insert(handle);
-        // Once the first is gone, another one is the first.
-        if !inner.physical_properties(*first).is_ok_and(|told| told.bytes == bytes) {
-            *first = handle;
-        }
-        let first = *first;
+        let first = *lock(&self.0).entry(bytes).or_insert(handle);
         // SAFETY: the caller's promise; the first handle is alive and of the same size.
         unsafe { inner.map(at, bytes, first) }
+    }
+
+    /// Once the first is gone, another one is the first.
+    unsafe fn release_physical(&self, inner: &dyn VirtualMemory, handle: PhysicalHandle) -> Result<()> {
+        lock(&self.0).retain(|_, first| *first != handle);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { inner.release_physical(handle) }
     }
 }
 
@@ -106,8 +106,7 @@ impl Hook for MapMovesNothing {
             // SAFETY: the caller's promise, passed on.
             return unsafe { inner.map(at, bytes, handle) };
         }
-        let device = inner.physical_properties(handle)?.device;
-        let fresh = inner.create_physical(device, bytes, HandleType::None)?;
+        let fresh = inner.create_physical(DeviceIndex(0), bytes, HandleType::None)?;
         // SAFETY: the caller's promise for the place; the handle was just made.
         unsafe { inner.map(at, bytes, fresh)? };
         // SAFETY: rule 1: just made; the mapping keeps the memory.
