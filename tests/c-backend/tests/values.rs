@@ -12,7 +12,6 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
-const OTHER: DeviceIndex = DeviceIndex(1);
 
 thread_local! {
     /// The argument that the last call below was about, or the answer of the next.
