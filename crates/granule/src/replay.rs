@@ -252,6 +252,19 @@ pub fn replay(
     run(trace, options, device.clone(), Some(&device), progress)
 }
 
+/// [`replay`], with something between the device and the allocator: what `through` makes of the device.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_through(
+    trace: &Trace,
+    options: &ReplayOptions,
+    through: impl FnOnce(Arc<dyn Backend>) -> Arc<dyn Backend>,
+) -> Result<Replay, ReplayError> {
+    let device = simulated::device(options)?;
+    run(trace, options, through(device.clone()), Some(&device), |_| {})
+}
+
 /// Replays `trace` on the first device of any backend, with at most [`ReplayOptions::capacity`] of its memory.
 /// Nothing is written to the memory; streams carry no work.
 ///
