@@ -182,8 +182,6 @@ pub struct ReplayResult {
     pub num_alloc_retries: i64,
     /// Out-of-memory errors.
     pub num_ooms: i64,
-    /// Times that memory between live blocks was given back.
-    pub compactions: i64,
     /// Requests refused; each was skipped with its later free.
     pub refused: u64,
     /// `[iteration, requested, allocated, reserved, device allocations]` at each iteration mark.
@@ -372,7 +370,6 @@ fn run(
         num_device_free: stats.num_device_free,
         num_alloc_retries: stats.num_alloc_retries,
         num_ooms: stats.num_ooms,
-        compactions: stats.granule.compactions,
         refused,
         marks,
         events: done as u64,
