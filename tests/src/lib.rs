@@ -3,6 +3,7 @@
 pub mod alone;
 pub mod bytes;
 pub mod clients;
+pub mod decisions;
 pub mod fault_loop;
 pub mod fits;
 pub mod graphs;

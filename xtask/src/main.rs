@@ -4,6 +4,7 @@ mod bench;
 mod book;
 mod browser;
 mod ci;
+mod decisions;
 mod dist;
 mod generated;
 mod machines;
@@ -46,6 +47,8 @@ enum Task {
     Bench(bench::Options),
     /// Record the programs on which the allocation policy is chosen and judged, and judge it
     Corpus(corpus::Options),
+    /// Write or check what allocators decide on recorded and random programs
+    Decisions(decisions::Options),
     /// Make the C declarations in the tree anew from headers (needs libclang)
     Bindgen(bindgen::Options),
     /// Make the code that follows from the Backend trait anew: delegation and the C table
@@ -105,6 +108,7 @@ fn run(task: Task) -> Result<()> {
         Task::Ci => ci::run(),
         Task::Bench(options) => bench::run(&options),
         Task::Corpus(options) => corpus::run(&options),
+        Task::Decisions(options) => decisions::run(&options),
         Task::Bindgen(options) => bindgen::run(&options),
         Task::Codegen(options) => codegen::run(&options),
         Task::Header(options) => header::run(&options),

@@ -13,7 +13,6 @@ mod tenure;
 
 pub(crate) use heap::growth::{Growth, Map};
 pub(crate) use heap::sleep::{Bed, Sleepers};
-pub(crate) use heap::sparse::{Sparse, Sparses};
 pub(crate) use heap::{Heap, Shared};
 pub(crate) use ledger::Ledger;
 pub(crate) use tenure::{ArenaPool, Left, Tenure};

@@ -116,57 +116,6 @@ impl CrossStream {
     }
 }
 
-/// When the memory between live blocks is given back by itself; see [`crate::compaction`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Compact {
-    /// Only when the program calls for it.
-    #[default]
-    Never,
-    /// Before a request is refused.
-    LastResort,
-    /// Also where a request would take more memory than the program needs.
-    Always,
-}
-
-impl Compact {
-    /// All of them.
-    pub const ALL: &'static [Self] = &[Self::Never, Self::LastResort, Self::Always];
-
-    /// The name in a text.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Never => "False",
-            Self::LastResort => "last_resort",
-            Self::Always => "True",
-        }
-    }
-}
-
-/// Which threads of the program give a device work: a promise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Launches {
-    /// Any.
-    #[default]
-    Any,
-    /// Only the thread that asks for the device's memory. Copies count as work, and so does each launch of a graph.
-    AllocatingThread,
-}
-
-impl Launches {
-    /// All of them.
-    pub const ALL: &'static [Self] = &[Self::Any, Self::AllocatingThread];
-
-    /// The name in a text.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Any => "any",
-            Self::AllocatingThread => "allocating_thread",
-        }
-    }
-}
-
 /// Which allocator serves requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum AllocatorBackend {

@@ -63,8 +63,8 @@ use features::{
 use hardened::Hardened;
 use history::History;
 use holdings::Holdings;
-use ladder::{Ladder, compaction::Compaction, reclaim::Reclaim};
-use lifetimes::{Lifetimes, pins::Pins};
+use ladder::{Ladder, reclaim::Reclaim};
+use lifetimes::Lifetimes;
 use pools::PrivatePools;
 use provider::Provider;
 use release::Release;
@@ -81,7 +81,6 @@ struct Base {
     pools: Arc<PrivatePools>,
     lifetimes: Arc<Lifetimes>,
     hardened: Arc<Hardened>,
-    pins: Arc<Pins>,
     crossings: Arc<Crossings>,
     observers: Arc<Observers>,
     uncached: Arc<Uncached>,
@@ -111,7 +110,6 @@ impl Base {
             pools,
             lifetimes,
             hardened,
-            pins: Arc::new(Pins::new(site)),
             observers,
             uncached,
             supply,
@@ -144,7 +142,6 @@ struct Features {
     peers: Peers,
     checkpoints: Checkpoints,
     exact: ExactPlaces,
-    compaction: Arc<Compaction>,
     unified: Option<unified::Membership>,
 }
 
@@ -212,11 +209,10 @@ impl DeviceAllocator {
         let provider = Arc::new(Provider::new(&base, &space));
         let release = Arc::new(Release::new(&base, &space, &provider));
         let reclaim = Arc::new(Reclaim::new(&base, &provider, &release));
-        let compaction = Arc::new(Compaction::new(&base, &provider, &release));
         let sharing = Arc::new(Sharing::new(&base, &space));
         let sleep = Arc::new(Sleep::new(&base, &provider, &release, &sharing));
         Self {
-            ladder: Ladder::new(&base, &provider, &release, &reclaim, &compaction),
+            ladder: Ladder::new(&base, &provider, &release, &reclaim),
             features: Features {
                 statistics: Statistics::new(&base, &provider),
                 budgets: Budgets::new(&base, &release),
@@ -227,7 +223,6 @@ impl DeviceAllocator {
                 peers: Peers::new(&base),
                 checkpoints: Checkpoints::new(&base),
                 exact: ExactPlaces::new(&base),
-                compaction,
                 unified: unified::join(&base, &release),
             },
             release,
@@ -332,11 +327,6 @@ impl DeviceAllocator {
     /// Memory at given addresses.
     pub(crate) fn exact(&self) -> &ExactPlaces {
         &self.features.exact
-    }
-
-    /// What gives back the memory between live blocks.
-    pub(crate) fn compaction(&self) -> &Compaction {
-        &self.features.compaction
     }
 
     /// Why the driver may not be called any more, if that is so.
@@ -580,13 +570,11 @@ impl DeviceAllocator {
     pub(crate) fn free_attentively(&self, ptr: DevicePtr, location: Location, calls: &Calls<'_>) -> bool {
         self.base.history.make_room();
         let call = self.base.history.begin_free(RecordContext::All, calls);
-        let freed = self.features.compaction.freeing(ptr, || {
-            if self.base.site.attention().has(Reason::HARDENED) {
-                self.base.hardened.free(ptr, location, &call)
-            } else {
-                self.base.lifetimes.free_in(ptr, location, &call)
-            }
-        });
+        let freed = if self.base.site.attention().has(Reason::HARDENED) {
+            self.base.hardened.free(ptr, location, &call)
+        } else {
+            self.base.lifetimes.free_in(ptr, location, &call)
+        };
         drop(call);
         self.base.history.deliver(calls);
         freed

@@ -13,7 +13,7 @@
 //! # Code of the program
 //!
 //! A program gives the engine code to call: observers, trackers, free-memory callbacks, filters of pools, sources of their memory,
-//! spill and quiesce hooks, call contexts. For all of it the same holds. It is called with no lock held.
+//! spill hooks, call contexts. For all of it the same holds. It is called with no lock held.
 //!
 //! *It may panic.* The call that led there completes what it has begun, and then panics. A request that panics leaves nothing
 //! handed out; a free is done. Of several panics the first goes on. The panic of a destructor is logged, and that is all.
@@ -69,7 +69,7 @@ pub use backend_api as backend;
 pub use backend_api::steps;
 pub use base::{round, types};
 pub use error::AllocError;
-pub use features::{budget, compaction, hardened, ledger, share, sleep};
+pub use features::{budget, hardened, ledger, share, sleep};
 pub use host::{HostAllocator, PinnedBuffer};
 pub use memory::{address_map, aliases, block, index, region, segment};
 #[doc(hidden)] // for the tools

@@ -93,8 +93,6 @@ pub enum Rung {
     Callbacks,
     /// Give old cached segments back, by age.
     CollectGarbage,
-    /// Give back the memory between live blocks before more is taken than the program needs (`compaction:True`).
-    CompactFirst,
     /// Take memory from the device; above the soft limit, give cached memory back first.
     Grow,
     /// Take what pools that opted in have cached (`use_on_oom`).
@@ -108,8 +106,6 @@ pub enum Rung {
     ReleaseAll,
     /// Ask the program's spill hooks to make room.
     Spill,
-    /// Give back the memory between live blocks (`compaction`), where the program lets nobody else use the device meanwhile.
-    Compact,
 }
 
 impl Rung {
@@ -117,7 +113,7 @@ impl Rung {
     /// of which it is not known that the device is done with it then stays.
     #[must_use]
     pub const fn is_capture_safe(self) -> bool {
-        !matches!(self, Self::Drain | Self::CompactFirst | Self::WaitForPending | Self::Spill | Self::Compact)
+        !matches!(self, Self::Drain | Self::WaitForPending | Self::Spill)
     }
 
     /// Whether it may wait for work of the device before memory can go, or be used again.
@@ -126,19 +122,17 @@ impl Rung {
         matches!(
             self,
             Self::CollectGarbage
-                | Self::CompactFirst
                 | Self::ReleaseEnough
                 | Self::WaitForPending
                 | Self::ReleaseAll
                 | Self::Spill
-                | Self::Compact
         )
     }
 
     /// Whether it calls code of the program that may ask for memory itself.
     #[must_use]
     pub const fn runs_foreign_code(self) -> bool {
-        matches!(self, Self::Callbacks | Self::CompactFirst | Self::Spill | Self::Compact)
+        matches!(self, Self::Callbacks | Self::Spill)
     }
 
     /// A short name for reports.
@@ -155,8 +149,6 @@ impl Rung {
             Self::WaitForPending => "wait for pending frees",
             Self::ReleaseAll => "empty the cache",
             Self::Spill => "ask spill hooks",
-            Self::CompactFirst => "compact before more is taken",
-            Self::Compact => "compact",
         }
     }
 }

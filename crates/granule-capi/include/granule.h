@@ -404,18 +404,6 @@ typedef struct granule_delta {
     void *owner;
 } granule_delta;
 
-/** What a compaction came to. Bytes. */
-typedef struct granule_compaction_report {
-    /** sizeof(granule_compaction_report). */
-    uint32_t size;
-    /** Copied. */
-    uint64_t moved;
-    /** Given back to the device. */
-    uint64_t gained;
-    /** How long the device had to be quiet, in nanoseconds. */
-    uint64_t pause_ns;
-} granule_compaction_report;
-
 /** How a buffer is to be seen: a contiguous tensor from its first byte on, in row-major order. */
 typedef struct granule_tensor {
     /** sizeof(granule_tensor). */
@@ -833,14 +821,6 @@ typedef struct granule_device_stats {
     int64_t granules_moved;
     /** Bytes of blocks that have given their memory back and keep their addresses. */
     int64_t asleep_bytes;
-    /** Times that memory between live blocks was given back. */
-    int64_t compactions;
-    /** Bytes that compactions copied. */
-    int64_t compaction_bytes_moved;
-    /** Bytes of device memory that compactions gave back. */
-    int64_t compaction_bytes_gained;
-    /** Nanoseconds for which compactions kept the device quiet. */
-    int64_t compaction_pause_ns;
 } granule_device_stats;
 
 /** What a private pool holds. */
@@ -1356,27 +1336,6 @@ granule_status granule_pool_restore_stale(struct granule_allocator *a,
 
 /** Frees what is in a delta and empties it, so that freeing it again is fine. Null is fine. */
 void granule_delta_free(struct granule_delta *d);
-
-/**
- * Gives back what a device's default pool has cached, and then the memory between live blocks, whose addresses and contents stay
- * as they are; only under policy:granule. Waits for the device. While the call runs, nobody may give any device work on memory of
- * the allocator: no kernel, copy or graph, from any thread. The report may be null. Blocks.
- */
-granule_status granule_compact(struct granule_allocator *a,
-                               int32_t device,
-                               struct granule_compaction_report *out);
-
-/** The live block at ptr keeps its physical memory until it is freed: no compaction moves it. */
-granule_status granule_pin_physical(struct granule_allocator *a, void *ptr);
-
-/**
- * Calls hook with stop = true before memory of a device is compacted by itself, and with false when all may go on. It
- * returns whether it has stopped whatever else gives a device work: from then on until all may go on, only the thread that it is
- * called on may. What it returns for false says nothing.
- */
-granule_status granule_add_quiesce_hook(struct granule_allocator *a,
-                                        bool (*hook)(void *user, int32_t device, bool stop),
-                                        void *user);
 
 /**
  * Makes a tensor of a buffer: a DLManagedTensor or a DLManagedTensorVersioned, whose deleter ends it, on any thread. The memory is

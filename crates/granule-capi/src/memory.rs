@@ -3,7 +3,6 @@
 pub mod budgets;
 pub mod buffers;
 pub mod captures;
-pub mod compaction;
 pub mod dlpack;
 pub mod hardened;
 pub mod peers;

@@ -41,14 +41,13 @@ const ENDS: [(&str, &str); 11] = [
 
 /// What a forked child may ask: it says what the child knows without the driver, changes what is the child's alone, or answers that
 /// the argument is wrong before anything else. Whatever is not here is refused as a fork's.
-const HARMLESS: [&str; 94] = [
+const HARMLESS: [&str; 92] = [
     "abandon",
     "abi_version",
     "add_budget_observer",
     "add_corruption_observer",
     "add_free_memory_callback",
     "add_oom_observer",
-    "add_quiesce_hook",
     "add_rejection_observer",
     "add_segment_observer",
     "add_spill_hook",
@@ -95,7 +94,6 @@ const HARMLESS: [&str; 94] = [
     "last_error_for_pytorch",
     "last_error_json",
     "mark_range",
-    "pin_physical",
     "pluggable_allocator",
     "pluggable_base_allocation",
     "pluggable_free",

@@ -14,12 +14,9 @@ from ._pluggable import pluggable
 from ._record import Recording, mark_iteration, record, stop_recording
 from ._report import ledger, report
 from ._sleep import (
-    Compacted,
     Slept,
     Woken,
-    compact,
     drop_region,
-    pin_physical,
     region,
     region_bytes,
     sleep,
@@ -35,14 +32,12 @@ __version__ = "0.1.0"
 __all__ = [
     "Buffer",
     "CannotEnable",
-    "Compacted",
     "GranuleError",
     "Imported",
     "OutOfMemory",
     "Recording",
     "Slept",
     "Woken",
-    "compact",
     "configure",
     "drop_region",
     "enable",
@@ -50,7 +45,6 @@ __all__ = [
     "is_enabled",
     "ledger",
     "mark_iteration",
-    "pin_physical",
     "pluggable",
     "record",
     "region",

@@ -26,10 +26,6 @@ DEVICE_STATS = (
     ("unrecorded_frees", "number"),
     ("granules_moved", "number"),
     ("asleep_bytes", "number"),
-    ("compactions", "number"),
-    ("compaction_bytes_moved", "number"),
-    ("compaction_bytes_gained", "number"),
-    ("compaction_pause_ns", "number"),
 )
 
 HOST_STATS = (

@@ -92,12 +92,6 @@ class SleepReport(_Sized):
     ]
 
 
-class CompactionReport(_Sized):
-    """`granule_compaction_report`."""
-
-    _fields_ = [("size", c_uint32), ("moved", c_uint64), ("gained", c_uint64), ("pause_ns", c_uint64)]
-
-
 class WakeReport(_Sized):
     """`granule_wake_report`."""
 
@@ -203,8 +197,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_empty_pool": (c_int32, [c_void_p, PoolId]),
     "granule_pool_stats": (c_int32, [c_void_p, c_int32, PoolId, POINTER(PoolStats)]),
     "granule_set_sleep_tag": (c_int32, [c_void_p, c_int32, PoolId, c_char_p, c_int32]),
-    "granule_compact": (c_int32, [c_void_p, c_int32, POINTER(CompactionReport)]),
-    "granule_pin_physical": (c_int32, [c_void_p, c_void_p]),
     "granule_sleep": (c_int32, [c_void_p, _Tags, c_uint64, c_int32, c_char_p, POINTER(SleepReport)]),
     "granule_wake": (c_int32, [c_void_p, _Tags, c_uint64, POINTER(WakeReport)]),
     "granule_is_pool_asleep": (c_int32, [c_void_p, c_int32, PoolId, POINTER(c_bool)]),

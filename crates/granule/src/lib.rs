@@ -32,7 +32,6 @@
 //! | [`config`] | settings, and the texts they are read from |
 //! | [`backends`] | which backends this build has, what they find, which one is used |
 //! | [`pool`], [`graph`], [`sleep`], [`budget`] | memory of its own for a part of the program: private, captured, put to sleep, limited |
-//! | [`compaction`] | memory between live blocks, given back |
 //! | [`host`] | pinned host memory |
 //! | [`stats`], [`history`], [`snapshot`], [`oom`] | what can be seen of it |
 //! | [`share`] | blocks that other processes open |
@@ -58,8 +57,8 @@
 
 pub use alloc_core::{AllocError, CachingAllocator, DeviceBuffer, HostAllocator, PinnedBuffer};
 pub use alloc_core::{
-    backend, budget, compaction, config, graph, history, host, ledger, oom, policy, pool, share, sleep,
-    stats, system, types,
+    backend, budget, config, graph, history, host, ledger, oom, policy, pool, share, sleep, stats, system,
+    types,
 };
 // What answers are made of: rarely named, and found from them.
 #[doc(hidden)]

@@ -178,8 +178,6 @@ pub struct ReplayResult {
     pub num_alloc_retries: i64,
     /// Out-of-memory errors.
     pub num_ooms: i64,
-    /// Times that memory between live blocks was given back.
-    pub compactions: i64,
     /// Requests refused; each was skipped with its later free.
     pub refused: u64,
     /// `[iteration, requested, allocated, reserved, device allocations]` at each iteration mark.
@@ -246,6 +244,19 @@ pub fn replay(
 ) -> Result<Replay, ReplayError> {
     let device = simulated::device(options)?;
     run(trace, options, device.clone(), Some(&device), progress)
+}
+
+/// [`replay`], with something between the device and the allocator: what `through` makes of the device.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_through(
+    trace: &Trace,
+    options: &ReplayOptions,
+    through: impl FnOnce(Arc<dyn Backend>) -> Arc<dyn Backend>,
+) -> Result<Replay, ReplayError> {
+    let device = simulated::device(options)?;
+    run(trace, options, through(device.clone()), Some(&device), |_| {})
 }
 
 /// Replays `trace` on the first device of any backend, with at most [`ReplayOptions::capacity`] of its memory.
@@ -355,7 +366,6 @@ fn run(
         num_device_free: stats.num_device_free,
         num_alloc_retries: stats.num_alloc_retries,
         num_ooms: stats.num_ooms,
-        compactions: stats.granule.compactions,
         refused,
         marks,
         events: done as u64,

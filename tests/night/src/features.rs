@@ -54,10 +54,6 @@ features! {
     Faults "faults",
     Delays "delays",
     ExactPlace "exact place",
-    Compaction "compaction",
-    Compacts "compaction by requests",
-    Quiesce "quiesce hooks",
-    Pins "pinned blocks",
     Fabric "fabric handles",
     Forks "forks",
 }

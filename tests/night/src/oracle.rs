@@ -1,7 +1,7 @@
 //! What must hold after every operation, at quiet points, and at the end.
 
 use crate::features::Feature;
-use crate::world::{Parts, Process, Site, World, faults, graphs, host, pools};
+use crate::world::{Parts, Process, World, faults, graphs, host, pools};
 use alloc_core::backend::{Backend, CaptureStatus};
 use alloc_core::types::DeviceIndex;
 use backend_openreg::Held;
@@ -59,16 +59,6 @@ pub fn always(world: &World, made: u64, took: u64) {
 pub fn quiet(world: &World) {
     if world.state().spilled {
         world.met.note(Feature::Spill);
-    }
-    if world.hooks.were_asked() {
-        world.met.note(Feature::Quiesce);
-    }
-    let compactions =
-        |site: &Site, device| site.allocator.stats(device).map_or(0, |stats| stats.granule.compactions);
-    let devices = || (0..world.setup.devices).map(DeviceIndex);
-    let of_site = |site| devices().map(|device| compactions(site, device)).sum::<i64>();
-    if world.sites.iter().map(of_site).sum::<i64>() > world.compacted.get() {
-        world.met.note(Feature::Compacts);
     }
     for process in &world.processes {
         let held = Held::of(&process.machine);

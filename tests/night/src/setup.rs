@@ -27,8 +27,6 @@ pub struct Setup {
     pub limits: bool,
     /// Whether processes reach each other's memory over a fabric.
     pub fabric: bool,
-    /// Whether the program can stop its other threads.
-    pub quiesces: bool,
 }
 
 impl Setup {
@@ -65,7 +63,6 @@ impl Setup {
             host: r.u8(0..3) > 0,
             limits: r.bool(),
             fabric: virtual_memory && later.u8(0..3) == 0,
-            quiesces: later.bool(),
         }
     }
 

@@ -9,7 +9,6 @@ use crate::verdict::{Finding, Verdict, caught};
 use crate::wire::Wire;
 use crate::world::{State, World, things};
 use alloc_core::backend::Backend;
-use alloc_core::config::Launches;
 use alloc_core::host::HostAllocator;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
@@ -69,11 +68,11 @@ pub(crate) struct Program<'a> {
 }
 
 impl<'a> Seat<'a> {
-    /// An allocator that threads may use: it caches, and was not promised that there is one thread.
+    /// An allocator that threads may use: it caches.
     fn of(world: &'a World, site: usize) -> Option<Self> {
         let of = &world.sites[site];
         let settings = of.settings.borrow();
-        if settings.launches == Launches::AllocatingThread || !of.allocator.is_enabled() {
+        if !of.allocator.is_enabled() {
             return None;
         }
         let state = world.state();
@@ -114,29 +113,26 @@ impl Program<'_> {
             blocks: Mutex::default(),
             most: AtomicU64::default(),
         };
-        // Nobody can stop them.
-        world.hooks.refusing(|| {
-            thread::scope(|scope| {
-                for _ in 0..random.usize(THREADS) {
-                    let (program, mut own) = (&program, random.fork());
-                    scope.spawn(move || {
-                        let acts = own.usize(ACTS);
-                        let done = caught(|| {
-                            for _ in 0..acts {
-                                program.act(&mut own);
-                                program.count();
-                            }
-                        });
-                        if let Err(Finding { oracle, what }) = done {
-                            program.verdict.find(oracle, what);
+        thread::scope(|scope| {
+            for _ in 0..random.usize(THREADS) {
+                let (program, mut own) = (&program, random.fork());
+                scope.spawn(move || {
+                    let acts = own.usize(ACTS);
+                    let done = caught(|| {
+                        for _ in 0..acts {
+                            program.act(&mut own);
+                            program.count();
                         }
                     });
-                }
-            });
-            while let Some(block) = program.pick(random) {
-                program.give(block);
+                    if let Err(Finding { oracle, what }) = done {
+                        program.verdict.find(oracle, what);
+                    }
+                });
             }
         });
+        while let Some(block) = program.pick(random) {
+            program.give(block);
+        }
         world.most.set(world.most.get().max(program.most.load(Ordering::Relaxed)));
         settle();
         oracle::quiet(world);

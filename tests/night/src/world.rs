@@ -1,6 +1,5 @@
 //! The machines, the allocators on them, and what a program holds of both: the model that everything is compared with.
 
-pub mod compaction;
 pub mod faults;
 pub mod fit;
 pub mod graphs;
@@ -24,7 +23,7 @@ use crate::wire::Wire;
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::{PolicyName, Settings};
 use alloc_core::host::{HostAllocator, HostOptions};
-use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle, Stream};
+use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{Held, OpenReg};
 use pressure::Pressure;
@@ -153,8 +152,6 @@ pub struct Block {
     pub uncached: bool,
     /// The graph that writes it.
     pub graph: Option<u64>,
-    /// The physical memory that it keeps, where that is known.
-    pub pinned: Option<PhysicalHandle>,
 }
 
 /// What the program holds.
@@ -309,10 +306,6 @@ pub struct World {
     pub pinned: RefCell<Vec<host::Pinned>>,
     /// Tenants.
     pub tenants: RefCell<Vec<limits::Tenant>>,
-    /// What the program's hooks answer that are to stop other threads.
-    pub hooks: compaction::Hooks,
-    /// How often the program called for a compaction that gave something.
-    pub compacted: Cell<i64>,
 }
 
 /// What outlives the program.
@@ -338,7 +331,7 @@ impl World {
         let setup = Setup::of(seed);
         let (met, mut state, verdict) = (Met::default(), State::default(), Arc::default());
         let (mut processes, mut sites) = (Vec::new(), Vec::new());
-        let (hooks, fabric) = (compaction::Hooks::default(), setup.fabric.then(Fabric::default));
+        let fabric = setup.fabric.then(Fabric::default);
         for (process, settings) in setup.settings.iter().enumerate() {
             let machine = OpenReg::new(setup.machine()).expect("the machine can be set up");
             let (before, wire) = (Held::of(&machine), Wire::new(&verdict, fabric.clone()));
@@ -352,9 +345,6 @@ impl World {
             for settings in settings {
                 let site = Site::new(process, &driver, settings);
                 site.note(&setup, &met);
-                if setup.quiesces {
-                    compaction::hook(&site, &hooks);
-                }
                 memory::listen(&site, &verdict);
                 sites.push(site);
             }
@@ -385,8 +375,6 @@ impl World {
             imports: RefCell::default(),
             pinned: RefCell::default(),
             tenants: RefCell::default(),
-            hooks,
-            compacted: Cell::default(),
         }
     }
 
@@ -514,9 +502,6 @@ impl World {
             Op::History { at, entries, contexts } => watch::record(self, at, entries, contexts),
             Op::Snapshot { at, traces } => watch::snapshot(self, at, traces),
             Op::Reset { at, device, peaks } => watch::reset(self, at, device, peaks),
-            Op::Compact { at, device } => compaction::compact(self, at, device),
-            Op::Pin { nth } => compaction::pin(self, nth),
-            Op::Quiesce { mood } => self.hooks.set(mood),
             Op::Failures { process, what, nth } => Pressure(self).fail(process, what, nth),
             Op::Tag { pool, tag } => self.pools.borrow_mut().tag(self, pool, tag),
             Op::Crowd { at, stream, leaves } => Pressure(self).crowd(at, stream, leaves),

@@ -1,13 +1,13 @@
 //! Histories as nights print them, and that the rules they are judged by can be broken.
 
-use alloc_core::backend::{Backend, ErrorKind, EventFlags, HandleType};
+use alloc_core::backend::{Backend, ErrorKind, EventFlags};
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB};
 use backend_openreg::{Call, FaultPlan};
 use night::history;
 use night::op::Op;
 use night::setup::Setup;
 use night::world::fit::Wanted;
-use night::world::{World, compaction, memory};
+use night::world::{World, memory};
 
 /// A run of a seed is the same each time, and another seed's is another.
 #[test]
@@ -139,16 +139,6 @@ fn seed_20314_end() {
     );
 }
 
-/// A compaction on a device that maps no memory twice.
-#[test]
-fn seed_54_refused() {
-    use night::op::Op::*;
-    night::history::replay(
-        54,
-        &[Alloc { at: 99, stream: 180, bytes: 2_724_211 }, Compact { at: 19, device: 108 }],
-    );
-}
-
 #[test]
 fn a_byte_that_another_one_wrote_is_found() {
     let world = World::new(3);
@@ -195,26 +185,6 @@ fn steps_without_a_reason_are_found() {
     assert_eq!(world.verdict.found(), None);
     night::oracle::always(&world, 0, 100_000);
     assert_eq!(world.verdict.found().map(|found| found.oracle), Some("steps"));
-}
-
-#[test]
-fn a_pinned_block_that_moved_is_found() {
-    let grows = |seed: &u64| Setup::of(*seed).growable && World::new(*seed).sites[0].granule;
-    let world = World::new((1..).find(grows).unwrap());
-    world.state().begin(0);
-    memory::alloc(&world, 0, 0, 30 * MIB);
-    compaction::pin(&world, 0);
-    compaction::check(&world, 0);
-    assert_eq!(world.verdict.found(), None);
-    // SAFETY: rule 1: released at once; it stands for memory that is elsewhere.
-    let other = unsafe {
-        let vm = world.machine(0).virtual_memory().unwrap();
-        let other = vm.create_physical(DeviceIndex(0), 2 * MIB, HandleType::None).unwrap();
-        vm.release_physical(other).map(|()| other).unwrap()
-    };
-    world.state().blocks[0].pinned = Some(other);
-    compaction::check(&world, 0);
-    assert_eq!(world.verdict.found().map(|found| found.oracle), Some("pin"));
 }
 
 #[test]

@@ -6,7 +6,6 @@
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 mod captures;
-mod compaction;
 mod explore;
 mod hand_over;
 mod observers;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 mod aliases;
+mod decisions;
 mod drivers;
 mod exactness;
 mod fixed_segments;

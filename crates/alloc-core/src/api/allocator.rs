@@ -3,7 +3,6 @@
 
 mod budgets;
 mod caching;
-mod compaction;
 mod edges;
 mod history;
 mod hooks;

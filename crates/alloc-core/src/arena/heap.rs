@@ -7,7 +7,6 @@ pub(super) mod growth;
 pub(super) mod kind;
 mod records;
 pub(super) mod sleep;
-pub(super) mod sparse;
 mod unmapped;
 
 use crate::base::steps::Counted;

@@ -3,9 +3,7 @@
 
 use super::error::Warning;
 use super::values::{Kept, Kind, Value};
-use super::{
-    AllocatorBackend, Compact, CrossStream, Launches, MemoryLimit, PolicyName, PytorchRelease, ReserveSize,
-};
+use super::{AllocatorBackend, CrossStream, MemoryLimit, PolicyName, PytorchRelease, ReserveSize};
 use crate::types::MIB;
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -151,9 +149,7 @@ macro_rules! options {
 /// What a row leaves out, as it follows from how the value is written.
 const fn usual(key: Key, owner: Owner, kind: Kind, name: &'static str, field: Field) -> OptionInfo {
     let (unit, default, range, strict_extra) = match kind {
-        Kind::Backend | Kind::Policy | Kind::CrossStream | Kind::Compact | Kind::Launches => {
-            ("name", "", "", None)
-        }
+        Kind::Backend | Kind::Policy | Kind::CrossStream => ("name", "", "", None),
         Kind::Release => ("release", "2.15", PytorchRelease::NAMES, None),
         Kind::Megabytes => ("MiB", "", MB_ANY, None),
         Kind::Count => ("", "", "", None),
@@ -511,26 +507,6 @@ options! {
         idle: |s| {
             (s.policy_name() == PolicyName::Pytorch && s.granule_size != 0)
                 .then_some("policy:pytorch has no granules; set policy:granule")
-        },
-    }
-
-    Compaction = Granule "compaction": Compact, compaction: Compact = Compact::Never;
-    "When the memory between live blocks is given back by itself, their addresses and contents staying as they are: never; before a request is refused; or also where memory is ample." {
-        default: "False",
-        range: "False, last_resort, True",
-        idle: |s| {
-            (s.policy_name() == PolicyName::Pytorch && s.compaction != Compact::Never)
-                .then_some("policy:pytorch leaves memory where it is, as PyTorch does; set policy:granule")
-        },
-    }
-
-    Launches = Granule "launches": Launches, launches: Launches = Launches::Any;
-    "Which threads give a device work: any, or only the one that asks for its memory. A promise, without which, and without a quiesce hook, nothing is compacted by itself." {
-        default: "any",
-        range: "any, allocating_thread",
-        idle: |s| {
-            (s.compaction == Compact::Never && s.launches != Launches::Any)
-                .then_some("only compaction asks for that promise; set compaction:last_resort")
         },
     }
 

@@ -208,8 +208,6 @@ impl<'t> Parser<'t> {
             | Kind::Policy
             | Kind::Release
             | Kind::CrossStream
-            | Kind::Compact
-            | Kind::Launches
             | Kind::Limit
             | Kind::Path => {
                 let text = || {

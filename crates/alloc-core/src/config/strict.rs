@@ -9,10 +9,7 @@ use super::options::{Grammar, Key, OFF, OptionInfo, find, nearest, without_effec
 use super::plain::{ratio, whole};
 use super::tokens::{Token, tokens};
 use super::values::{self, DivisionTable, Kind, MAX_MB, Value};
-use super::{
-    AllocatorBackend, Compact, CrossStream, Flavour, Launches, MemoryLimit, Parsed, PolicyName, ReserveSize,
-    Settings,
-};
+use super::{AllocatorBackend, CrossStream, Flavour, MemoryLimit, Parsed, PolicyName, ReserveSize, Settings};
 use crate::types::MIB;
 use rustc_hash::FxHashSet;
 use std::path::PathBuf;
@@ -191,8 +188,6 @@ impl<'t> Reader<'t> {
             Kind::Divisions => divisions(text).map(|n| Value::Divisions([n; 16])),
             Kind::Policy => PolicyName::ALL.iter().find(|p| p.name() == text).map(|p| Value::Policy(*p)),
             Kind::CrossStream => CrossStream::named(text).map(Value::CrossStream),
-            Kind::Compact => Compact::ALL.iter().find(|c| c.name() == text).map(|c| Value::Compact(*c)),
-            Kind::Launches => Launches::ALL.iter().find(|l| l.name() == text).map(|l| Value::Launches(*l)),
             Kind::Release => text.parse().ok().map(Value::Release),
             Kind::Limit if text == "unlimited" => Some(Value::Limit(None)),
             Kind::Limit => MemoryLimit::parse(text).ok().map(|limit| Value::Limit(Some(limit))),
@@ -310,8 +305,6 @@ fn hint(kind: Kind, text: &str) -> &'static str {
         Kind::Policy => "there is no such policy",
         Kind::Release => "the decisions of this release are not known",
         Kind::CrossStream => "there is no such way to share",
-        Kind::Compact => "there is no such moment",
-        Kind::Launches => "nothing like that can be promised",
         Kind::Limit => MemoryLimit::parse(text).err().unwrap_or_default(),
         Kind::Path => "the path is not absolute",
     }

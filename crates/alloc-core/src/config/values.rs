@@ -1,9 +1,7 @@
 //! Option values: as they are read, kept and written.
 
 use super::plain::shortest;
-use super::{
-    AllocatorBackend, Compact, CrossStream, Launches, MemoryLimit, PolicyName, PytorchRelease, ReserveSize,
-};
+use super::{AllocatorBackend, CrossStream, MemoryLimit, PolicyName, PytorchRelease, ReserveSize};
 use crate::types::{GIB, MIB};
 use std::path::PathBuf;
 
@@ -25,8 +23,6 @@ pub(super) enum Value {
     Policy(PolicyName),
     Release(PytorchRelease),
     CrossStream(CrossStream),
-    Compact(Compact),
-    Launches(Launches),
     Limit(Option<MemoryLimit>),
     Path(PathBuf),
 }
@@ -45,8 +41,6 @@ pub(super) enum Kind {
     Policy,
     Release,
     CrossStream,
-    Compact,
-    Launches,
     Limit,
     Path,
 }
@@ -105,8 +99,6 @@ kept! {
     Option<PolicyName>, Value::Policy(x) => Some(x), |policy| policy.unwrap_or_default().to_string();
     Option<PytorchRelease>, Value::Release(x) => Some(x), |release| release.unwrap_or_default().to_string();
     CrossStream, Value::CrossStream(x) => x, |which| which.name().into();
-    Compact, Value::Compact(x) => x, |when| when.name().into();
-    Launches, Value::Launches(x) => x, |who| who.name().into();
     PathBuf, Value::Path(x) => x, |path| path.display().to_string();
 }
 

@@ -277,11 +277,6 @@ impl History {
         calls.gather(|| recorder())
     }
 
-    /// Whether there are trackers.
-    pub(super) fn is_tracked(&self) -> bool {
-        self.gathering.lock().tracked
-    }
-
     pub(crate) fn add_trace_tracker(&self, tracker: TraceTracker) {
         let alone = self.arenas.configuring();
         self.outbox.add_tracker(tracker);

@@ -12,7 +12,6 @@ mod whole;
 use super::site::Site;
 use crate::config::Settings;
 use crate::error::{AllocError, Result};
-use crate::features::compaction::CompactionReport;
 use crate::features::ledger::registry::Published;
 use crate::memory::block::Tier;
 use crate::memory::region::{Piece, Regions};
@@ -183,16 +182,6 @@ impl DeviceState {
     pub(super) fn count_moved(&mut self, granules: usize) {
         self.counters.device_alloc += 1;
         self.counters.granules_moved += i64::try_from(granules).unwrap_or(i64::MAX);
-    }
-
-    /// Memory was compacted.
-    pub(super) fn note_compaction(&mut self, report: &CompactionReport) {
-        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        let all = &mut self.counters.compactions;
-        all.count += 1;
-        all.moved += signed(report.moved);
-        all.gained += signed(report.gained);
-        all.pause_ns += i64::try_from(report.pause.as_nanos()).unwrap_or(i64::MAX);
     }
 
     /// The number of a new segment: they count in the order in which they come.

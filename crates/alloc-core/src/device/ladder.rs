@@ -1,6 +1,5 @@
 //! The ladder: what is done, in order, for a request that found no block.
 
-pub(super) mod compaction;
 mod explain;
 pub(super) mod reclaim;
 
@@ -20,7 +19,6 @@ use crate::process::attention::Reason;
 use crate::sync::{Arc, Mark, Mutex, Rank, Turns, this_thread};
 use crate::types::DevicePtr;
 use crate::watch::snapshot::Action;
-use compaction::Compaction;
 use explain::Explainer;
 use reclaim::Reclaim;
 
@@ -30,7 +28,6 @@ pub(super) struct Ladder {
     provider: Arc<Provider>,
     release: Arc<Release>,
     reclaim: Arc<Reclaim>,
-    compaction: Arc<Compaction>,
     explainer: Explainer,
     /// Who takes memory for an arena.
     growing: Turns,
@@ -69,14 +66,12 @@ impl Ladder {
         provider: &Arc<Provider>,
         release: &Arc<Release>,
         reclaim: &Arc<Reclaim>,
-        compaction: &Arc<Compaction>,
     ) -> Self {
         Self {
             base: base.clone(),
             provider: Arc::clone(provider),
             release: Arc::clone(release),
             reclaim: Arc::clone(reclaim),
-            compaction: Arc::clone(compaction),
             explainer: Explainer::new(base, provider),
             growing: Turns::default(),
             last_resort: Mutex::new(Rank::LastResort, ()),
@@ -271,7 +266,6 @@ impl Ladder {
             Rung::Views => served(self.provider.search_in_pieces(arena, request, call)),
             Rung::Callbacks => changed(self.base.observers.ask_for_memory()),
             Rung::CollectGarbage => changed(self.release.collect_garbage(call)?),
-            Rung::CompactFirst => changed(self.compaction.in_ample_memory(arena, request, call)?),
             Rung::Grow => served(self.grow(arena, request, call)?),
             Rung::OptedInPools => served(self.search_opted_in(arena, request, call)?),
             Rung::ReleaseEnough => {
@@ -287,7 +281,6 @@ impl Ladder {
             }
             Rung::ReleaseAll => served(self.reclaim.reclaim(arena, request, last_resort, call)?),
             Rung::Spill => served(self.reclaim.spill(arena, request, call)?),
-            Rung::Compact => served(self.compaction.last_resort(arena, request, call)?),
         })
     }
 

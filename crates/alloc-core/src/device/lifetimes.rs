@@ -12,7 +12,6 @@
 //! its handle by its last work wherever it is kept, and then to wait for the calls that read it before.
 
 mod captures;
-pub(super) mod pins;
 
 use super::arenas::Arenas;
 use super::history::History;

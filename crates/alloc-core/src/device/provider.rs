@@ -14,7 +14,7 @@ use crate::backend::{BackendError, ErrorKind, VirtualMemory};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockPhase, Tier};
-use crate::memory::region::{self, Backing, Failed, Mapping, RegionId};
+use crate::memory::region::{self, Failed, Mapping, RegionId};
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::engine::Streams;
 use crate::policy::{Grain, Ground, Holding, Request};
@@ -91,11 +91,6 @@ impl Provider {
             outcome = outcome.and(shown).and(self.hand_over.unmap_all_away(other, call.capturing, call));
         }
         outcome
-    }
-
-    /// What memory of the default pool is made of.
-    pub(super) fn backing(&self) -> Backing {
-        self.space.backing(&None)
     }
 
     /// The most bytes that a request of this tier finds free in one piece, or that the policy can show it in one.

@@ -75,8 +75,6 @@ pub enum KeptBecause {
     Fixed,
     /// Another process has it, too.
     Shared,
-    /// Something outside knows its address.
-    Pinned,
     /// A freed block in it waits for other streams, or for the end of a capture.
     Pending,
     /// Another thread was moving it.
@@ -88,7 +86,6 @@ impl fmt::Display for KeptBecause {
         f.write_str(match self {
             Self::Fixed => "fixed segments cannot give memory up and keep addresses",
             Self::Shared => "shared with another process",
-            Self::Pinned => "registered: something outside knows the address",
             Self::Pending => "a freed block in it waits for a stream",
             Self::Busy => "another thread was moving it",
         })

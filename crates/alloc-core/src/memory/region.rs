@@ -9,7 +9,6 @@ mod away;
 mod driver;
 mod export;
 mod leftovers;
-mod shrink;
 mod sleep;
 
 use crate::backend::HandleType;
@@ -27,7 +26,6 @@ pub(crate) use away::Place;
 pub(crate) use driver::{Failed, back, persist, take_down, undo, vacate};
 pub(crate) use export::{Piece, ToExport};
 pub(crate) use leftovers::Leftovers;
-pub(crate) use shrink::{Shrinking, Shrunk};
 
 /// Index of a region on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,8 +41,6 @@ pub enum GranuleState {
     Pending,
     /// Backed by memory.
     Mapped,
-    /// Backed, and not to be moved or given back: something outside knows its address.
-    Pinned,
     /// Its memory was given up and its address kept.
     Asleep,
     /// Backed by memory that another process has, too.
@@ -57,7 +53,7 @@ impl GranuleState {
     /// Whether memory is behind it.
     #[must_use]
     pub const fn is_backed(self) -> bool {
-        matches!(self, Self::Mapped | Self::Pinned | Self::Exported)
+        matches!(self, Self::Mapped | Self::Exported)
     }
 
     /// Whether its memory may be taken for another place or given back.

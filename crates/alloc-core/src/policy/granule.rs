@@ -18,7 +18,7 @@ mod views;
 pub(crate) use device::Device;
 pub(crate) use fixed::choose;
 pub use fixed::{Growth, Situation};
-pub(crate) use leaving::{give_up, hide};
+pub(crate) use leaving::give_up;
 pub use memory::Memory;
 pub(crate) use place::take_at;
 pub(crate) use views::end_loan;
@@ -83,13 +83,11 @@ impl Policy for GranulePolicy {
         Rung::Views,
         Rung::Callbacks,
         Rung::CollectGarbage,
-        Rung::CompactFirst,
         Rung::Grow,
         Rung::WaitForPending,
         Rung::OptedInPools,
         Rung::ReleaseAll,
         Rung::Spill,
-        Rung::Compact,
     ];
     const ALWAYS_GROWS: bool = true;
 

@@ -80,9 +80,6 @@ pub(crate) trait Hooks: Debug + Send {
         false
     }
 
-    /// A granule's memory is about to be exchanged, or was: there may be several in its place.
-    fn set_moving(&mut self, _: SegmentId, _granule: &Range<u64>, _moving: bool) {}
-
     /// A block of a segment from which upwards the one that holds the byte at `addr` is found soon.
     fn below(&self, _: SegmentId, _addr: u64) -> Option<BlockId> {
         None

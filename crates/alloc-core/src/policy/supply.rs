@@ -5,7 +5,7 @@ use super::granule::{self, Device, Memory};
 use super::{Grain, Request};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
-use crate::memory::block::{SegmentId, Tier};
+use crate::memory::block::Tier;
 use crate::types::DevicePtr;
 
 /// An object of the policy, one for each device. What it does not do, the engine does: it takes memory from the device.
@@ -70,21 +70,6 @@ impl Supply {
         match self {
             Self::Plain => Ok(()),
             Self::Granule(_) => granule::give_up(engine, arena, u64::MAX, only_past, call),
-        }
-    }
-
-    /// Where the policy shows these granules, each by its segment and first address, without need, it shows them no more. Blocks
-    /// until the device is done with them.
-    pub(crate) fn hide<E: Engine<Memory>>(
-        &self,
-        engine: &E,
-        arena: &E::Arena,
-        granules: &[(SegmentId, u64)],
-        call: &Call<'_>,
-    ) -> Result<()> {
-        match self {
-            Self::Plain => Ok(()),
-            Self::Granule(_) => granule::hide(engine, arena, granules, call),
         }
     }
 

@@ -28,13 +28,11 @@ impl Reason {
     pub(crate) const DRIVER_GONE: Self = Self(1 << 39);
     /// The program's calls are noted for a reader that may be behind.
     pub(crate) const LOGGED: Self = Self(1 << 40);
-    /// Some blocks keep their physical memory, until they are freed.
-    pub(crate) const PINNED: Self = Self(1 << 41);
     /// Nothing may be locked any more, or no driver called.
     const EDGES: u64 = Self::FORKED.0 | Self::DRIVER_GONE.0;
     /// Reasons that concern frees.
     const OF_FREES: u64 =
-        Self::CAPTURE.0 | Self::CONTEXTS.0 | Self::EDGES | Self::HARDENED.0 | Self::LOGGED.0 | Self::PINNED.0;
+        Self::CAPTURE.0 | Self::CONTEXTS.0 | Self::EDGES | Self::HARDENED.0 | Self::LOGGED.0;
     const COUNT: u64 = (1 << 32) - 1;
 }
 

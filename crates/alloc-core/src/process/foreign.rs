@@ -26,7 +26,6 @@ pub(crate) enum Kind {
     BudgetObserver,
     ProcessSource,
     SpillHook,
-    QuiesceHook,
     Filter,
     Source,
     Recorder,

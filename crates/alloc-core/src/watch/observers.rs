@@ -105,11 +105,6 @@ impl Observers {
         Arc::make_mut(&mut self.registered.lock().segments).push(observer);
     }
 
-    /// Whether somebody is told of memory that comes and goes.
-    pub(crate) fn has_segment_observers(&self) -> bool {
-        !self.registered.lock().segments.is_empty()
-    }
-
     pub(crate) fn set_process_source(&self, source: ProcessMemorySource) {
         let former = self.registered.lock().processes.replace(source);
         self.foreign.end(former);

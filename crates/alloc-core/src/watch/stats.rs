@@ -74,14 +74,6 @@ figures! {
         granules_moved: Counter Count "granules_moved",
         /// Bytes of blocks that have given their memory back and keep their addresses.
         asleep_bytes: Gauge Bytes "asleep",
-        /// Times that memory between live blocks was given back.
-        compactions: Counter Count "compactions",
-        /// Bytes that compactions copied.
-        compaction_bytes_moved: Counter Bytes "compaction_moved",
-        /// Bytes of device memory that compactions gave back.
-        compaction_bytes_gained: Counter Bytes "compaction_gained",
-        /// Nanoseconds for which compactions kept the device quiet.
-        compaction_pause_ns: Counter Count "compaction_pause_ns",
     }
 }
 

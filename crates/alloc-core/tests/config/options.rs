@@ -1,9 +1,8 @@
 //! Settings: warnings, the strict grammar, the environment, the option table.
 
 use alloc_core::config::{
-    AllocatorBackend, Compact, ConfigError, CrossStream, ExceptionClass, Flavour, Grammar, Launches,
-    MemoryLimit, PolicyName, PytorchRelease, ReserveSize, Settings, Warning, environment, options, pytorch,
-    strict,
+    AllocatorBackend, ConfigError, CrossStream, ExceptionClass, Flavour, Grammar, MemoryLimit, PolicyName,
+    PytorchRelease, ReserveSize, Settings, Warning, environment, options, pytorch, strict,
 };
 use alloc_core::types::{GIB, MIB};
 
@@ -49,8 +48,6 @@ fn pinned_samples() -> Vec<(&'static str, &'static str, Settings)> {
 fn process_samples() -> Vec<(&'static str, &'static str, Settings)> {
     vec![
         ("pytorch_release", "2.12", Settings { pytorch_release: Some(PytorchRelease::V2_12), ..base() }),
-        ("compaction", "last_resort", Settings { compaction: Compact::LastResort, ..base() }),
-        ("launches", "allocating_thread", Settings { launches: Launches::AllocatingThread, ..base() }),
         ("publish", "True", Settings { publish: true, ..base() }),
     ]
 }

@@ -103,8 +103,6 @@ fn limits_are_written_with_the_largest_unit_that_fits() {
         "memory_limit:0.5",
         "memory_limit:1,memory_soft_limit:0.25",
         "segments_ipc:False,hardened:True,hardened_quarantine_mb:0",
-        "policy:granule,compaction:True",
-        "compaction:last_resort,launches:allocating_thread",
         "max_split_size_mb:64,memory_soft_limit:1GiB",
     ] {
         assert_eq!(exact(text).to_strict_text().unwrap(), text);
@@ -118,10 +116,10 @@ fn limits_are_written_with_the_largest_unit_that_fits() {
 fn own_options_can_be_switched_off_again() {
     let on = exact(
         "segments_ipc:False,memory_limit:1G,memory_soft_limit:0.5,\
-         compaction:True,launches:allocating_thread,hardened:True,hardened_quarantine_mb:8",
+         hardened:True,hardened_quarantine_mb:8",
     );
     let off = "segments_ipc:True,memory_limit:unlimited,memory_soft_limit:unlimited,\
-               compaction:False,launches:any,hardened:False,hardened_quarantine_mb:64";
+               hardened:False,hardened_quarantine_mb:64";
     let off = strict::parse(off, &on).unwrap().settings;
     assert_eq!(Settings { text: String::new(), ..off }, base());
 }
@@ -145,9 +143,6 @@ fn own_options_without_effect_are_reported() {
     assert_eq!(warned("granule_size_mb:8,policy:granule"), None);
     assert_eq!(warned("garbage_collection_threshold:0.5,memory_limit:0.5"), None);
     assert_eq!(warned("segments_ipc:False,hardened:True,memory_limit:1"), None);
-    assert_eq!(warned("compaction:True"), Some("compaction"));
-    assert_eq!(warned("policy:granule,launches:allocating_thread"), Some("launches"));
-    assert_eq!(warned("policy:granule,compaction:last_resort,launches:allocating_thread"), None);
     assert_eq!(warned("expandable_segments_reserve:0.5"), Some("expandable_segments_reserve"));
     assert_eq!(warned("policy:granule,expandable_segments_reserve:0.5"), None, "its segments always grow");
 }

@@ -1,8 +1,8 @@
 //! Settings texts under arbitrary input: never a panic, bounded answers, and what is written reads back.
 
 use alloc_core::config::{
-    AllocatorBackend, Compact, CrossStream, Flavour, Launches, MemoryLimit, ReserveSize, Settings,
-    environment, options, pytorch, strict,
+    AllocatorBackend, CrossStream, Flavour, MemoryLimit, ReserveSize, Settings, environment, options,
+    pytorch, strict,
 };
 use alloc_core::types::MIB;
 use proptest::prelude::*;
@@ -97,8 +97,6 @@ prop_compose! {
             history_max_entries: history,
             cross_stream: CrossStream::ALL[usize::from(switches[7])],
             granule_size: granule * MIB,
-            compaction: Compact::ALL[usize::from(switches[6]) + usize::from(switches[10])],
-            launches: Launches::ALL[usize::from(switches[5])],
             segments_ipc: switches[11],
             memory_limit: limits.0,
             memory_soft_limit: limits.1,
@@ -164,8 +162,6 @@ proptest! {
             history_max_entries: settings.history_max_entries,
             cross_stream: settings.cross_stream,
             granule_size: settings.granule_size,
-            compaction: settings.compaction,
-            launches: settings.launches,
             segments_ipc: settings.segments_ipc,
             memory_limit: settings.memory_limit,
             memory_soft_limit: settings.memory_soft_limit,

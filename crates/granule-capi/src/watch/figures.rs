@@ -56,14 +56,6 @@ pub struct granule_device_stats {
     pub granules_moved: i64,
     /// Bytes of blocks that have given their memory back and keep their addresses.
     pub asleep_bytes: i64,
-    /// Times that memory between live blocks was given back.
-    pub compactions: i64,
-    /// Bytes that compactions copied.
-    pub compaction_bytes_moved: i64,
-    /// Bytes of device memory that compactions gave back.
-    pub compaction_bytes_gained: i64,
-    /// Nanoseconds for which compactions kept the device quiet.
-    pub compaction_pause_ns: i64,
 }
 
 growing!(granule_device_stats, up to asleep_bytes);
@@ -94,10 +86,6 @@ impl From<&DeviceStats> for granule_device_stats {
             unrecorded_frees: stats.granule.unrecorded_frees,
             granules_moved: stats.granule.granules_moved,
             asleep_bytes: stats.granule.asleep_bytes,
-            compactions: stats.granule.compactions,
-            compaction_bytes_moved: stats.granule.compaction_bytes_moved,
-            compaction_bytes_gained: stats.granule.compaction_bytes_gained,
-            compaction_pause_ns: stats.granule.compaction_pause_ns,
         }
     }
 }

@@ -140,10 +140,6 @@ fn device() -> DeviceReading {
             unrecorded_frees: n.next(),
             granules_moved: n.next(),
             asleep_bytes: n.next(),
-            compactions: n.next(),
-            compaction_bytes_moved: n.next(),
-            compaction_bytes_gained: n.next(),
-            compaction_pause_ns: n.next(),
         },
     };
     let (default, own) = (n.pool(), n.pool());
@@ -275,21 +271,11 @@ fn every_other_figure_is_exported() {
         .collect();
     // Written out without `..`, so that a new figure has to come by here.
     let device = device();
-    let GranuleStats {
-        pending_bytes,
-        unrecorded_frees,
-        granules_moved,
-        asleep_bytes,
-        compactions,
-        compaction_bytes_moved,
-        compaction_bytes_gained,
-        compaction_pause_ns,
-    } = device.stats.granule;
+    let GranuleStats { pending_bytes, unrecorded_frees, granules_moved, asleep_bytes } = device.stats.granule;
     let HistoryStatus { recorded: _, complete: _, overwritten, before_recording } = device.history.unwrap();
     let HardenedStats { quarantined, quarantined_bytes, protected_bytes, checked, unchecked, corruptions } =
         device.hardened.unwrap();
     let mut expected = vec![pending_bytes, unrecorded_frees, granules_moved, asleep_bytes];
-    expected.extend([compactions, compaction_bytes_moved, compaction_bytes_gained, compaction_pause_ns]);
     let mut whole =
         |values: &[u64]| expected.extend(values.iter().map(|value| i64::try_from(*value).unwrap()));
     whole(

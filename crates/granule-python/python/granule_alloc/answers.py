@@ -108,7 +108,6 @@ class Replay(Answer):
     num_device_free: int
     num_alloc_retries: int
     num_ooms: int
-    compactions: int
     refused: int
     marks: list[list[int]]
     events: int

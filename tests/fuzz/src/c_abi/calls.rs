@@ -8,7 +8,6 @@ use granule_capi::device::streams::*;
 use granule_capi::error::*;
 use granule_capi::memory::budgets::*;
 use granule_capi::memory::captures::*;
-use granule_capi::memory::compaction::*;
 use granule_capi::memory::pools::*;
 use granule_capi::memory::scopes::*;
 use granule_capi::memory::share::*;
@@ -209,7 +208,6 @@ fn block(program: &mut Program, input: &mut Cursor<'_>) {
         let base = base.addr() as u64;
         assert!(base <= at && at - base < bytes, "{at:#x} is not in its segment");
     }
-    told(c!(granule_pin_physical(program.a, address(at))));
 }
 
 fn annotate(program: &mut Program, input: &mut Cursor<'_>) {
@@ -253,7 +251,6 @@ fn empty_cache(program: &mut Program, input: &mut Cursor<'_>) {
     } else {
         told(c!(granule_empty_pool(program.a, pool(input, program).id)));
     }
-    told(c!(granule_compact(program.a, device(input, program), null_mut())));
 }
 
 fn enable(program: &mut Program, input: &mut Cursor<'_>) {

@@ -4,7 +4,6 @@ use super::World;
 use crate::features::Feature;
 use crate::op::THRICE;
 use alloc_core::backend::ErrorKind;
-use alloc_core::config::Compact;
 use backend_openreg::{Call, Effect, Fault, FaultPlan};
 use std::time::Duration;
 
@@ -51,11 +50,6 @@ pub fn set(world: &World, process: u8, call: u8, nth: u8, effect: u8) {
         _ => (Effect::Delay(Duration::from_millis(5)), false),
     };
     let call = CALLS[usize::from(call) % CALLS.len()];
-    // Where a compaction can neither go on nor go back, contents are lost and the device is given up. That has its own tests.
-    let compacts = |site: &super::Site| site.settings.borrow().compaction != Compact::Never;
-    let repeats = repeats
-        && !(MAPS.contains(&call)
-            && world.sites.iter().any(|site| site.process == process && compacts(site)));
     let at = u64::from(nth);
     let fault = if repeats { Fault::from(at, effect) } else { Fault::at(at, effect) };
     let fault = fault.of(call);

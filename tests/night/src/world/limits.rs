@@ -1,6 +1,6 @@
 //! What may be held, by whom; settings that change; devices that reach each other.
 
-use super::{Site, State, World, compaction};
+use super::{Site, State, World};
 use crate::features::Feature;
 use alloc_core::AllocError;
 use alloc_core::budget::{Budget, TenantId};
@@ -119,8 +119,8 @@ pub fn configure(world: &World, at: u8, what: u8) {
         }
         2 => settings.expandable_segments = !settings.expandable_segments,
         3 => settings.hardened = !settings.hardened,
-        6 => compaction::change(world, of, &mut settings, false),
-        7 | 8 => compaction::change(world, of, &mut settings, true),
+        // The same settings again.
+        6..9 => {}
         9 => settings.max_split_size = 32 * MIB,
         4 => settings.max_split_size = if settings.max_split_size == u64::MAX { 32 * MIB } else { u64::MAX },
         _ => settings.garbage_collection_threshold = 0.7,

@@ -49,7 +49,7 @@ pub fn take(world: &World, site: usize, lane: usize, bytes: u64, pool: Option<u6
     let bytes = if world.sites[site].settings.borrow().hardened { bytes % HARDENED + 1 } else { bytes };
     let (process, used) = (world.sites[site].process, world.machine(site).used(stream.device));
     let pieces = world.processes[process].wire.pieces();
-    let Some(asked) = world.hooks.guard(|| allocator.malloc(bytes, stream)) else { return };
+    let asked = allocator.malloc(bytes, stream);
     let got = world.processes[process].wire.pieces() - pieces;
     match asked {
         Ok(ptr) => {
@@ -154,7 +154,6 @@ pub fn hold(world: &World, site: usize, lane: usize, ptr: DevicePtr, bytes: u64,
         shared: false,
         uncached,
         graph: None,
-        pinned: None,
     };
     state.blocks.push(block);
     state.blocks.len() - 1
@@ -254,7 +253,6 @@ pub(super) fn may_go(world: &World, nth: usize) -> bool {
 
 /// Looks at a block once more and gives it back; the block as it was.
 pub fn give(world: &World, nth: usize) -> Block {
-    super::compaction::check(world, nth);
     let last_look = {
         let state = world.state();
         let block = &state.blocks[nth];

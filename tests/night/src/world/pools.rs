@@ -347,7 +347,7 @@ pub fn restore(world: &World) {
                 // Whatever streams did since is over: a restore is refused while uses go on.
                 let home = state.lanes[block.home];
                 let last = if home.alive { block.home } else { world.default_lane(process, block.device) };
-                let again = Block { tag, known: None, last, told: Vec::new(), pinned: None, ..block.clone() };
+                let again = Block { tag, known: None, last, told: Vec::new(), ..block.clone() };
                 state.ranges.insert((process, again.ptr.0), again.ptr.0 + again.size);
                 state.blocks.push(again);
             }

@@ -1,10 +1,10 @@
 //! What is hard on an allocator: devices that are nearly full, pools that may hold little, drivers that fail in several ways.
 
 use super::faults::Failures;
-use super::{Site, World, memory};
+use super::{World, memory};
 use crate::features::Feature;
 use alloc_core::AllocError;
-use alloc_core::config::{Compact, MemoryLimit};
+use alloc_core::config::MemoryLimit;
 use alloc_core::types::MIB;
 
 /// Makes it hard.
@@ -103,11 +103,6 @@ impl Pressure<'_> {
         let world = self.0;
         let process = usize::from(process) % world.processes.len();
         let Failures { plan, sticks, relapses } = Failures::of(what, nth);
-        // Where a compaction can neither go on nor go back, contents are lost and the device is given up. That has its own tests.
-        let compacts = |site: &Site| site.settings.borrow().compaction != Compact::Never;
-        if sticks && world.sites.iter().any(|site| site.process == process && compacts(site)) {
-            return;
-        }
         world.processes[process].machine.set_faults(plan);
         world.met.note(Feature::Faults);
         let mut state = world.state();

@@ -27,7 +27,7 @@ pub fn sleep(world: &World, at: u8, tag: u8, backup: u8) {
     }
     for block in &mut world.state().blocks {
         if block.site == site && block.tag_of_pool == Some(tag % 3) {
-            (block.asleep, block.pinned) = (true, None);
+            block.asleep = true;
             if discards {
                 block.known = None;
             }

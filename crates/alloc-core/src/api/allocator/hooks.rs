@@ -3,7 +3,6 @@
 use super::CachingAllocator;
 use crate::error::Result;
 use crate::features::budget::{BudgetEvent, BudgetObserver, SpillHook, SpillRequest};
-use crate::features::compaction::{Quiesce, QuiesceHook};
 use crate::features::hardened::{CorruptionObserver, CorruptionReport};
 use crate::sync::Arc;
 use crate::types::DeviceIndex;
@@ -58,23 +57,6 @@ impl<'a> Hooks<'a> {
         let hook: SpillHook = Arc::new(hook);
         for device in self.0.reachable() {
             device.crossings().add_spill_hook(priority, Arc::clone(&hook));
-        }
-    }
-
-    /// Asks `hook` to stop whatever gives a device work before memory is [compacted](crate::compaction) by itself, and tells it
-    /// when all may go on. It returns whether it has stopped them; where one hook has not, nothing is compacted. The answer to
-    /// [`Quiesce::Resume`] says nothing. A hook is called with no lock held, on the thread whose request is about to be refused.
-    ///
-    /// Two threads may ask at once, for two requests: answer the second with `false`, or they wait for each other. What is
-    /// queued on a device has to end without the threads that are stopped.
-    ///
-    /// # Safety
-    /// From its `true` until it is asked to resume, no thread but the one that it is called on gives any device work on memory of
-    /// this allocator: no kernel, copy or graph.
-    pub unsafe fn on_quiesce(self, hook: impl Fn(Quiesce) -> bool + Send + Sync + 'static) {
-        let hook: QuiesceHook = Arc::new(hook);
-        for device in self.0.reachable() {
-            device.compaction().add_hook(Arc::clone(&hook));
         }
     }
 

@@ -35,7 +35,6 @@ impl Sleepers {
                     // Another place shows the same memory, and would show what is gone.
                     _ if heap.hooks().keeps(segment, at) || is_elsewhere(at) => Some(KeptBecause::Busy),
                     GranuleState::Mapped | GranuleState::Asleep | GranuleState::Free => None,
-                    GranuleState::Pinned => Some(KeptBecause::Pinned),
                     GranuleState::Exported => Some(KeptBecause::Shared),
                     GranuleState::Pending | GranuleState::Away => Some(KeptBecause::Busy),
                 };

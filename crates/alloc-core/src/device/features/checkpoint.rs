@@ -302,7 +302,6 @@ impl Checkpoints {
             .map(|id| {
                 let ptr = DevicePtr(arena.layout().blocks()[id].addr);
                 forgotten.extend(arena.uses_of(id).forget());
-                self.base.pins.end(ptr);
                 arena.free(id);
                 ptr
             })

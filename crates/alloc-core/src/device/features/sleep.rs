@@ -317,7 +317,6 @@ impl Sleep {
             let Some((segment, range, uses)) = state.free_asleep(ptr, location.block) else {
                 return false;
             };
-            self.base.pins.end(ptr);
             // Where a call failed, some of its memory may be awake.
             let device = self.base.holdings.lock();
             if let Origin::Growable { region, .. } = state.layout().segments()[segment].origin

@@ -161,7 +161,7 @@ impl Statistics {
             stats.segment = own.segment;
             (stats.reserved_bytes, stats.reserved_bytes_by_private_pools) = state.accounts().figures();
             stats.oversize_segments = own.oversize_segments;
-            let (granules_moved, compactions) = (own.granules_moved, own.compactions);
+            let granules_moved = own.granules_moved;
             let unrecorded_at_reset = own.unrecorded_at_reset;
             let asleep_bytes = i64::try_from(state.regions().asleep_bytes()).unwrap_or(i64::MAX);
             drop(state);
@@ -171,10 +171,6 @@ impl Statistics {
                     .unwrap_or(i64::MAX),
                 granules_moved,
                 asleep_bytes,
-                compactions: compactions.count,
-                compaction_bytes_moved: compactions.moved,
-                compaction_bytes_gained: compactions.gained,
-                compaction_pause_ns: compactions.pause_ns,
             };
             stats
         })
@@ -332,7 +328,7 @@ impl Statistics {
             own.segment.each(Stat::reset_accumulated);
             own.oversize_segments.reset_accumulated();
             own.at_reset = own.events();
-            (own.granules_moved, own.compactions) = Default::default();
+            own.granules_moved = 0;
             own.unrecorded_at_reset = failures;
         });
     }

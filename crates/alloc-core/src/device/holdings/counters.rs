@@ -14,20 +14,10 @@ pub(in crate::device) struct DeviceCounters {
     pub(in crate::device) device_free: i64,
     pub(in crate::device) oom_rejections: i64,
     pub(in crate::device) granules_moved: i64,
-    pub(in crate::device) compactions: Compactions,
     /// What these had come to when they were reset: scopes go on counting.
     pub(in crate::device) at_reset: Events,
     /// Frees of which no event had been recorded then.
     pub(in crate::device) unrecorded_at_reset: u64,
-}
-
-/// What compactions came to.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::device) struct Compactions {
-    pub(in crate::device) count: i64,
-    pub(in crate::device) moved: i64,
-    pub(in crate::device) gained: i64,
-    pub(in crate::device) pause_ns: i64,
 }
 
 /// What is counted and never goes down.

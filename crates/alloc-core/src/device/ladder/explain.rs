@@ -3,10 +3,8 @@
 //!
 //! Early reuse is never among the remedies: the ladder has waited for all pending frees by then.
 
-use super::compaction::{self, Candidate};
 use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
-use crate::config::{Compact, Launches};
 use crate::device::Base;
 use crate::device::holdings::DeviceState;
 use crate::device::holdings::accounts::Limit;
@@ -204,10 +202,6 @@ impl Explainer {
         let processes = self.base.observers.process_memory(calls);
         let policy = self.base.arenas.directory().with_template(|template| template.policy.clone());
         let private = self.base.pools.facts();
-        let sparse = match compaction::lasting_obstacle(&self.base) {
-            None => compaction::candidates(&self.base),
-            Some(_) => Vec::new(),
-        };
         self.base.arenas.with_all(|_, arenas| {
             let own = arenas.iter_mut().find(|a| a.tenure().serves(slot, stream)).map(|own| &mut **own);
             let missing_of = |own: &mut ArenaState| self.provider.missing_for(own, request);
@@ -222,21 +216,8 @@ impl Explainer {
             let room = Room { device_free, limits: &limits, wanted };
             let (base, policy, private, pools, state) =
                 (&self.base, &policy, &private[..], &pools[..], &*state);
-            let case = Case {
-                base,
-                policy,
-                request,
-                slot,
-                stream,
-                arenas,
-                own,
-                pool,
-                pools,
-                private,
-                sparse,
-                state,
-                room,
-            };
+            let case =
+                Case { base, policy, request, slot, stream, arenas, own, pool, pools, private, state, room };
             case.report(call.capturing, device_total, in_one_piece.unwrap_or(0), missing, processes)
         })
     }
@@ -273,8 +254,6 @@ struct Case<'a> {
     /// Free memory by pool, and the private pools.
     pools: &'a [PoolCache],
     private: &'a [Facts],
-    /// What a compaction could give.
-    sparse: Vec<Candidate>,
     state: &'a DeviceState,
     room: Room<'a>,
 }
@@ -324,7 +303,7 @@ impl Case<'_> {
             largest_anywhere: largest_in_all(self.arenas, request.tier),
             blockers: self.own.map_or_else(Vec::new, |own| blockers(own.layout(), request.tier)),
             pools: self.pools.to_vec(),
-            remedies: self.remedies(capturing, in_one_piece),
+            remedies: self.remedies(capturing),
             policy: self.base.arenas.directory().traits().name,
             pytorch_release: site.pytorch_release(),
             growable: self.policy.grows(),
@@ -373,11 +352,10 @@ impl Case<'_> {
     }
 
     /// What would help, what is enough first.
-    fn remedies(&self, capturing: bool, in_one_piece: u64) -> Vec<Remedy> {
+    fn remedies(&self, capturing: bool) -> Vec<Remedy> {
         let mut remedies = Remedies::of_limits(&self.room);
         self.advise_on_pieces(&mut remedies);
         self.advise_on_pools(&mut remedies);
-        self.advise_to_compact(&mut remedies, in_one_piece);
         if capturing {
             self.advise_after_capture(&mut remedies);
         }
@@ -429,33 +407,6 @@ impl Case<'_> {
             );
             remedies.add(what, bytes, self.room.after(&[(facts.id, bytes)]) >= self.room.wanted);
         }
-    }
-
-    /// What lies free beside live blocks, where that would be enough.
-    fn advise_to_compact(&self, remedies: &mut Remedies, in_one_piece: u64) {
-        let room = |gained| self.room.after(&[(PoolId::DEFAULT, gained)]);
-        let mut gained = 0;
-        for found in &self.sparse {
-            if found.beside <= room(gained) {
-                gained += found.gain;
-            }
-        }
-        // What could serve the request now lies in such granules, too.
-        if room(gained) < self.room.wanted.saturating_add(in_one_piece) {
-            return;
-        }
-        let settings = self.state.settings();
-        let what = match (settings.compaction, settings.launches) {
-            (Compact::Never, _) => {
-                "compaction (compaction:last_resort, or a call of compact at a quiet moment)"
-            }
-            (_, Launches::Any) => {
-                "compaction, once the program promises launches:allocating_thread, has a hook that stops its threads, or \
-                 calls compact at a quiet moment,"
-            }
-            _ => return,
-        };
-        remedies.add(what, gained, true);
     }
 
     /// What the ladder may not do while the stream is captured.

@@ -13,7 +13,7 @@ use crate::base::round::{MIN_BLOCK, SMALL_LIMIT};
 use crate::base::steps::{Counted, step, steps};
 use crate::memory::block::{Block, BlockId, SegmentId};
 use crate::memory::granules::Granules;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -135,8 +135,6 @@ pub(crate) struct Borders {
     shown: Vec<SmallVec<[Place; 1]>>,
     /// Which ones that are.
     visible: Vec<u64>,
-    /// Granules that no view may show: their memory is about to be exchanged.
-    moving: FxHashSet<usize>,
 }
 
 impl Borders {
@@ -153,7 +151,6 @@ impl Borders {
             others: FxHashMap::default(),
             shown: Vec::new(),
             visible: Vec::new(),
-            moving: FxHashSet::default(),
         }
     }
 
@@ -427,33 +424,6 @@ impl Borders {
         };
         // A row has 64 MiB, and so at most as many blocks of the granule policy. What counts is what is put in order.
         all.filter_map(parts).counted()
-    }
-
-    /// The memory of a granule is about to be exchanged, and no view may show it; or it was, and there may be several in its place.
-    fn set_moving(
-        &mut self,
-        segment: SegmentId,
-        granule: &Range<u64>,
-        moving: bool,
-        changed: &mut Vec<RowId>,
-    ) {
-        let number = self.number(granule.start);
-        if moving {
-            self.moving.insert(number);
-        } else {
-            self.moving.remove(&number);
-        }
-        // What is free there begins in it or is the nearest below.
-        self.change_around(segment, granule.start, changed);
-        let row = |addr: u64| ((addr - self.base) / CELL) as usize / ROW;
-        for row in row(granule.start)..(row(granule.end) + 1).min(self.changed.len()) {
-            self.change((segment, row), changed);
-        }
-    }
-
-    /// Whether a view may show the granule with a number.
-    pub(crate) fn may_show(&self, number: usize) -> bool {
-        !self.moving.contains(&number)
     }
 
     /// A view shows the granule from now on.

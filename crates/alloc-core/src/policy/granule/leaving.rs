@@ -1,9 +1,7 @@
 //! Giving up what views show and no block uses, granule by granule.
 
-use super::home::granule_at;
 use super::memory::Memory;
 use super::shown::SlotState;
-use super::views::blank_at;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId};
@@ -55,19 +53,6 @@ pub(crate) fn give_up<E: Engine<Memory>>(
 ) -> Result<()> {
     let _memory = engine.moving();
     let leaving = begin(&mut *engine.lock(arena), enough, only_past);
-    leave(engine, arena, &leaving, call)
-}
-
-/// Gives up where views show these granules, each by its segment and first address, and no block uses them. Blocks until the
-/// device is done with them.
-pub(crate) fn hide<E: Engine<Memory>>(
-    engine: &E,
-    arena: &E::Arena,
-    granules: &[(SegmentId, u64)],
-    call: &Call<'_>,
-) -> Result<()> {
-    let _memory = engine.moving();
-    let leaving = begin_with(&mut *engine.lock(arena), granules);
     leave(engine, arena, &leaving, call)
 }
 
@@ -133,33 +118,6 @@ fn begin(arena: &mut impl PolicyArena<Memory>, enough: u64, only_past: bool) -> 
         }
         for leaving in &all[first..] {
             arena.ground_mut().memory_mut().begin_leaving(view, leaving.slots.clone());
-        }
-    }
-    all
-}
-
-/// Takes out of views where they show these granules and no block uses them. Nothing is served from there any more.
-fn begin_with(arena: &mut impl PolicyArena<Memory>, granules: &[(SegmentId, u64)]) -> Vec<Leaving> {
-    let mut all = Vec::new();
-    for (segment, addr) in granules {
-        let ground = arena.ground();
-        let places = granule_at(ground, *segment, *addr).zip(ground.memory().borders().get(*segment));
-        let places = places.map(|(granule, borders)| borders.places(borders.number(granule.start)).to_vec());
-        for place in places.unwrap_or_default() {
-            let ground = arena.ground();
-            let Some(view) = ground.memory().place_of_number(place.view) else { continue };
-            let of_view = &ground.memory().views()[view];
-            let (segment, slot) = (of_view.segment, of_view.slots[place.slot]);
-            let at = ground.layout().segments()[segment].base + slot.before;
-            let Some(block) = blank_at(ground, segment, at).some() else { continue };
-            let block = &ground.layout().blocks()[block];
-            let is_blank = block.state == BlockPhase::Blank && at + slot.shown.bytes <= block.end();
-            if slot.state == SlotState::Mapped && block.addr <= at && is_blank {
-                let part = Part { addr: at, bytes: slot.shown.bytes, epoch: block.epoch };
-                let slots = place.slot..place.slot + 1;
-                arena.ground_mut().memory_mut().begin_leaving(view, slots.clone());
-                all.push(Leaving { segment, slots, part });
-            }
         }
     }
     all

@@ -292,10 +292,6 @@ impl Hooks for Memory {
         self.borders.get(segment).is_some_and(|borders| !borders.places(borders.number(addr)).is_empty())
     }
 
-    fn set_moving(&mut self, segment: SegmentId, granule: &Range<u64>, moving: bool) {
-        self.borders.set_moving(segment, granule, moving);
-    }
-
     fn below(&self, segment: SegmentId, addr: u64) -> Option<BlockId> {
         self.borders.get(segment)?.nearest(addr)
     }

@@ -85,9 +85,7 @@ fn of_row(borders: &AllBorders, segments: &SegmentTable, (segment, row): RowId) 
     let at_borders = |(bytes, Parts { end, whole, beginning }): (u64, Parts)| {
         let first = end.as_ref().map_or(whole.start, |(granule, _)| granule.start);
         let visible = borders.visible(borders.number(first)..borders.number(whole.end)).collect();
-        // What is about to be exchanged cannot be mapped elsewhere.
         let part = |part: Option<(Range<u64>, u64)>| {
-            let part = part.filter(|(granule, _)| borders.may_show(borders.number(granule.start)));
             part.map(|(granule, bytes)| (bytes, Shown::new(segment, granules, &granule)))
         };
         let whole = (!whole.is_empty()).then_some(Whole { segment, range: whole });

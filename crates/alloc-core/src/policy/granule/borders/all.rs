@@ -4,7 +4,6 @@ use super::{Borders, Place};
 use crate::base::steps::Counted;
 use crate::memory::block::{Block, BlockId, SegmentId};
 use crate::policy::granule::shown::Shown;
-use std::ops::Range;
 
 /// A row of cells: its segment, and its number there.
 pub(crate) type RowId = (SegmentId, u32);
@@ -41,13 +40,6 @@ impl AllBorders {
     pub(crate) fn remove_free(&mut self, block: &Block, id: BlockId) {
         if let Some(Some(borders)) = self.of.get_mut(block.segment.0 as usize) {
             borders.remove(block, id, &mut self.changed);
-        }
-    }
-
-    /// No view may show a granule from now on, or there may be several in its place, and one may show them.
-    pub(crate) fn set_moving(&mut self, segment: SegmentId, granule: &Range<u64>, moving: bool) {
-        if let Some(Some(borders)) = self.of.get_mut(segment.0 as usize) {
-            borders.set_moving(segment, granule, moving, &mut self.changed);
         }
     }
 
