@@ -26,6 +26,21 @@ const fn case(
 }
 
 const ROWS: &[Case] = &[
+    // What only takes has no iterations.
+    Case {
+        never: &["every iteration"],
+        ..case("09/only-builds.pickle.gz", &["inspect"], 0, &["1.95 GiB were live"])
+    },
+    case("09/only-builds.pickle.gz", &["check", "--max-growth", "1%"], 1, &["too few iterations"]),
+    case("09/only-builds.pickle.gz", &["inspect", "--json"], 0, &["\"per_step\":null"]),
+    Case {
+        never: &["every iteration"],
+        ..case("09/only-tensors.pickle.gz", &["inspect"], 0, &["4.88 GiB were live"])
+    },
+    Case {
+        never: &["every iteration"],
+        ..case("09/equal-tensors.pickle.gz", &["inspect"], 0, &["120.00 MiB were live"])
+    },
     // Private pools hold what they hold.
     Case {
         never: &["fits as it is"],
