@@ -232,7 +232,8 @@ impl Workload {
     pub(crate) fn of_snapshot(snapshot: &Snapshot, args: &WorkloadArgs) -> Result<Self, Failure> {
         let failed = |error| Failure::Convert { path: args.input.clone(), error };
         let devices = convert::devices(snapshot);
-        let device = args.device.or_else(|| Some(devices.iter().find(|one| one.history)?.device));
+        let recorded = devices.iter().any(|one| one.history);
+        let device = args.device.or_else(|| Some(devices.first().filter(|_| recorded)?.device));
         let device = device.ok_or_else(|| failed(ConvertError::NoHistory { device: None }))?;
         let conversion = convert::to_trace(snapshot, device).map_err(failed)?;
         let Conversion { mut trace, reasons, recorded, device, counts, .. } = conversion;

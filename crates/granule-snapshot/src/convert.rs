@@ -81,6 +81,8 @@ pub struct Counts {
     pub missing_frees: u64,
     /// Entries of actions that are not known, in the whole file.
     pub unknown_actions: u64,
+    /// Blocks and segments that cannot be where, or when, others are.
+    pub contradictions: u64,
 }
 
 /// How a run is recorded from its start.
@@ -146,7 +148,7 @@ pub fn devices(snapshot: &Snapshot) -> Vec<DeviceSummary> {
     };
     let mut found: Vec<_> = all.into_iter().map(summary).collect();
     found.retain(|one| one.history || one.reserved_peak > 0);
-    found.sort_by_key(|one| Reverse((one.history, one.refused > 0, one.reserved_peak)));
+    found.sort_by_key(|one| Reverse((one.refused > 0, one.reserved_peak, one.history)));
     found
 }
 
@@ -177,6 +179,7 @@ pub fn to_trace(snapshot: &Snapshot, device: usize) -> Result<Conversion, Conver
     let mut maker = Maker { private: private_segments(snapshot, device), ..Maker::default() };
     let before = live_before(snapshot, device, history);
     maker.counts.live_before = before.len() as u64;
+    maker.counts.contradictions = contradictions(snapshot, device, history, &before);
     for (address, (size, stream)) in before {
         maker.alloc(address, size, stream, maker.pool_at(address))?;
     }
@@ -202,7 +205,7 @@ pub fn to_trace(snapshot: &Snapshot, device: usize) -> Result<Conversion, Conver
     let Maker { events, mut counts, .. } = maker;
     counts.unknown_actions = snapshot.unread.actions.values().sum();
     let recorded = Recorded {
-        window: is_window(snapshot, history, &counts),
+        window: is_window(snapshot, device, &counts, reserved.reserved_start),
         by_granule: snapshot.history.is_some(),
         ..reserved
     };
@@ -225,7 +228,11 @@ fn held_by(history: &[TraceEntry], reserved_end: u64) -> Recorded {
     let (mut held, mut reserved_peak, mut capacity) = (reserved_end, reserved_end, None);
     for entry in history.iter().rev() {
         match entry.action {
-            Action::SegmentAlloc | Action::SegmentMap => held = held.saturating_sub(entry.size),
+            Action::SegmentAlloc | Action::SegmentMap => {
+                // What was taken was held, although the end does not show it.
+                reserved_peak = reserved_peak.saturating_add(entry.size.saturating_sub(held));
+                held = held.saturating_sub(entry.size);
+            }
             Action::SegmentFree | Action::SegmentUnmap => {
                 held = held.saturating_add(entry.size);
                 reserved_peak = reserved_peak.max(held);
@@ -319,13 +326,84 @@ pub fn steps(snapshot: &Snapshot, device: usize) -> Vec<(usize, u64)> {
     steps
 }
 
-/// Whether earlier history is missing.
-fn is_window(snapshot: &Snapshot, history: &[TraceEntry], counts: &Counts) -> bool {
+/// Whether a part of the history is missing.
+fn is_window(snapshot: &Snapshot, device: usize, counts: &Counts, reserved_start: u64) -> bool {
     match &snapshot.history {
         _ if !snapshot.unread.incomplete.is_empty() => true,
         Some(status) => !status.complete,
-        None => counts.live_before > 0 || begins_late(history),
+        None => {
+            counts.live_before.max(counts.contradictions).max(reserved_start) > 0
+                || begins_late(&snapshot.device_traces[device])
+        }
     }
+}
+
+/// Addresses of memory.
+pub(crate) struct Places(Vec<(u64, u64)>);
+
+impl Places {
+    /// Those of ranges, by first address and size.
+    fn new(ranges: impl Iterator<Item = (u64, u64)>) -> Self {
+        let mut ranges: Vec<_> = ranges.map(|(first, size)| (first, first.saturating_add(size))).collect();
+        ranges.sort_unstable();
+        ranges.dedup_by(|next, one| {
+            let joins = next.0 <= one.1;
+            one.1 = if joins { one.1.max(next.1) } else { one.1 };
+            joins
+        });
+        Self(ranges)
+    }
+
+    /// Those that a snapshot tells of, now or in its history.
+    pub(crate) fn known(snapshot: &Snapshot) -> Self {
+        let taken = snapshot.device_traces.iter().chain([&snapshot.host_traces]).flatten();
+        let taken = taken.filter(|entry| matches!(entry.action, Action::SegmentAlloc | Action::SegmentMap));
+        let there = snapshot.segments.iter().chain(&snapshot.host_segments);
+        let there = there.map(|segment| (segment.address, segment.total_size));
+        Self::new(there.chain(taken.map(|entry| (entry.addr, entry.size))))
+    }
+
+    pub(crate) fn have(&self, address: u64) -> bool {
+        let after = self.0.partition_point(|(first, _)| *first <= address);
+        after > 0 && address < self.0[after - 1].1
+    }
+}
+
+/// What cannot be true of a whole history: blocks that lie in others, frees of what is not there, and memory that was never
+/// given back and is not there at the end.
+fn contradictions(
+    snapshot: &Snapshot,
+    device: usize,
+    history: &[TraceEntry],
+    before: &BTreeMap<u64, (u64, u64)>,
+) -> u64 {
+    let mut live: BTreeMap<u64, u64> = before.iter().map(|(address, (size, _))| (*address, *size)).collect();
+    let (mut held, mut wrong) = (FxHashSet::default(), 0);
+    for entry in history {
+        match entry.action {
+            Action::Alloc if entry.size > 0 => {
+                // One of the same address is a missing free.
+                live.remove(&entry.addr);
+                let below = live.range(..entry.addr.saturating_add(entry.size)).next_back();
+                let lies_in = |(first, size): (&u64, &u64)| first.saturating_add(*size) > entry.addr;
+                wrong += u64::from(below.is_some_and(lies_in));
+                live.insert(entry.addr, entry.size);
+            }
+            Action::FreeRequested => {
+                wrong += u64::from(live.remove(&entry.addr).is_none() && entry.size > 0);
+            }
+            Action::SegmentAlloc => drop(held.insert(entry.addr)),
+            Action::SegmentFree => drop(held.remove(&entry.addr)),
+            _ => {}
+        }
+    }
+    let here = snapshot.segments.iter().filter(|segment| usize::try_from(segment.device) == Ok(device));
+    let there = Places::new(here.map(|segment| (segment.address, segment.total_size)));
+    // Without segments, the file does not say what is there.
+    if !there.0.is_empty() {
+        wrong += live.keys().chain(&held).filter(|address| !there.have(**address)).count() as u64;
+    }
+    wrong
 }
 
 /// Blocks that were live when the history began, as size and stream by address: those given back without
@@ -477,9 +555,25 @@ fn reasons(snapshot: &Snapshot, counts: &Counts, window: bool) -> Vec<String> {
             _ if !snapshot.unread.incomplete.is_empty() => (
                 "a part of the history",
                 format!(
-                    "entries without an address or a size were skipped: {}",
+                    "entries {} were skipped: {}",
+                    match snapshot
+                        .unread
+                        .incomplete
+                        .keys()
+                        .any(|name| snapshot.unread.actions.contains_key(name))
+                    {
+                        true => "of memory that nothing else tells of",
+                        false => "without an address or a size",
+                    },
                     counted_by_name(&snapshot.unread.incomplete)
                 ),
+            ),
+            None if counts.contradictions > 0 => (
+                "a part of the history",
+                match counts.contradictions {
+                    1 => "1 of its blocks and segments contradicts others".into(),
+                    several => format!("{several} of its blocks and segments contradict others"),
+                },
             ),
             Some(status) => (
                 "earlier history",

@@ -245,6 +245,7 @@ mod tests {
             inferred_pool_requests: 3,
             missing_frees: 1,
             unknown_actions: 1,
+            contradictions: 0,
         };
         let recorded = Recorded { window: true, ..Recorded::default() };
         let found = of_snapshot(&counts, &recorded);
