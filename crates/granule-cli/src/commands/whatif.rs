@@ -13,7 +13,7 @@ use granule::config::PolicyName;
 use granule::files::trace::Trace;
 use granule::replay::Costs;
 use granule::replay::whatif::{
-    Answer, NotExact, Progress, Question, of_backend, of_lag, of_snapshot, of_trace,
+    Answer, Doubt, NotExact, Progress, Question, of_backend, of_difference, of_lag, of_snapshot, of_trace,
 };
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -119,8 +119,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         costs: args.cost.model.clone(),
         newest_release: recorded.and_then(|origin| origin.release).map(|newest| newest.release),
     };
-    let not_exact = not_exact(&workload, args.lag);
     let answer = ask(&question, &workload.trace, &workload.name)?;
+    let not_exact = not_exact(&workload, args.lag, answer.doubt.as_ref());
     if args.json {
         let json = Json {
             workload: &workload.name,
@@ -149,11 +149,16 @@ fn recorded_capacity(workload: &Workload) -> Option<u64> {
 }
 
 /// Why figures are not exactly those of the program.
-fn not_exact(workload: &Workload, lag: u64) -> Vec<NotExact> {
+fn not_exact(workload: &Workload, lag: u64, doubt: Option<&Doubt>) -> Vec<NotExact> {
     let mut found = match &workload.recording {
         Some(recording) => of_snapshot(&recording.counts, &recording.figures),
         None => of_trace(&workload.trace),
     };
+    let changed = workload.recording.as_ref().and_then(|recording| recording.changed.clone());
+    found.extend(changed.map(of_difference));
+    if found.is_empty() {
+        found.extend(doubt.map(|_| of_difference("a replay does not hold what the program held".into())));
+    }
     found.extend(of_lag(lag));
     let conf = workload.recording.as_ref().and_then(|recording| recording.conf.as_deref());
     let parsed = conf.and_then(|conf| parse_recorded(conf).ok());

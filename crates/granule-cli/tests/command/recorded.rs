@@ -5,6 +5,12 @@ use super::Place;
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/cases/");
 const ASYNC: &[(&str, &str)] = &[("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync")];
 
+/// What held most is a pool that nothing names.
+const UNSAID: &[&str] = &[
+    "Replay 256.00 MiB, PyTorch held 2.50 GiB: what took the rest is not in the file",
+    "Record the run anew: granule record",
+];
+
 struct Case {
     file: &'static str,
     /// The command, and options behind the file.
@@ -26,6 +32,41 @@ const fn case(
 }
 
 const ROWS: &[Case] = &[
+    // Settings that changed in between are none that a replay can have.
+    Case {
+        never: &["Exact: "],
+        ..case(
+            "01/es-off-at-the-end.pickle.gz",
+            &["whatif"],
+            0,
+            &["Not exact: expandable_segments changed", "takes True"],
+        )
+    },
+    Case {
+        never: &["Exact: "],
+        ..case(
+            "01/es-off-then-freed.pickle.gz",
+            &["whatif"],
+            0,
+            &["Not exact: expandable_segments changed", "takes True"],
+        )
+    },
+    Case {
+        never: &["Exact: "],
+        ..case(
+            "01/es-on-midway.pickle.gz",
+            &["whatif"],
+            0,
+            &["Not exact: expandable_segments changed", "takes False"],
+        )
+    },
+    case(
+        "01/es-off-at-the-end.pickle.gz",
+        &["inspect"],
+        0,
+        &["settings 'expandable_segments:True'", "changed during the run"],
+    ),
+    case("01/es-off-at-the-end.pickle.gz", &["replay"], 0, &["2.07 GiB", "changed during the run"]),
     // What was reserved before the recording began is not in it, though nothing used it later.
     case(
         "window/cached-before.pickle.gz",
@@ -52,6 +93,25 @@ const ROWS: &[Case] = &[
         0,
         &["PyTorch held 18.55 GiB: the recording is a window"],
     ),
+    // A replay that is not like the program says so in every command, and what to do.
+    Case {
+        never: &["Exact: ", "fits as it is"],
+        ..case("02/pools-unsaid.pickle.gz", &["whatif", "--capacity", "16GiB"], 0, UNSAID)
+    },
+    case("02/pools-unsaid.pickle.gz", &["whatif", "--json"], 0, &["\"exact\":false"]),
+    Case { never: &["granule whatif"], ..case("02/pools-unsaid.pickle.gz", &["inspect"], 0, UNSAID) },
+    case("02/pools-unsaid.pickle.gz", &["replay"], 0, UNSAID),
+    case("02/pools-unsaid.pickle.gz", &["min-capacity"], 0, UNSAID),
+    case("02/pools-unsaid.pickle.gz", &["plan"], 0, UNSAID),
+    Case {
+        never: &["fits as it is"],
+        ..case(
+            "17/retry-in-a-fraction.pickle.gz",
+            &["whatif", "--capacity", "16GiB"],
+            0,
+            &["Replay 1.17 GiB, PyTorch held 900.00 MiB: what kept it lower is not in the file", "not known"],
+        )
+    },
     // What only takes has no iterations.
     Case {
         never: &["every iteration"],
