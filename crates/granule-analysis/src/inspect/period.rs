@@ -69,7 +69,7 @@ mod tests {
 
     /// Each block is given back where the next is there.
     fn run(sizes: &[u64]) -> Run {
-        let events = (0..).zip(sizes).flat_map(|(id, size)| {
+        let events = (0u64..).zip(sizes).flat_map(|(id, size)| {
             let free = id.checked_sub(1).map(|id| Event::Free { id });
             std::iter::once(Event::Alloc { id, size: *size, stream: 0 }).chain(free)
         });
