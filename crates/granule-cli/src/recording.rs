@@ -3,12 +3,14 @@
 use crate::allocator_args::{AllocatorArgs, native};
 use crate::console;
 use crate::failure::Failure;
-use crate::workload::{InForce, Input, Newest, Workload, WorkloadArgs, differs, parse_recorded};
+use crate::workload::{
+    InForce, Input, Newest, Workload, WorkloadArgs, differs, parse_recorded, usual_capacity,
+};
 use granule::config::{Settings, options};
 use granule::files::convert::{self, ConvertError, RECORD, devices};
 use granule::files::trace::Trace;
 use granule::replay::whatif::{Before, Doubt, Held};
-use granule::replay::{ReplayOptions, peak_live, replay};
+use granule::replay::{ReplayOptions, replay};
 use granule::snapshot::Snapshot;
 use granule_analysis::Run;
 use granule_analysis::rules::Rules;
@@ -211,15 +213,6 @@ fn replay_recording(workload: &Workload, options: &ReplayOptions) -> Result<Snap
     bar.finish_and_clear();
     let replayed = replayed.map_err(|error| Failure::replay(&workload.name, error))?;
     Ok(replayed.allocator.snapshot(true))
-}
-
-/// That of the device it was recorded on, or what it refused requests at; else the usual simulated one, or one on which there is room to spare.
-pub(crate) fn usual_capacity(trace: &Trace) -> u64 {
-    let recorded = trace.header.native.iter().find_map(|(_, native)| native.capacity);
-    recorded.or_else(|| trace.refusals().1).unwrap_or_else(|| {
-        let usual = ReplayOptions::default().simulated_capacity();
-        usual.max(peak_live(trace).saturating_mul(2).min(1 << 50))
-    })
 }
 
 /// The device of a snapshot that has no history: the one that was asked for, or the one that holds most.

@@ -4,7 +4,6 @@ use crate::compare::native_like;
 use crate::compare::table::Table;
 use crate::console::{self, counted};
 use crate::failure::Failure;
-use crate::recording::usual_capacity;
 use clap::Args;
 use granule::config::{AllocatorBackend, Settings};
 use granule::files::convert::{self, Conversion, ConvertError, Counts, DeviceSummary, Recorded};
@@ -12,7 +11,7 @@ use granule::files::pickle::Limits;
 use granule::files::trace::{NativeResult, NativeResults, Trace};
 use granule::files::{Loaded, load_from_with, load_with};
 use granule::replay::whatif::{Before, Doubt, Held};
-use granule::replay::{ReplayOptions, replay};
+use granule::replay::{ReplayOptions, peak_live, replay};
 use granule::round::size_text;
 use granule::snapshot::Snapshot;
 use std::path::{Path, PathBuf};
@@ -324,6 +323,15 @@ pub(crate) fn differs(
     let options = ReplayOptions { settings, capacity, unwatched: true, ..ReplayOptions::default() };
     let peak = replay(trace, &options, |_| {}).ok()?.result.reserved_bytes_peak.unsigned_abs();
     Doubt::new("Replay", peak, held, trace, Before::Nothing)
+}
+
+/// That of the device it was recorded on, or what it refused requests at; else the usual simulated one, or one on which there is room to spare.
+pub(crate) fn usual_capacity(trace: &Trace) -> u64 {
+    let recorded = trace.header.native.iter().find_map(|(_, native)| native.capacity);
+    recorded.or_else(|| trace.refusals().1).unwrap_or_else(|| {
+        let usual = ReplayOptions::default().simulated_capacity();
+        usual.max(peak_live(trace).saturating_mul(2).min(1 << 50))
+    })
 }
 
 /// The recorded figures, in the place where a trace has them.

@@ -10,6 +10,7 @@
 //! The model of a snapshot is [`alloc_core::snapshot`].
 
 mod gzip;
+mod places;
 mod schema;
 
 pub mod convert;

@@ -6,7 +6,7 @@
 use super::Limits;
 use super::error::PickleError;
 use super::heap::{Heap, Node, Val};
-use crate::convert::Places;
+use crate::places::Places;
 use crate::schema::Word;
 use alloc_core::snapshot::{
     Action, BlockInfo, BlockState, Frame, HistoryStatus, Labels, SegmentInfo, Snapshot, Stack, TraceEntry,
