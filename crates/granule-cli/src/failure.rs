@@ -162,9 +162,10 @@ impl Failure {
     /// What to do next, where the message does not say it.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
-            Self::Convert { error: ConvertError::NoHistory { .. }, .. } => Some(
-                "granule inspect and granule report show what there is: what is live, what is free, in which segments".into(),
-            ),
+            Self::Convert { error: ConvertError::NoHistory { device }, .. } => Some(format!(
+                "granule inspect and granule report show what there is: what is live, what is free, in which segments{}",
+                device.map_or("", |_| "; --device takes another device")
+            )),
             Self::Bundled(_) => {
                 Some("this build is damaged; build it again, or replay a file of yours".into())
             }

@@ -3,12 +3,14 @@
 use crate::allocator_args::{AllocatorArgs, native};
 use crate::console;
 use crate::failure::Failure;
-use crate::workload::{InForce, Input, Newest, Workload, WorkloadArgs, parse_recorded};
+use crate::workload::{
+    InForce, Input, Newest, Workload, WorkloadArgs, differs, parse_recorded, usual_capacity,
+};
 use granule::config::{Settings, options};
 use granule::files::convert::{self, ConvertError, RECORD, devices};
 use granule::files::trace::Trace;
-use granule::replay::whatif::{Before, Held};
-use granule::replay::{ReplayOptions, peak_live, replay};
+use granule::replay::whatif::{Before, Doubt, Held};
+use granule::replay::{ReplayOptions, replay};
 use granule::snapshot::Snapshot;
 use granule_analysis::Run;
 use granule_analysis::rules::Rules;
@@ -50,6 +52,12 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
+    /// Why a replay says nothing of the program, where a snapshot's does not hold what the program held.
+    pub(crate) fn doubt(&self) -> Option<Doubt> {
+        self.snapshot.as_ref().filter(|_| !self.window)?;
+        differs(&self.trace, self.settings.clone(), self.newest_release, self.held)
+    }
+
     /// Those of its allocator.
     pub(crate) fn rules(&self) -> Rules {
         let rules = Rules::new(&self.settings);
@@ -159,8 +167,8 @@ impl Recording {
                 (device, name, Arc::default(), notes, true, Before::Unknown, None)
             }
         };
-        let InForce { conf, notes: about_conf } = InForce::of(&snapshot, device);
-        about_conf.iter().for_each(console::note);
+        let InForce { conf, notes: about_conf, changed } = InForce::of(&snapshot, device);
+        about_conf.iter().chain(&changed).for_each(console::note);
         let settings = match conf.as_deref().map(parse_recorded) {
             Some(Ok(parsed)) => {
                 parsed.warnings.iter().for_each(console::warning);
@@ -205,15 +213,6 @@ fn replay_recording(workload: &Workload, options: &ReplayOptions) -> Result<Snap
     bar.finish_and_clear();
     let replayed = replayed.map_err(|error| Failure::replay(&workload.name, error))?;
     Ok(replayed.allocator.snapshot(true))
-}
-
-/// That of the device it was recorded on, or what it refused requests at; else the usual simulated one, or one on which there is room to spare.
-fn usual_capacity(trace: &Trace) -> u64 {
-    let recorded = trace.header.native.iter().find_map(|(_, native)| native.capacity);
-    recorded.or_else(|| trace.refusals().1).unwrap_or_else(|| {
-        let usual = ReplayOptions::default().simulated_capacity();
-        usual.max(peak_live(trace).saturating_mul(2).min(1 << 50))
-    })
 }
 
 /// The device of a snapshot that has no history: the one that was asked for, or the one that holds most.

@@ -4,12 +4,13 @@ use crate::console::{self, counted};
 use crate::failure::Failure;
 use crate::table::Table;
 use clap::Args;
-use granule::config::Settings;
+use granule::config::{AllocatorBackend, Settings};
 use granule::files::convert::{self, Conversion, ConvertError, Counts, DeviceSummary, Recorded};
 use granule::files::pickle::Limits;
 use granule::files::trace::{NativeResult, NativeResults, Trace};
 use granule::files::{Loaded, load_from_with, load_with};
-use granule::replay::whatif::{Before, Doubt, Held, Missing};
+use granule::replay::whatif::{Before, Doubt, Held};
+use granule::replay::{ReplayOptions, peak_live, replay};
 use granule::round::size_text;
 use granule::snapshot::Snapshot;
 use std::path::{Path, PathBuf};
@@ -182,6 +183,8 @@ pub(crate) struct Origin {
     pub(crate) conf: Option<String>,
     /// What is to be said about them.
     pub(crate) about_conf: Vec<String>,
+    /// How they changed, where they did.
+    pub(crate) changed: Option<String>,
     /// The newest release of PyTorch that can have written it, where it has not all options.
     pub(crate) release: Option<Newest>,
     pub(crate) figures: Recorded,
@@ -252,13 +255,15 @@ impl Workload {
     pub(crate) fn of_snapshot(snapshot: &Snapshot, args: &WorkloadArgs) -> Result<Self, Failure> {
         let failed = |error| Failure::Convert { path: args.input.clone(), error };
         let devices = convert::devices(snapshot);
-        let device = args.device.or_else(|| Some(devices.iter().find(|one| one.history)?.device));
+        let recorded = devices.iter().any(|one| one.history);
+        let device = args.device.or_else(|| Some(devices.first().filter(|_| recorded)?.device));
         let device = device.ok_or_else(|| failed(ConvertError::NoHistory { device: None }))?;
         let conversion = convert::to_trace(snapshot, device).map_err(failed)?;
-        let Conversion { mut trace, reasons, recorded, device, counts, .. } = conversion;
-        let InForce { conf, notes: about_conf } = InForce::of(snapshot, device);
+        let Conversion { mut trace, mut reasons, recorded, device, counts, .. } = conversion;
+        let InForce { conf, notes: about_conf, changed } = InForce::of(snapshot, device);
+        reasons.extend(changed.clone());
         let release = Newest::of(snapshot, device);
-        let recording = Origin { device, conf, about_conf, release, figures: recorded, counts };
+        let recording = Origin { device, conf, about_conf, changed, release, figures: recorded, counts };
         trace.header.native = native(&recording);
         tracing::info!(events = trace.events.len(), "converted");
         Ok(Self {
@@ -326,16 +331,47 @@ impl Workload {
         Some(Held { by, bytes: native.reserved_bytes_peak? })
     }
 
-    /// Why `what`, of so many bytes, says nothing of the program where the recording lacks a part of it.
+    /// Why `what`, of so many bytes, says nothing of the program: where the recording lacks a part of it, or a replay under the
+    /// program's own settings does not hold what the program held.
     pub(crate) fn doubt(&self, what: &str, bytes: u64, settings: Option<&Settings>) -> Option<Doubt> {
-        let missing = Missing::of(&self.trace, self.before())?;
-        Doubt::new(what, bytes, self.held(settings), Some(missing))
+        if self.before() != Before::Nothing || self.trace.is_part() {
+            return Doubt::new(what, bytes, self.held(settings), &self.trace, self.before());
+        }
+        let recording = self.recording.as_ref()?;
+        let parsed = recording.conf.as_deref().and_then(|conf| parse_recorded(conf).ok());
+        let settings = parsed.map_or_else(Settings::default, |parsed| parsed.settings);
+        differs(&self.trace, settings, recording.release, self.held(None))
     }
 
     /// History entries that a replay hardly exceeds: a request may make two records besides those of segments.
     pub(crate) fn history_entries(&self) -> usize {
         self.trace.events.len().saturating_mul(8).saturating_add(4096)
     }
+}
+
+/// Why a replay under the program's own settings says nothing of it, where it does not hold what the program `held`.
+pub(crate) fn differs(
+    trace: &Trace,
+    settings: Settings,
+    release: Option<Newest>,
+    held: Option<Held>,
+) -> Option<Doubt> {
+    let backend = AllocatorBackend::Native;
+    let settings =
+        Settings { backend, caching: true, pytorch_release: release.map(Newest::decides), ..settings };
+    let capacity = Some(usual_capacity(trace));
+    let options = ReplayOptions { settings, capacity, unwatched: true, ..ReplayOptions::default() };
+    let peak = replay(trace, &options, |_| {}).ok()?.result.reserved_bytes_peak.unsigned_abs();
+    Doubt::new("Replay", peak, held, trace, Before::Nothing)
+}
+
+/// That of the device it was recorded on, or what it refused requests at; else the usual simulated one, or one on which there is room to spare.
+pub(crate) fn usual_capacity(trace: &Trace) -> u64 {
+    let recorded = trace.header.native.iter().find_map(|(_, native)| native.capacity);
+    recorded.or_else(|| trace.refusals().1).unwrap_or_else(|| {
+        let usual = ReplayOptions::default().simulated_capacity();
+        usual.max(peak_live(trace).saturating_mul(2).min(1 << 50))
+    })
 }
 
 /// The recorded figures, in the place where a trace has them.

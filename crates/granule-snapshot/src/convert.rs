@@ -17,6 +17,7 @@
 //! [`Conversion::exact`] says whether any of this happened, [`Conversion::reasons`] what.
 
 use crate::json;
+use crate::places::contradictions;
 use crate::trace::{Event, Trace, TraceHeader};
 use alloc_core::snapshot::{Action, BlockState, SegmentInfo, Snapshot, TraceEntry, Value};
 use alloc_core::types::PoolId;
@@ -81,6 +82,8 @@ pub struct Counts {
     pub missing_frees: u64,
     /// Entries of actions that are not known, in the whole file.
     pub unknown_actions: u64,
+    /// Blocks and segments that cannot be where, or when, others are.
+    pub contradictions: u64,
 }
 
 /// How a run is recorded from its start.
@@ -146,7 +149,7 @@ pub fn devices(snapshot: &Snapshot) -> Vec<DeviceSummary> {
     };
     let mut found: Vec<_> = all.into_iter().map(summary).collect();
     found.retain(|one| one.history || one.reserved_peak > 0);
-    found.sort_by_key(|one| Reverse((one.history, one.refused > 0, one.reserved_peak)));
+    found.sort_by_key(|one| Reverse((one.refused > 0, one.reserved_peak, one.history)));
     found
 }
 
@@ -177,6 +180,7 @@ pub fn to_trace(snapshot: &Snapshot, device: usize) -> Result<Conversion, Conver
     let mut maker = Maker { private: private_segments(snapshot, device), ..Maker::default() };
     let before = live_before(snapshot, device, history);
     maker.counts.live_before = before.len() as u64;
+    maker.counts.contradictions = contradictions(snapshot, device, history, &before);
     for (address, (size, stream)) in before {
         maker.alloc(address, size, stream, maker.pool_at(address))?;
     }
@@ -202,7 +206,7 @@ pub fn to_trace(snapshot: &Snapshot, device: usize) -> Result<Conversion, Conver
     let Maker { events, mut counts, .. } = maker;
     counts.unknown_actions = snapshot.unread.actions.values().sum();
     let recorded = Recorded {
-        window: is_window(snapshot, history, &counts),
+        window: is_window(snapshot, device, &counts, reserved.reserved_start),
         by_granule: snapshot.history.is_some(),
         ..reserved
     };
@@ -225,7 +229,11 @@ fn held_by(history: &[TraceEntry], reserved_end: u64) -> Recorded {
     let (mut held, mut reserved_peak, mut capacity) = (reserved_end, reserved_end, None);
     for entry in history.iter().rev() {
         match entry.action {
-            Action::SegmentAlloc | Action::SegmentMap => held = held.saturating_sub(entry.size),
+            Action::SegmentAlloc | Action::SegmentMap => {
+                // What was taken was held, although the end does not show it.
+                reserved_peak = reserved_peak.saturating_add(entry.size.saturating_sub(held));
+                held = held.saturating_sub(entry.size);
+            }
             Action::SegmentFree | Action::SegmentUnmap => {
                 held = held.saturating_add(entry.size);
                 reserved_peak = reserved_peak.max(held);
@@ -319,12 +327,15 @@ pub fn steps(snapshot: &Snapshot, device: usize) -> Vec<(usize, u64)> {
     steps
 }
 
-/// Whether earlier history is missing.
-fn is_window(snapshot: &Snapshot, history: &[TraceEntry], counts: &Counts) -> bool {
+/// Whether a part of the history is missing.
+fn is_window(snapshot: &Snapshot, device: usize, counts: &Counts, reserved_start: u64) -> bool {
     match &snapshot.history {
         _ if !snapshot.unread.incomplete.is_empty() => true,
         Some(status) => !status.complete,
-        None => counts.live_before > 0 || begins_late(history),
+        None => {
+            counts.live_before.max(counts.contradictions).max(reserved_start) > 0
+                || begins_late(&snapshot.device_traces[device])
+        }
     }
 }
 
@@ -477,9 +488,25 @@ fn reasons(snapshot: &Snapshot, counts: &Counts, window: bool) -> Vec<String> {
             _ if !snapshot.unread.incomplete.is_empty() => (
                 "a part of the history",
                 format!(
-                    "entries without an address or a size were skipped: {}",
+                    "entries {} were skipped: {}",
+                    match snapshot
+                        .unread
+                        .incomplete
+                        .keys()
+                        .any(|name| snapshot.unread.actions.contains_key(name))
+                    {
+                        true => "of memory that nothing else tells of",
+                        false => "without an address or a size",
+                    },
                     counted_by_name(&snapshot.unread.incomplete)
                 ),
+            ),
+            None if counts.contradictions > 0 => (
+                "a part of the history",
+                match counts.contradictions {
+                    1 => "1 of its blocks and segments contradicts others".into(),
+                    several => format!("{several} of its blocks and segments contradict others"),
+                },
             ),
             Some(status) => (
                 "earlier history",

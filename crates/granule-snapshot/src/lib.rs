@@ -11,6 +11,7 @@
 
 mod gzip;
 mod limits;
+mod places;
 mod schema;
 
 pub mod convert;

@@ -11,7 +11,8 @@ const SHORTEST: usize = 8;
 const TIMES: usize = 3;
 
 /// The iterations that the requests' call sites give, or else their sizes and streams: the shortest repetition that goes on to the
-/// end of the run and has at least half of its requests. With it, how many requests that is.
+/// end of the run and has at least half of its requests, where each gives something back: what only takes builds something up.
+/// With it, how many requests that is.
 pub(super) fn repetition(run: &Run) -> Option<(Vec<Iteration>, usize)> {
     // Batches of several lengths come from the same lines.
     let of_sites = (run.sites.len() > 1).then(|| repetition_of(run, |life| hash(&(life.site, life.stream))));
@@ -25,8 +26,16 @@ fn repetition_of(run: &Run, what: impl Fn(&Allocation) -> u64) -> Option<(Vec<It
     let same = matches_with_itself(&backwards);
     let enough = backwards.len() / 2;
     // `same[period]` requests are those of one period before.
-    let period =
-        (SHORTEST..backwards.len()).find(|&period| same[period] + period >= (TIMES * period).max(enough))?;
+    let mut frees: Vec<Moment> = run.allocations.iter().map(|life| life.end).collect();
+    frees.sort_unstable();
+    let freed = |at: Moment| frees.partition_point(|end| *end < at);
+    let begin = |back: usize| requests[requests.len() - back].begin;
+    let gives_back = |period: usize| {
+        let steps = 1..(same[period] + period) / period;
+        steps.into_iter().all(|back| freed(begin((back + 1) * period)) < freed(begin(back * period)))
+    };
+    let repeats = |period: &usize| same[*period] + period >= (TIMES * period).max(enough);
+    let period = (SHORTEST..backwards.len()).filter(repeats).find(|period| gives_back(*period))?;
     let times = (same[period] + period) / period;
     // Before the first request of each. Where a program ends it frees everything: that is no iteration.
     let begins =
@@ -64,9 +73,13 @@ mod tests {
     use granule_snapshot::trace::{Event, Trace};
     use proptest::prelude::*;
 
+    /// Each block is given back where the next is there.
     fn run(sizes: &[u64]) -> Run {
-        let alloc = |(id, size): (usize, &u64)| Event::Alloc { id: id as u64, size: *size, stream: 0 };
-        let events = sizes.iter().enumerate().map(alloc).collect();
+        let events = (0u64..).zip(sizes).flat_map(|(id, size)| {
+            let free = id.checked_sub(1).map(|id| Event::Free { id });
+            std::iter::once(Event::Alloc { id, size: *size, stream: 0 }).chain(free)
+        });
+        let events = events.collect();
         Run::of_trace(&Trace { events, ..Trace::default() })
     }
 
@@ -82,7 +95,7 @@ mod tests {
         assert_eq!(period, 10);
         let at: Vec<_> = iterations.iter().map(|iteration| iteration.at).collect();
         // They end where the run does: 4 of its requests begin the one that was not finished.
-        assert_eq!(at, [7, 17, 27, 37]);
+        assert_eq!(at, [13, 33, 53, 73]);
         assert_eq!(iterations.last().unwrap().number, 3);
     }
 

@@ -69,7 +69,7 @@ static void windows(void) {
     granule_registered *none = NULL;
     ANSWERS(GRANULE_INVALID_DEVICE,
             granule_registered_pool_create(a, 0, granule_pool_fresh(), 0, &nowhere, 1, &none));
-    CHECK(none == NULL && strstr(granule_last_error(), "multicast") != NULL);
+    CHECK(none == NULL);
     CHECK(granule_registered_held(NULL) == 0 && granule_window_base(NULL) == NULL && granule_window_bytes(NULL) == 0);
     CHECK(granule_window_physical(NULL) == 0);
     OK(granule_window_close(NULL));

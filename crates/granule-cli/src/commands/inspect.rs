@@ -136,8 +136,9 @@ impl Inspected {
             None => vec![When::Peak, When::Oom, When::End],
         };
         let inspection = Inspection::new(&recording.run, &recording.rules(), &moments);
+        let doubt = recording.doubt().map(|doubt| doubt.text);
         let Recording { name, notes, window, conf, capacity, .. } = recording;
-        let summary = Summary::new(&inspection, capacity, window, None);
+        let summary = Summary::new(&inspection, capacity, window, doubt.as_deref());
         Ok(Self { name, conf, capacity, lower_bounds: window, notes, summary, inspection })
     }
 }

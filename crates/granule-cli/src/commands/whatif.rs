@@ -13,7 +13,8 @@ use granule::config::PolicyName;
 use granule::files::trace::Trace;
 use granule::replay::Costs;
 use granule::replay::whatif::{
-    Answer, NotExact, Progress, Question, of_backend, of_lag, of_snapshot, of_trace,
+    Answer, Held, Kind, NotExact, Progress, Question, Tried, of_backend, of_difference, of_lag, of_snapshot,
+    of_trace,
 };
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -123,8 +124,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         costs: args.cost.model.clone(),
         newest_release: recorded.and_then(|origin| origin.release).map(|newest| newest.release),
     };
-    let not_exact = not_exact(&workload, args.lag);
     let answer = ask(&question, &workload.trace, &workload.name)?;
+    let not_exact = not_exact(&workload, args.lag, &answer, held);
     if args.json {
         let json = Json {
             workload: &workload.name,
@@ -153,11 +154,21 @@ fn recorded_capacity(workload: &Workload) -> Option<u64> {
 }
 
 /// Why figures are not exactly those of the program.
-fn not_exact(workload: &Workload, lag: u64) -> Vec<NotExact> {
+fn not_exact(workload: &Workload, lag: u64, answer: &Answer, held: Option<Held>) -> Vec<NotExact> {
     let mut found = match &workload.recording {
         Some(recording) => of_snapshot(&recording.counts, &recording.figures),
         None => of_trace(&workload.trace),
     };
+    let changed = workload.recording.as_ref().and_then(|recording| recording.changed.clone());
+    found.extend(changed.map(of_difference));
+    if found.is_empty() {
+        let current = answer.candidates.iter().find(|tried| tried.candidate.kind == Kind::Current);
+        let other = |tried: &&Tried| {
+            workload.recording.is_some() && held.is_some_and(|held| held.bytes != tried.roomy.held())
+        };
+        let differs = answer.doubt.is_some() || current.filter(other).is_some();
+        found.extend(differs.then(|| of_difference("a replay does not hold what the program held".into())));
+    }
     found.extend(of_lag(lag));
     let conf = workload.recording.as_ref().and_then(|recording| recording.conf.as_deref());
     let parsed = conf.and_then(|conf| parse_recorded(conf).ok());

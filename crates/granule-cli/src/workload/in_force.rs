@@ -16,6 +16,8 @@ pub(crate) struct InForce {
     pub(crate) conf: Option<String>,
     /// What is to be said about it: where it is not what the text says.
     pub(crate) notes: Vec<String>,
+    /// Why no replay can be under the same: it was changed in between.
+    pub(crate) changed: Option<String>,
 }
 
 impl InForce {
@@ -40,11 +42,19 @@ impl InForce {
         for (key, value) in &snapshot.allocator_settings {
             take(&mut settings, key, value);
         }
-        if let Some(grow) = grows(snapshot, device) {
-            settings.expandable_segments = grow;
+        let [fixed, growing] = segments(snapshot, device);
+        if fixed != growing {
+            settings.expandable_segments = growing > fixed;
         }
+        let changed = (fixed.min(growing) > 0).then(|| {
+            format!(
+                "expandable_segments changed during the run: {growing} segments or parts can grow, {fixed} cannot; a replay \
+                 takes {}",
+                if settings.expandable_segments { "True" } else { "False" }
+            )
+        });
         if settings == set && parsed.is_ok() {
-            return Self { conf: text.map(ToOwned::to_owned), notes };
+            return Self { conf: text.map(ToOwned::to_owned), notes, changed };
         }
         let conf = settings.to_text().ok().or(text.map(ToOwned::to_owned)).filter(|conf| !conf.is_empty());
         let said = conf.as_ref().map_or("the defaults were".into(), |conf| format!("'{conf}' was"));
@@ -52,7 +62,7 @@ impl InForce {
             Some(text) => format!("the last settings that were set are '{text}', but {said} in force"),
             None => format!("no settings were set by a text, but {said} in force"),
         });
-        Self { conf, notes }
+        Self { conf, notes, changed }
     }
 }
 
@@ -97,8 +107,8 @@ fn take(settings: &mut Settings, key: &str, value: &Value) {
     }
 }
 
-/// Whether segments grow, where all show the same. Those of Granule's own policy grow whatever is set.
-fn grows(snapshot: &Snapshot, device: usize) -> Option<bool> {
+/// How many segments cannot grow, and how many can. Those of Granule's own policy grow whatever is set, and tell nothing.
+fn segments(snapshot: &Snapshot, device: usize) -> [usize; 2] {
     let segments = snapshot.segments.iter().filter(|segment| usize::try_from(segment.device) == Ok(device));
     let history = snapshot.device_traces.get(device).map_or(&[][..], Vec::as_slice);
     let taken = history.iter().filter_map(|entry| match entry.action {
@@ -106,9 +116,10 @@ fn grows(snapshot: &Snapshot, device: usize) -> Option<bool> {
         Action::SegmentAlloc => Some(false),
         _ => None,
     });
-    let mut shown = segments.map(|segment| segment.is_expandable).chain(taken);
-    let first = shown.next().filter(|_| snapshot.history.is_none())?;
-    shown.all(|grow| grow == first).then_some(first)
+    let mut counts = [0; 2];
+    let shown = segments.map(|segment| segment.is_expandable).chain(taken);
+    shown.filter(|_| snapshot.history.is_none()).for_each(|grows| counts[usize::from(grows)] += 1);
+    counts
 }
 
 /// Settings as a file has them: PyTorch's, or those of a snapshot that Granule wrote, which has options of its own.

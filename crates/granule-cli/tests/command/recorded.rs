@@ -5,6 +5,12 @@ use super::Place;
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/cases/");
 const ASYNC: &[(&str, &str)] = &[("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync")];
 
+/// What held most is a pool that nothing names.
+const UNSAID: &[&str] = &[
+    "Replay 256.00 MiB, PyTorch held 2.50 GiB: what took the rest is not in the file",
+    "Record the run anew: granule record",
+];
+
 struct Case {
     file: &'static str,
     /// The command, and options behind the file.
@@ -26,6 +32,135 @@ const fn case(
 }
 
 const ROWS: &[Case] = &[
+    // Settings that changed in between are none that a replay can have.
+    Case {
+        never: &["Exact: "],
+        ..case(
+            "01/es-off-at-the-end.pickle.gz",
+            &["whatif"],
+            0,
+            &["Not exact: expandable_segments changed", "takes True"],
+        )
+    },
+    Case {
+        never: &["Exact: "],
+        ..case(
+            "01/es-off-then-freed.pickle.gz",
+            &["whatif"],
+            0,
+            &["Not exact: expandable_segments changed", "takes True"],
+        )
+    },
+    Case {
+        never: &["Exact: "],
+        ..case(
+            "01/es-on-midway.pickle.gz",
+            &["whatif"],
+            0,
+            &["Not exact: expandable_segments changed", "takes False"],
+        )
+    },
+    case(
+        "01/es-off-at-the-end.pickle.gz",
+        &["inspect"],
+        0,
+        &["settings 'expandable_segments:True'", "changed during the run"],
+    ),
+    case("01/es-off-at-the-end.pickle.gz", &["replay"], 0, &["2.07 GiB", "changed during the run"]),
+    // What was reserved before the recording began is not in it, though nothing used it later.
+    case(
+        "window/cached-before.pickle.gz",
+        &["check", "--max-reserved", "20GiB"],
+        1,
+        &["not known: 18.55 GiB"],
+    ),
+    case("window/cached-before.pickle.gz", &["inspect"], 0, &["At least 13.67 GiB", "18.55 GiB reserved"]),
+    Case {
+        never: &["Exact: ", "fits as it is"],
+        ..case(
+            "window/cached-before.pickle.gz",
+            &["whatif", "--capacity", "80GiB"],
+            0,
+            &[
+                "PyTorch held 18.55 GiB: the recording is a window of the run",
+                "Record the run from its start",
+            ],
+        )
+    },
+    case(
+        "window/cached-before.pickle.gz",
+        &["min-capacity"],
+        0,
+        &["PyTorch held 18.55 GiB: the recording is a window"],
+    ),
+    // A replay that is not like the program says so in every command, and what to do.
+    Case {
+        never: &["Exact: ", "fits as it is"],
+        ..case("02/pools-unsaid.pickle.gz", &["whatif", "--capacity", "16GiB"], 0, UNSAID)
+    },
+    case("02/pools-unsaid.pickle.gz", &["whatif", "--json"], 0, &["\"exact\":false"]),
+    Case { never: &["granule whatif"], ..case("02/pools-unsaid.pickle.gz", &["inspect"], 0, UNSAID) },
+    case("02/pools-unsaid.pickle.gz", &["replay"], 0, UNSAID),
+    case("02/pools-unsaid.pickle.gz", &["min-capacity"], 0, UNSAID),
+    case("02/pools-unsaid.pickle.gz", &["plan"], 0, UNSAID),
+    Case {
+        never: &["fits as it is"],
+        ..case(
+            "17/retry-in-a-fraction.pickle.gz",
+            &["whatif", "--capacity", "16GiB"],
+            0,
+            &["Replay 1.17 GiB, PyTorch held 900.00 MiB: what kept it lower is not in the file", "not known"],
+        )
+    },
+    // What only takes has no iterations.
+    Case {
+        never: &["every iteration"],
+        ..case("09/only-builds.pickle.gz", &["inspect"], 0, &["1.95 GiB were live"])
+    },
+    case("09/only-builds.pickle.gz", &["check", "--max-growth", "1%"], 1, &["too few iterations"]),
+    case("09/only-builds.pickle.gz", &["inspect", "--json"], 0, &["\"per_step\":null"]),
+    Case {
+        never: &["every iteration"],
+        ..case("09/only-tensors.pickle.gz", &["inspect"], 0, &["4.88 GiB were live"])
+    },
+    Case {
+        never: &["every iteration"],
+        ..case("09/equal-tensors.pickle.gz", &["inspect"], 0, &["120.00 MiB were live"])
+    },
+    // Entries that are not understood, of memory that nothing else tells of.
+    case("05/unknown-segments.pickle.gz", &["inspect"], 0, &["At least 384.00 MiB", "segment_alloc_async 8"]),
+    case("05/unknown-segments.pickle.gz", &["check", "--max-reserved", "1GiB"], 1, &["not known"]),
+    // What contradicts itself.
+    case(
+        "14/own-overlap.pickle.gz",
+        &["inspect"],
+        0,
+        &["At least 448.00 MiB", "1 of its blocks and segments contradicts"],
+    ),
+    Case {
+        never: &["Exact: "],
+        ..case("14/own-overlap.pickle.gz", &["whatif"], 0, &["Do not choose by this"])
+    },
+    case(
+        "14/own-segments-gone.pickle.gz",
+        &["inspect"],
+        0,
+        &["At least", "8 of its blocks and segments contradict"],
+    ),
+    Case {
+        never: &["Exact: "],
+        ..case("14/own-segments-gone.pickle.gz", &["whatif"], 0, &["Do not choose by this"])
+    },
+    case("14/own-freed-twice.pickle.gz", &["inspect"], 0, &["At least", "contradict"]),
+    case(
+        "14/own-wrap.pickle.gz",
+        &["inspect"],
+        1,
+        &[
+            "[\"device_traces\"][0][12][\"addr\"]: 8192 bytes at 0xfffffffffffff000 end behind the last address",
+            "record it again",
+        ],
+    ),
     // Private pools hold what they hold.
     Case {
         never: &["fits as it is"],
@@ -88,6 +223,19 @@ const ROWS: &[Case] = &[
     ),
     case("03/real-2.15-d1-oom.pickle", &["whatif", "--capacity", "16GiB"], 0, &["oom.pickle, device 1:"]),
     case("03/real-2.15-d1-oom.pickle", &["replay"], 0, &["oom.pickle, device 1:", "refused"]),
+    case(
+        "03/most-without-history.pickle.gz",
+        &["inspect"],
+        0,
+        &["20.00 GiB are live", "device 1 has no history"],
+    ),
+    case(
+        "03/most-without-history.pickle.gz",
+        &["whatif"],
+        1,
+        &["no history of device 1", "--device takes another"],
+    ),
+    case("03/most-without-history.pickle.gz", &["replay", "--device", "0"], 0, &["2.00 MiB"]),
     case(
         "03/real-2.15-d1-oom.pickle",
         &["check", "--max-reserved", "1TiB"],

@@ -6,6 +6,7 @@
 use super::Limits;
 use super::error::PickleError;
 use super::heap::{Heap, Node, Val};
+use crate::places::Places;
 use crate::schema::Word;
 use alloc_core::snapshot::{
     Action, BlockInfo, BlockState, Frame, HistoryStatus, Labels, SegmentInfo, Snapshot, Stack, TraceEntry,
@@ -39,6 +40,23 @@ fn wrong(place: Place<'_>, what: impl Into<String>) -> PickleError {
     PickleError::Schema { place: place.to_string(), what: what.into() }
 }
 
+/// Refuses a range that does not end where addresses do.
+fn within(place: Place<'_>, address: u64, size: u64) -> Result<()> {
+    let beyond = || wrong(place, format!("{size} bytes at {address:#x} end behind the last address"));
+    address.checked_add(size).map(drop).ok_or_else(beyond)
+}
+
+/// The same of an entry. Of a refused request it has the device's free memory, and no address.
+fn entry_within(place: Place<'_>, entry: &TraceEntry) -> Result<()> {
+    match entry.action {
+        Action::Oom => Ok(()),
+        _ => within(Place::Key(&place, "addr"), entry.addr, entry.size),
+    }
+}
+
+/// The least that PyTorch takes from a device.
+const SEGMENT: u64 = 2 << 20;
+
 /// What a pickle built, on its way to a snapshot.
 pub(super) struct Conversion {
     heap: Heap,
@@ -48,11 +66,13 @@ pub(super) struct Conversion {
     /// Values made so far by copying parts out of the arena.
     copies: u64,
     unread: Unread,
+    /// Entries of unknown actions that are as large as a segment: where they lie, and their actions.
+    unknown: Vec<(u64, Arc<str>)>,
 }
 
 impl Conversion {
     pub(super) fn new(heap: Heap, limits: Limits, length: u64) -> Self {
-        Self { heap, limits, length, copies: 0, unread: Unread::default() }
+        Self { heap, limits, length, copies: 0, unread: Unread::default(), unknown: Vec::new() }
     }
 
     /// The snapshot that `root` is.
@@ -102,6 +122,11 @@ impl Conversion {
             snapshot.host_traces = traces.pop().unwrap_or_default();
         }
         snapshot.device_traces = traces;
+        // What lies where nothing else tells of memory may hold some.
+        let known = Places::known(&snapshot);
+        for (_, name) in self.unknown.into_iter().filter(|(address, _)| !known.have(*address)) {
+            *self.unread.incomplete.entry(name).or_default() += 1;
+        }
         snapshot.unread = self.unread;
         if is_snapshot { Ok(snapshot) } else { Err(PickleError::NotASnapshot) }
     }
@@ -379,6 +404,7 @@ impl Conversion {
             .unwrap_or_else(|| sum(|block| block.size, |state| state == BlockState::ActiveAllocated));
         segment.active_size = active.unwrap_or_else(|| sum(|block| block.size, is_active));
         segment.requested_size = requested.unwrap_or_else(|| sum(|block| block.requested_size, is_active));
+        within(place, segment.address, segment.total_size)?;
         Ok(segment)
     }
 
@@ -399,6 +425,7 @@ impl Conversion {
             }
         }
         let size = size.ok_or_else(|| wrong(place, "the key 'size' is missing"))?;
+        within(place, address, size)?;
         let state = state.unwrap_or_else(|| "None".into());
         let state = BlockState::from_name(&state).unwrap_or_else(|| {
             // In use, as far as is known; but the program may not hold it any more.
@@ -485,7 +512,9 @@ impl Conversion {
                 next += 1;
             }
         }
-        if next as usize != self.heap.entries.len() {
+        let entries = &self.heap.entries;
+        if next as usize != entries.len() || entries.iter().any(|one| entry_within(Place::Root, one).is_err())
+        {
             return None;
         }
         let mut entries = std::mem::take(&mut self.heap.entries);
@@ -503,7 +532,9 @@ impl Conversion {
     fn entry_at(&mut self, value: Val, place: Place<'_>) -> Result<Option<TraceEntry>> {
         if let Some(entry) = self.heap.entry_number(value) {
             self.charge(1)?;
-            return Ok(Some(self.heap.entries[entry as usize].clone()));
+            let entry = self.heap.entries[entry as usize].clone();
+            entry_within(place, &entry)?;
+            return Ok(Some(entry));
         }
         let (mut action, mut addr, mut device_free, mut size) = (Val::None, Val::None, Val::None, Val::None);
         let mut entry = TraceEntry {
@@ -539,7 +570,11 @@ impl Conversion {
         }
         let Some(known) = self.heap.action(action) else {
             let name = self.note(action, place)?;
-            *self.unread.actions.entry(name).or_default() += 1;
+            *self.unread.actions.entry(Arc::clone(&name)).or_default() += 1;
+            if let (Some(address), Some(SEGMENT..)) = (addr.unsigned(), size.unsigned()) {
+                self.charge(2)?;
+                self.unknown.push((address, name));
+            }
             return Ok(None);
         };
         entry.action = known;
@@ -562,6 +597,7 @@ impl Conversion {
         };
         entry.addr = number(self, "addr", address)?;
         entry.size = number(self, "size", size)?;
+        entry_within(place, &entry)?;
         Ok(Some(entry))
     }
 

@@ -106,7 +106,7 @@ fn entry(stacks: Vec<Stack>) -> impl Strategy<Value = TraceEntry> {
                 TraceEntry {
                     action,
                     addr,
-                    size,
+                    size: size.min(u64::MAX - addr),
                     stream,
                     time_us,
                     labels: Arc::new(Labels { compile_context, user_metadata, pool_id, extra }),
@@ -129,7 +129,7 @@ fn segment(stacks: Vec<Stack>) -> impl Strategy<Value = SegmentInfo> {
     let block = (unsigned(), unsigned(), unsigned(), state, frames.clone(), extra()).prop_map(
         |(address, size, requested_size, state, frames, extra)| BlockInfo {
             address,
-            size,
+            size: size.min(u64::MAX - address),
             requested_size,
             state,
             frames,
@@ -141,7 +141,7 @@ fn segment(stacks: Vec<Stack>) -> impl Strategy<Value = SegmentInfo> {
         |(device, sizes, (segment_type, pool_id, is_expandable), frames, blocks, extra)| SegmentInfo {
             device,
             address: sizes.0,
-            total_size: sizes.1,
+            total_size: sizes.1.min(u64::MAX - sizes.0),
             allocated_size: sizes.2,
             active_size: sizes.3,
             requested_size: sizes.4,

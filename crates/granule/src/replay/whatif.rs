@@ -21,8 +21,8 @@ pub use candidate::{Candidate, Kind};
 pub use capacities::{CARDS, CONTEXT, Card, capacities};
 pub use grid::{Answer, Before, Progress, Question};
 pub use outcome::{FirstRefusal, Outcome};
-pub use rank::{Choice, Doubt, Held, Missing, Nearest, Verdict};
-pub use reliability::{Effect, NotExact, of_backend, of_lag, of_snapshot, of_trace};
+pub use rank::{Choice, Doubt, Held, Nearest, Verdict};
+pub use reliability::{Effect, NotExact, of_backend, of_difference, of_lag, of_snapshot, of_trace};
 pub use smallest::{Smallest, SmallestDevice};
 pub use tried::Tried;
 

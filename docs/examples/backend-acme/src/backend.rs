@@ -114,10 +114,6 @@ fn invalid(call: &'static str, device: DeviceIndex, detail: &str) -> BackendErro
     BackendError::new(ErrorKind::InvalidValue, 0, call, device, detail)
 }
 
-fn unsupported(call: &'static str, device: DeviceIndex, detail: &str) -> BackendError {
-    BackendError::new(ErrorKind::NotSupported, 0, call, device, detail)
-}
-
 fn exists(call: &'static str, device: DeviceIndex) -> Result<()> {
     if device.0 < DEVICES { Ok(()) } else { Err(invalid(call, device, "no such device")) }
 }

@@ -3,7 +3,7 @@
 use super::candidate::{candidates, has_iterations};
 use super::rank::{ranked, verdict};
 use super::smallest::{Smallest, smallest};
-use super::{Candidate, Doubt, Held, Kind, Missing, NOT_MODELLED, Outcome, Tried, Verdict, capacities};
+use super::{Candidate, Doubt, Held, Kind, NOT_MODELLED, Outcome, Tried, Verdict, capacities};
 use crate::replay::{CostModel, ReplayError, ReplayOptions, peak_live, replay};
 use alloc_core::config::{OptionInfo, PolicyName, Settings, options};
 use alloc_core::types::GIB;
@@ -185,7 +185,7 @@ impl Question {
             Some(tried) => (tried.roomy.held(), self.held.filter(|_| current.is_some())),
             None => (0, None),
         };
-        let doubt = Doubt::new("Replay", replayed, held, Missing::of(trace, self.before));
+        let doubt = Doubt::new("Replay", replayed, held, trace, self.before);
         let on_device = |(index, capacity): (usize, &u64)| {
             verdict(&candidates, index, *capacity, peak_requested, doubt.is_none())
         };

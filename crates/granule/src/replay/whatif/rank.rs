@@ -94,12 +94,12 @@ pub struct Held {
     pub bytes: u64,
 }
 
-/// A replay that holds less than this of what the program held is not one of that program, in percent.
+/// A replay that holds less than this of what the program held, or the program of it, is not one of that program, in percent.
 const ALIKE: u128 = 95;
 
 /// What a recording does not have of its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+enum Missing {
     /// What came before it or after it.
     Time,
     /// Which pools served what.
@@ -110,8 +110,7 @@ pub enum Missing {
 
 impl Missing {
     /// What the recording of `trace` lacks, in which this was reserved `before`.
-    #[must_use]
-    pub fn of(trace: &Trace, before: Before) -> Option<Self> {
+    fn of(trace: &Trace, before: Before) -> Option<Self> {
         match () {
             () if trace.is_cut() => Some(Self::Rest),
             () if before != Before::Nothing => Some(Self::Time),
@@ -121,11 +120,16 @@ impl Missing {
 }
 
 impl Doubt {
-    /// What there is to doubt where `what` (a replay under the program's own settings) took `replayed` bytes, and the program `held`.
+    /// What there is to doubt where `what` (a replay of `trace` under the program's own settings) took `replayed` bytes, and the
+    /// program `held`.
     #[must_use]
-    pub fn new(what: &str, replayed: u64, held: Option<Held>, missing: Option<Missing>) -> Option<Self> {
-        let short = held.is_some_and(|held| u128::from(replayed) * 100 < u128::from(held.bytes) * ALIKE);
-        let (why, next) = match missing {
+    pub fn new(what: &str, replayed: u64, held: Option<Held>, trace: &Trace, before: Before) -> Option<Self> {
+        let less = |one: u64, other: u64| u128::from(one) * 100 < u128::from(other) * ALIKE;
+        let short = held.is_some_and(|held| less(replayed, held.bytes));
+        // What was refused is served where there is room.
+        let beyond = held.is_some_and(|held| less(held.bytes, replayed)) && trace.refusals().0 == 0;
+        let anew = " Record the run anew: granule record -- python train.py.";
+        let (why, next) = match Missing::of(trace, before) {
             Some(Missing::Time) => {
                 ("the recording is a window of the run", format!(" Record the run from its start: {RECORD}."))
             }
@@ -133,7 +137,8 @@ impl Doubt {
                 ("the trace does not say which pools served what", " Record the run anew.".into())
             }
             Some(Missing::Rest) => ("the file was cut", " Fetch it again.".into()),
-            None if short => ("what took the rest is not in the file", String::new()),
+            None if short => ("what took the rest is not in the file", anew.into()),
+            None if beyond => ("what kept it lower is not in the file", anew.into()),
             None => return None,
         };
         let theirs = held.map_or_else(

@@ -201,6 +201,17 @@ pub fn of_lag(lag: u64) -> Option<NotExact> {
     })
 }
 
+/// What leaves open that a replay is not like the program: what was seen to differ.
+#[must_use]
+pub fn of_difference(reason: String) -> NotExact {
+    NotExact {
+        reason,
+        figures: list(&[&HELD, &CALLS, &REFUSALS]),
+        effect: Effect::Other,
+        meaning: "the program's memory did not lie as a replay's does",
+    }
+}
+
 /// What a program leaves open that ran with pools of the driver's; `None` for PyTorch's own.
 #[must_use]
 pub fn of_backend(backend: AllocatorBackend) -> Option<NotExact> {
@@ -245,6 +256,7 @@ mod tests {
             inferred_pool_requests: 3,
             missing_frees: 1,
             unknown_actions: 1,
+            contradictions: 0,
         };
         let recorded = Recorded { window: true, ..Recorded::default() };
         let found = of_snapshot(&counts, &recorded);

@@ -1,6 +1,5 @@
-use super::{Doubt, Effort, Held, Missing, ranked, verdict};
+use super::{Before, Doubt, Effort, Held, Trace, ranked, verdict};
 use crate::replay::whatif::{Candidate, Kind, Outcome, Question, Tried};
-use granule_snapshot::trace::Trace;
 use proptest::prelude::*;
 
 /// A candidate that changes so many options, and what it did on one device.
@@ -110,15 +109,21 @@ fn advice_is_never_empty() {
 #[test]
 fn a_replay_that_holds_much_less_than_the_program_is_doubted_and_a_part_always() {
     let held = |bytes| Some(Held { by: "PyTorch", bytes });
-    assert!(
-        Doubt::new("Replay", 96, held(100), None).is_none() && Doubt::new("Replay", 96, None, None).is_none()
-    );
-    let text = |missing, held| Doubt::new("Replay", 10 << 30, held, missing).unwrap().text;
-    let short = text(None, held(33 << 30));
+    let trace = |text: &str| Trace::from_reader(text.as_bytes()).unwrap();
+    let (whole, refused) = (trace("# {}\na 0 1 0\n"), trace("# {}\na 0 1 0\nx 0 0\n"));
+    let pools = trace("# {\"reasons\": [\"private pools\"]}\n");
+    let doubt = |trace, before, held| Doubt::new("Replay", 10 << 30, held, trace, before).map(|one| one.text);
+    for (trace, held) in [(&whole, None), (&whole, held(10 << 30)), (&refused, held(9 << 30))] {
+        assert_eq!(doubt(trace, Before::Nothing, held), None);
+    }
+    let text = |trace, before, held| doubt(trace, before, held).unwrap();
+    let short = text(&whole, Before::Nothing, held(33 << 30));
     assert!(short.starts_with("Replay 10.00 GiB, PyTorch held 33.00 GiB: what took the rest"), "{short}");
-    let window = text(Some(Missing::Time), held(10 << 30));
+    let beyond = text(&whole, Before::Nothing, held(9 << 30));
+    assert!(beyond.starts_with("Replay 10.00 GiB, PyTorch held 9.00 GiB: what kept it lower"), "{beyond}");
+    let window = text(&whole, Before::Unknown, held(10 << 30));
     assert!(window.contains("PyTorch held 10.00 GiB: the recording is a window of the run"), "{window}");
-    assert!(text(Some(Missing::Pools), None).contains("what the program held is not recorded"));
+    assert!(text(&pools, Before::Nothing, None).contains("what the program held is not recorded"));
 }
 
 fn effort() -> impl Strategy<Value = Effort> {
