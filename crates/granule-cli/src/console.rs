@@ -194,48 +194,59 @@ fn say(kind: &'static str, text: impl Display) {
     let _ = writeln!(Visible::new(stderr, false), "{said}");
 }
 
-/// Text for a terminal, where what files say may be in it: control characters, which could command the terminal, become visible.
-/// Lines and tabs stay.
+/// Text for a terminal, where what files say may be in it: characters that could command the terminal, or turn the order in which
+/// text is read, become visible. Lines and tabs stay.
 #[derive(Debug)]
 pub(crate) struct Visible<W> {
     inner: W,
-    /// The last byte began a character of two, which may be a control character.
-    began: bool,
+    /// The bytes of a character whose others have not come.
+    begun: Vec<u8>,
     /// Some of them paint.
     paints: bool,
 }
 
-/// The first byte of those behind ASCII, which are the second byte's number.
-const LEAD: u8 = 0xc2;
-
 impl<W> Visible<W> {
     pub(crate) fn new(inner: W, paints: bool) -> Self {
-        Self { inner, began: false, paints }
+        Self { inner, begun: Vec::new(), paints }
     }
+
+    /// A character, or a byte that belongs to none.
+    fn show(&self, character: Option<char>, bytes: &[u8], shown: &mut Vec<u8>) {
+        let paint = |c: char| PAINT.iter().find(|(begins, _)| self.paints && char::from(*begins) == c);
+        match character {
+            Some('\n' | '\t') | None => shown.extend_from_slice(bytes),
+            Some(c) if let Some((_, told)) = paint(c) => shown.extend_from_slice(told),
+            Some(c) if c.is_control() || turns_the_order(c) => {
+                shown.extend(format!("\\u{{{:x}}}", u32::from(c)).bytes());
+            }
+            Some(_) => shown.extend_from_slice(bytes),
+        }
+    }
+}
+
+/// Marks, embeddings, overrides and isolates of text that is read from the right.
+fn turns_the_order(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 impl<W: Write> Write for Visible<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut shown = Vec::with_capacity(bytes.len());
         for &byte in bytes {
-            let control = match std::mem::replace(&mut self.began, byte == LEAD) {
-                true if matches!(byte, 0x80..0xa0) => true,
-                true => {
-                    shown.push(LEAD);
-                    byte.is_ascii_control()
+            let mut begun = std::mem::take(&mut self.begun);
+            begun.push(byte);
+            match std::str::from_utf8(&begun) {
+                Ok(text) => self.show(text.chars().next(), &begun, &mut shown),
+                Err(error) if error.error_len().is_none() => self.begun = begun,
+                Err(_) => {
+                    // The last byte may begin a character, or be one.
+                    let (rest, last) = begun.split_at(begun.len() - 1);
+                    self.show(None, rest, &mut shown);
+                    match std::str::from_utf8(last) {
+                        Err(error) if error.error_len().is_none() => self.begun = last.to_vec(),
+                        text => self.show(text.ok().and_then(|text| text.chars().next()), last, &mut shown),
+                    }
                 }
-                false => byte.is_ascii_control(),
-            };
-            match byte {
-                b'\n' | b'\t' => shown.push(byte),
-                _ if self.paints
-                    && let Some((_, told)) = PAINT.iter().find(|(begins, _)| *begins == byte) =>
-                {
-                    shown.extend_from_slice(told);
-                }
-                _ if control => shown.extend(format!("\\u{{{byte:x}}}").bytes()),
-                LEAD => {}
-                _ => shown.push(byte),
             }
         }
         self.inner.write_all(&shown)?;
@@ -315,12 +326,18 @@ mod tests {
 
     #[test]
     fn control_characters_become_visible_and_other_text_stays() {
-        let text = "µ é 𝄞\t\u{1b}]0;x\u{7}\u{9b}2J\r\u{7f}\u{a0}\n";
-        let shown = "µ é 𝄞\t\\u{1b}]0;x\\u{7}\\u{9b}2J\\u{d}\\u{7f}\u{a0}\n";
-        for at_once in [1, 2, 100] {
-            let mut visible = Visible::new(Vec::new(), false);
-            text.as_bytes().chunks(at_once).for_each(|bytes| visible.write_all(bytes).unwrap());
-            assert_eq!(String::from_utf8(visible.inner).unwrap(), shown);
+        let text = "µ é 𝄞\t\u{1b}]0;x\u{7}\u{9b}2J\r\u{7f}\u{a0}\u{202e}yp.niart\u{2069}\n";
+        let shown = "µ é 𝄞\t\\u{1b}]0;x\\u{7}\\u{9b}2J\\u{d}\\u{7f}\u{a0}\\u{202e}yp.niart\\u{2069}\n";
+        let broken = (
+            &b"\xc2\x1b\xe2\x80\x1b\x9b\xe2\xc2\x9b\n"[..],
+            &b"\xc2\\u{1b}\xe2\x80\\u{1b}\x9b\xe2\\u{9b}\n"[..],
+        );
+        for (text, shown) in [(text.as_bytes(), shown.as_bytes()), broken] {
+            for at_once in [1, 2, 100] {
+                let mut visible = Visible::new(Vec::new(), false);
+                text.chunks(at_once).for_each(|bytes| visible.write_all(bytes).unwrap());
+                assert_eq!(visible.inner.escape_ascii().to_string(), shown.escape_ascii().to_string());
+            }
         }
     }
 

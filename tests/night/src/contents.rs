@@ -27,19 +27,21 @@ fn bytes_of(pattern: Pattern, at: u64) -> [u8; PLACE as usize] {
     bytes
 }
 
-/// Where in a block of `bytes` a pattern is: its beginning, its end, and where its number says.
+/// Backups are copied in pieces of this many bytes.
+const PIECE: u64 = 16 << 20;
+
+/// Where in a block of `bytes` a pattern is: its beginning, its end, and where its number says, in each piece of a backup.
 fn places(tag: u64, bytes: u64) -> impl Iterator<Item = u64> {
     let last = bytes.saturating_sub(PLACE);
-    let spread =
-        |n: u64| (tag.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(n as u32 * 16) % bytes.max(1)) & !511;
-    let (first, second) = (spread(1), spread(2));
+    let spread = |n: u64, within: u64| {
+        (tag.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(n as u32 * 16) % within.max(1)) & !511
+    };
+    let pieces = bytes.div_ceil(PIECE);
+    let inside = (0..pieces).map(move |n| n * PIECE + spread(n % 4, bytes.min(PIECE)));
     // A place that is looked at twice in one go would be found changed.
-    let second = if second == first { 0 } else { second };
-    let inside = [(1 << 21, first), (1 << 23, second)];
-    let inside =
-        inside.into_iter().filter(move |(from, at)| bytes >= *from && *at >= PLACE && *at < last - PLACE);
+    let inside = inside.filter(move |at| bytes >= 1 << 21 && *at >= PLACE && *at < last - PLACE);
     let ends = [(0, bytes >= PLACE), (last, last >= PLACE)].into_iter().filter(|(_, room)| *room);
-    ends.map(|(at, _)| at).chain(inside.map(|(_, at)| at))
+    ends.map(|(at, _)| at).chain(inside)
 }
 
 /// Memory of a block, as a stream is to use it.
