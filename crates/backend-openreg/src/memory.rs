@@ -194,7 +194,13 @@ impl Memory {
             }
             Err(refusal) => {
                 memory.used -= accounted;
-                Err(refusal)
+                // No driver has a word for memory that has no addresses: `cudaMalloc` says that there is no memory.
+                match refusal.kind {
+                    ErrorKind::ResourceLimit => {
+                        Err(Refusal::new(ErrorKind::OutOfMemory, format!("no addresses for {bytes} bytes")))
+                    }
+                    _ => Err(refusal),
+                }
             }
         }
     }

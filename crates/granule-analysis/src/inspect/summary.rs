@@ -171,6 +171,13 @@ fn help_for_refused(refused: &Refused, inspection: &Inspection) -> (Help, String
                 )
             });
             let missing = size_text(refused.missing);
+            if refused.missing > inspection.run.peak_live {
+                let text = format!(
+                    "{missing} were missing, more than was ever live: a smaller request, a larger device, or less that other \
+                     processes hold would have served it."
+                );
+                return (Help::NeedLess, text);
+            }
             (
                 Help::NeedLess,
                 format!("{missing} less to keep, or a larger device, would have served it{most}."),

@@ -1,6 +1,6 @@
 //! A run of a trace and the snapshot of its replay.
 
-use super::{Iteration, Moment, NEVER, Run};
+use super::{Iteration, Moment, NEVER, Refusal, Run};
 use alloc_core::snapshot::{Action, Snapshot, TraceEntry};
 use granule_snapshot::trace::{Event, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -16,16 +16,17 @@ impl Run {
         let mut done = Done { entries, next: 0 };
         let mut live = FxHashSet::default();
         let mut streams = FxHashMap::default();
+        let mut unrecorded = Vec::new();
         for event in &trace.events {
             match *event {
-                Event::Alloc { id, size, stream } => {
-                    if let Some(served) = done.request(size)
-                        && served.action == Action::Alloc
-                    {
+                Event::Alloc { id, size, stream } => match done.request(size) {
+                    Some(served) if served.action == Action::Alloc => {
                         live.insert(id);
                         streams.insert(served.stream, u64::from(stream));
                     }
-                }
+                    Some(_) => {}
+                    None => unrecorded.push((done.moment(), size, u64::from(stream))),
+                },
                 Event::Free { id } | Event::Refused { id, .. } if live.remove(&id) => done.free(),
                 Event::Iteration { n } => run.iterations.push(Iteration { at: done.moment(), number: n }),
                 Event::EmptyCache => {
@@ -37,6 +38,16 @@ impl Run {
         }
         for handle in &mut run.streams {
             *handle = streams.get(handle).copied().unwrap_or(*handle);
+        }
+        for (at, size, stream) in unrecorded {
+            let known = run.streams.iter().position(|handle| *handle == stream);
+            let index = known.unwrap_or_else(|| {
+                run.streams.push(stream);
+                run.streams.len() - 1
+            });
+            let stream = u32::try_from(index).unwrap_or(0);
+            let place = run.refusals.partition_point(|refusal| refusal.at <= at);
+            run.refusals.insert(place, Refusal { at, size, stream, device_free: None, frames: None });
         }
         run
     }

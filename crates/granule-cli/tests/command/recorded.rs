@@ -32,6 +32,20 @@ const fn case(
 }
 
 const ROWS: &[Case] = &[
+    // A request that nothing could serve is refused all the same.
+    case("04/own-beyond-all.trace", &["inspect"], 0, &["request was refused, of 8388608.00 TiB"]),
+    case("04/own-beyond-addresses.trace", &["whatif"], 0, &["nothing of what was tried fits"]),
+    case("04/own-beyond-addresses.trace", &["inspect"], 0, &["2 requests were refused"]),
+    // Less to keep is no advice where less than that was there.
+    Case {
+        never: &["less to keep"],
+        ..case(
+            "04/own-more-than-live.pickle.gz",
+            &["inspect"],
+            0,
+            &["924.00 MiB were missing, more than was ever"],
+        )
+    },
     // Settings that changed in between are none that a replay can have.
     Case {
         never: &["Exact: "],
