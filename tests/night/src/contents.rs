@@ -33,7 +33,7 @@ const PIECE: u64 = 16 << 20;
 /// Where in a block of `bytes` a pattern is: its beginning, its end, and where its number says, in each piece of a backup.
 fn places(tag: u64, bytes: u64) -> impl Iterator<Item = u64> {
     let last = bytes.saturating_sub(PLACE);
-    let spread = |n: u64, within: u64| {
+    let spread = move |n: u64, within: u64| {
         (tag.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(n as u32 * 16) % within.max(1)) & !511
     };
     let pieces = bytes.div_ceil(PIECE);

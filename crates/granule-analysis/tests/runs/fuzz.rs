@@ -225,7 +225,7 @@ proptest! {
         // A trace that cannot be replayed is refused in words.
         if let Ok(replayed) = replay(&trace, &options, |_| {}) {
             let run = Run::of_replay(&trace, &replayed.allocator.snapshot(true));
-            prop_assert_eq!(run.refusals.len() as i64, replayed.result.num_ooms);
+            prop_assert_eq!(run.refusals.len() as u64, replayed.result.refused);
             let _ = Comparison::new(&alone, &look(&run, at));
         }
     }

@@ -205,7 +205,13 @@ fn a_summary_says_the_peak_the_refusal_and_what_would_help() {
     assert!(fragmented.text.ends_with("Without one block of 2.00 MiB there would have been room for it."));
     let too_little = summary_of(run(), 40 * MIB, Some(6 * MIB));
     assert_eq!(too_little.help, Help::NeedLess);
-    assert!(too_little.text.contains("16.00 MiB less to keep, or a larger device"), "{}", too_little.text);
+    assert!(
+        too_little.text.contains("16.00 MiB were missing, more than was ever live"),
+        "{}",
+        too_little.text
+    );
+    let too_little = summary_of(run(), 25 * MIB, Some(6 * MIB));
+    assert!(too_little.text.contains("1.00 MiB less to keep, or a larger device"), "{}", too_little.text);
     assert_eq!(summary_of(run(), 9 * MIB, Some(MIB)).help, Help::RaiseLimit);
     assert_eq!(summary_of(run(), 40 * MIB, None).help, Help::OtherSettings);
 }
