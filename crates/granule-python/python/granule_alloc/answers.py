@@ -65,7 +65,6 @@ __all__ = [
     "ReplayIteration",
     "ReplayNative",
     "ReplayNativeFigure",
-    "ReplayStreamWaitAgeEvents",
     "Report",
     "ReportComparison",
     "ReportComparisonRun",
