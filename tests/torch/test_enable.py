@@ -103,10 +103,20 @@ def test_wrong_settings_are_refused_by_name():
 
 
 @scene(env={"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}, **ALONE)
-def test_the_drivers_pools_are_a_note_and_no_refusal():
+def test_the_drivers_pools_in_pytorchs_place_are_named():
+    """PyTorch has made that allocator when it was imported."""
     import granule_torch
 
-    granule_torch.enable()
+    said = error(granule_torch.enable)
+    assert "CannotEnable" in said and "'cudaMallocAsync' already: remove the backend option" in said, said
+    assert not granule_torch.is_enabled()
+
+
+@scene(**ALONE)
+def test_the_drivers_pools_in_its_settings_are_a_note_and_no_refusal():
+    import granule_torch
+
+    granule_torch.enable(settings="backend:cudaMallocAsync")
     block = torch.empty(1 << 20, device="cuda")
     assert granule_torch.is_enabled() and torch.cuda.memory_allocated() >= block.numel()
 

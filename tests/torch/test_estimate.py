@@ -2,6 +2,7 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,7 +93,8 @@ def test_the_replay_gives_what_the_program_itself_saw(cache, tmp_path):
 def test_pools_and_refusals_are_in_the_trace(cache, tmp_path):
     ran = estimate(cache, tmp_path, ["--capacity", "4GiB"], "estimate_pools.py")
     found = one_recording(ran)
-    reserved, allocations = map(int, ran.stderr.splitlines()[-2].split())
+    (said,) = re.findall(r"^(\d+) (\d+)$", ran.stderr, re.MULTILINE)
+    reserved, allocations = map(int, said)
     assert found["refused"] == 2 and "2 requests were refused" in ran.stderr
     with gzip.open(tmp_path / found["trace"], "rt") as lines:
         limits = [int(line.split()[2]) for line in lines if line[0] == "x"]
