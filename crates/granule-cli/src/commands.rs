@@ -137,7 +137,6 @@ const RARE: &[&str] = &[
     "cost",
     "device",
     "hook-path",
-    "kernel-time",
     "lag",
     "metrics",
     "no-virtual-memory",

@@ -210,16 +210,15 @@ impl<W> Visible<W> {
         Self { inner, begun: Vec::new(), paints }
     }
 
-    /// A character, or a byte that belongs to none.
-    fn show(&self, character: Option<char>, bytes: &[u8], shown: &mut Vec<u8>) {
-        let paint = |c: char| PAINT.iter().find(|(begins, _)| self.paints && char::from(*begins) == c);
-        match character {
-            Some('\n' | '\t') | None => shown.extend_from_slice(bytes),
-            Some(c) if let Some((_, told)) = paint(c) => shown.extend_from_slice(told),
-            Some(c) if c.is_control() || turns_the_order(c) => {
-                shown.extend(format!("\\u{{{:x}}}", u32::from(c)).bytes());
+    fn show(&self, character: char, shown: &mut Vec<u8>) {
+        let paint = PAINT.iter().find(|(begins, _)| self.paints && char::from(*begins) == character);
+        match (character, paint) {
+            (_, Some((_, told))) => shown.extend_from_slice(told),
+            ('\n' | '\t', _) => shown.push(character as u8),
+            _ if character.is_control() || turns_the_order(character) => {
+                shown.extend(format!("\\u{{{:x}}}", u32::from(character)).bytes());
             }
-            Some(_) => shown.extend_from_slice(bytes),
+            _ => shown.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
 }
@@ -231,22 +230,18 @@ fn turns_the_order(c: char) -> bool {
 
 impl<W: Write> Write for Visible<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut shown = Vec::with_capacity(bytes.len());
-        for &byte in bytes {
-            let mut begun = std::mem::take(&mut self.begun);
-            begun.push(byte);
-            match std::str::from_utf8(&begun) {
-                Ok(text) => self.show(text.chars().next(), &begun, &mut shown),
-                Err(error) if error.error_len().is_none() => self.begun = begun,
-                Err(_) => {
-                    // The last byte may begin a character, or be one.
-                    let (rest, last) = begun.split_at(begun.len() - 1);
-                    self.show(None, rest, &mut shown);
-                    match std::str::from_utf8(last) {
-                        Err(error) if error.error_len().is_none() => self.begun = last.to_vec(),
-                        text => self.show(text.ok().and_then(|text| text.chars().next()), last, &mut shown),
-                    }
-                }
+        let mut all = std::mem::take(&mut self.begun);
+        all.extend_from_slice(bytes);
+        let mut shown = Vec::with_capacity(all.len());
+        let mut chunks = all.utf8_chunks().peekable();
+        while let Some(chunk) = chunks.next() {
+            chunk.valid().chars().for_each(|character| self.show(character, &mut shown));
+            let rest = chunk.invalid();
+            let begins = std::str::from_utf8(rest).is_err_and(|error| error.error_len().is_none());
+            if begins && chunks.peek().is_none() {
+                self.begun = rest.to_vec();
+            } else {
+                shown.extend_from_slice(rest);
             }
         }
         self.inner.write_all(&shown)?;
