@@ -41,7 +41,7 @@ fn replays(trace: &Trace, policy: PolicyName) {
     let held: u64 = snapshot.segments.iter().map(|segment| segment.total_size).sum();
     assert_eq!(i64::try_from(held), Ok(stats.reserved_bytes.all.current), "what is held is all segments");
     let run = Run::of_replay(trace, &snapshot);
-    assert_eq!(i64::try_from(run.refusals.len()), Ok(result.num_ooms), "every refusal is told of");
+    assert_eq!(run.refusals.len() as u64, result.refused, "every refusal is told of");
     inspect(&run);
     if let Ok(conversions) = convert::to_traces(&snapshot) {
         conversions.iter().for_each(|conversion| rewrites(&conversion.trace));

@@ -24,8 +24,9 @@ impl Run {
                         live.insert(id);
                         streams.insert(served.stream, u64::from(stream));
                     }
-                    Some(_) => {}
-                    None => unrecorded.push((done.moment(), size, u64::from(stream))),
+                    // Nothing is asked for 0 bytes, which are served.
+                    None if size > 0 => unrecorded.push((done.moment(), size, u64::from(stream))),
+                    _ => {}
                 },
                 Event::Free { id } | Event::Refused { id, .. } if live.remove(&id) => done.free(),
                 Event::Iteration { n } => run.iterations.push(Iteration { at: done.moment(), number: n }),
@@ -66,8 +67,8 @@ impl<'a> Done<'a> {
         let (at, entry) = self.next_call()?;
         let fits = match entry.action {
             Action::Alloc => entry.size == size,
-            // Its size is the rounded one.
-            Action::Oom => true,
+            // Its size is the rounded one. What is more than any device has is refused without an entry.
+            Action::Oom => entry.size >= size,
             _ => false,
         };
         fits.then(|| {
