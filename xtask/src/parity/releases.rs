@@ -1,7 +1,6 @@
 //! Which releases of PyTorch have which behaviours: a test of `tests/torch` says since when there is what it is about.
 
 use super::finder::{Release, Test};
-use super::table::tests_text;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -16,15 +15,15 @@ pub(super) fn since(decorators: &str) -> Option<Release> {
     Some((major.trim().parse().ok()?, minor.trim().parse().ok()?))
 }
 
-/// The tables: what each release has, and what came with which.
+/// The table: what each release has.
 pub(super) fn write(python: &[Test]) -> String {
     let tests: Vec<&Test> = python.iter().filter(|test| test.counts()).collect();
     let ids = |has: &dyn Fn(&Test) -> bool| -> BTreeSet<&str> {
         tests.iter().filter(|test| has(test)).flat_map(|test| test.ids.iter().map(String::as_str)).collect()
     };
     let all = ids(&|_| true);
-    let (mut has, mut came) = (String::new(), String::new());
-    for (at, release) in KNOWN.iter().enumerate() {
+    let mut has = String::new();
+    for release in &KNOWN {
         let there = ids(&|test| test.since.is_none_or(|since| since <= *release));
         let runs = tests.iter().filter(|test| test.since.is_none_or(|since| since <= *release)).count();
         let absent: Vec<&str> = all.difference(&there).copied().collect();
@@ -37,18 +36,12 @@ pub(super) fn write(python: &[Test]) -> String {
             all.len(),
             tests.len()
         );
-        let new: Vec<&Test> = tests.iter().copied().filter(|test| test.since == Some(*release)).collect();
-        if at > 0 && !new.is_empty() {
-            let _ = writeln!(came, "| {name} | {} |", tests_text(&new));
-        }
     }
     format!(
         "\n## Releases of PyTorch\n\n\
-         The behaviours that a test in `tests/torch` shows there, those that a release does not have or has in a form that\n\
-         the test does not read, and how many of these tests it runs. [What passed](pytorch.md#which-releases) has the counts with all settings.\n\n\
-         | PyTorch | behaviours | absent, or in an older form | tests |\n| --- | --- | --- | --- |\n{has}\n\
-         Tests that earlier releases leave out, because what they are about came later:\n\n\
-         | came with | tests |\n| --- | --- |\n{came}"
+         Behaviours that a test in `tests/torch` shows there, those that a release lacks or has in an older form, and how many of\n\
+         these tests it runs.\n\n\
+         | PyTorch | behaviours | absent, or in an older form | tests |\n| --- | --- | --- | --- |\n{has}"
     )
 }
 
@@ -80,7 +73,6 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("| 2.15 | 2 of 2 | none | 3 of 3 |"), "{text}");
-        assert!(text.contains("| 2.14 | [test_a.py](../tests/torch/test_a.py): `test_a02` |"), "{text}");
     }
 
     #[test]

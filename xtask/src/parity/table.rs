@@ -27,9 +27,8 @@ pub(super) fn write(checklist: &Checklist, tests: &[Test]) -> String {
     let without = if missing == 0 { String::new() } else { format!(", {missing} without a test") };
     format!(
         "# Parity with PyTorch's allocator\n\n\
-         Made by `cargo xtask parity`; do not edit. {all} behaviours: {} tested{without}. The name of a test begins with the\n\
-         ids that it shows, so `grep -rn s01_` finds those of S01. CI fails where a behaviour has no test that runs.\n\n\
-         Tests in Python run a program on Granule and on PyTorch's own allocator, and compare (`cargo xtask e2e-torch`).\n{body}",
+         Made by `cargo xtask parity`; do not edit. {all} behaviours: {} tested{without}. A test's name begins\n\
+         with the ids that it shows (`s01_...`). Tests in Python compare Granule with PyTorch's own allocator.\n{body}",
         all - missing
     )
 }
@@ -38,18 +37,6 @@ pub(super) fn write(checklist: &Checklist, tests: &[Test]) -> String {
 fn link(file: &str) -> String {
     let short = Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy());
     format!("[{short}](../{file})")
-}
-
-/// The tests, by file.
-pub(super) fn tests_text(tests: &[&Test]) -> String {
-    let by_file = tests.chunk_by(|a, b| a.file == b.file);
-    let files: Vec<String> = by_file
-        .map(|tests| {
-            let names: Vec<String> = tests.iter().map(|test| format!("`{}`", test.name)).collect();
-            format!("{}: {}", link(&tests[0].file), names.join(", "))
-        })
-        .collect();
-    files.join("; ")
 }
 
 /// Text inside a table.
