@@ -9,7 +9,7 @@ mod tape;
 
 use alloc_core::CachingAllocator;
 use alloc_core::config::Settings;
-use granule::replay::{ReplayOptions, peak_live, replay_through};
+use granule_analysis::replay::{ReplayOptions, peak_live, replay_through};
 use granule_snapshot::trace::Trace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -43,8 +43,7 @@
 //!
 //! | feature | gives |
 //! |---|---|
-//! | `openreg` (default) | the simulated accelerator (`openreg`), replay of recorded workloads (`replay`), and the files of both worlds (`files`) |
-//! | `record` (default) | recording what a program asks while it runs: `record::Recorder` |
+//! | `openreg` (default) | the simulated accelerator: `openreg` |
 //! | `cuda` | NVIDIA GPUs: `cuda` |
 //! | `cuda-of-cudarc` | the same in a program that chooses the version of CUDA that cudarc declares |
 //! | `hip` | AMD GPUs: `hip` |
@@ -66,11 +65,7 @@ pub use alloc_core::{allocator, buffer, device, error, hardened, pointer, round}
 
 pub mod backends;
 pub mod labelled;
-pub mod record;
 pub mod selftest;
-
-#[cfg(feature = "openreg")]
-pub mod replay;
 
 cfg_if::cfg_if! {
     if #[cfg(feature = "cuda-of-cudarc")] {
@@ -99,14 +94,6 @@ labelled::module!(
 #[cfg(feature = "openreg")]
 pub mod openreg {
     pub use backend_openreg::*;
-}
-
-/// Snapshots and traces: reading, writing, converting.
-#[cfg(feature = "openreg")]
-pub mod files {
-    pub use granule_snapshot::{
-        LoadError, Loaded, convert, json, load, load_from, load_from_with, load_with, pickle, trace,
-    };
 }
 
 /// Figures for the tools that watch programs.

@@ -55,7 +55,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         (Api::Cuda, _) => {
             settle(&made, "crates/stand-ins/granule-lookalike-cuda/src/header.rs", options.check)?;
-            settle(&absent(&headers)?, "crates/stand-ins/granule-lookalike-cuda/src/entry/absent.rs", options.check)
+            settle(
+                &absent(&headers)?,
+                "crates/stand-ins/granule-lookalike-cuda/src/entry/absent.rs",
+                options.check,
+            )
         }
     }
 }

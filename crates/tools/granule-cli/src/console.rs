@@ -1,6 +1,6 @@
 //! What people see besides results: messages and progress, on standard error or for whoever listens.
 
-use granule::replay::whatif::Doubt;
+use granule_analysis::replay::whatif::Doubt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::RefCell;
 use std::fmt::Display;

@@ -7,13 +7,13 @@ use crate::workload::{
     InForce, Input, Newest, Workload, WorkloadArgs, differs, parse_recorded, usual_capacity,
 };
 use granule::config::{Settings, options};
-use granule::files::convert::{self, ConvertError, RECORD, devices};
-use granule::files::trace::Trace;
-use granule::replay::whatif::{Before, Doubt, Held};
-use granule::replay::{ReplayOptions, replay};
 use granule::snapshot::Snapshot;
 use granule_analysis::Run;
+use granule_analysis::replay::whatif::{Before, Doubt, Held};
+use granule_analysis::replay::{ReplayOptions, replay};
 use granule_analysis::rules::Rules;
+use granule_snapshot::convert::{self, ConvertError, RECORD, devices};
+use granule_snapshot::trace::Trace;
 use std::sync::Arc;
 
 /// A recorded run, and what there is to say about the file.

@@ -5,14 +5,14 @@ use crate::failure::Failure;
 use crate::table::Table;
 use clap::Args;
 use granule::config::{AllocatorBackend, Settings};
-use granule::files::convert::{self, Conversion, ConvertError, Counts, DeviceSummary, Recorded};
-use granule::files::pickle::Limits;
-use granule::files::trace::{NativeResult, NativeResults, Trace};
-use granule::files::{Loaded, load_from_with, load_with};
-use granule::replay::whatif::{Before, Doubt, Held};
-use granule::replay::{ReplayOptions, peak_live, replay};
 use granule::round::size_text;
 use granule::snapshot::Snapshot;
+use granule_analysis::replay::whatif::{Before, Doubt, Held};
+use granule_analysis::replay::{ReplayOptions, peak_live, replay};
+use granule_snapshot::convert::{self, Conversion, ConvertError, Counts, DeviceSummary, Recorded};
+use granule_snapshot::pickle::Limits;
+use granule_snapshot::trace::{NativeResult, NativeResults, Trace};
+use granule_snapshot::{Loaded, load_from_with, load_with};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -403,7 +403,7 @@ fn file_name(path: &Path) -> String {
 mod tests {
     use super::Workload;
     use granule::config::{PolicyName, Settings};
-    use granule::files::trace::{NativeResult, NativeResults, Trace, TraceHeader};
+    use granule_snapshot::trace::{NativeResult, NativeResults, Trace, TraceHeader};
     use std::sync::Arc;
 
     #[test]

@@ -5,6 +5,7 @@
 //! - [`json`] writes the same structure as JSON, which the web viewer opens too;
 //! - [`trace`] reads and writes the text format of an allocation trace, event by event;
 //! - [`convert`] makes a trace of a snapshot that has a history;
+//! - [`record`] writes the requests of a running program as traces;
 //! - [`load`] opens a file of either kind.
 //!
 //! The model of a snapshot is [`alloc_core::snapshot`].
@@ -17,6 +18,7 @@ mod schema;
 pub mod convert;
 pub mod json;
 pub mod pickle;
+pub mod record;
 pub mod trace;
 
 pub use gzip::Input;

@@ -3,8 +3,8 @@
 use crate::machine::{Machine, Step, steps};
 use alloc_core::config::{PolicyName, Settings};
 use alloc_core::snapshot::{Action, Snapshot};
-use granule::replay::{ReplayOptions, replay};
 use granule_analysis::inspect::{Comparison, When};
+use granule_analysis::replay::{ReplayOptions, replay};
 use granule_analysis::rules::Rules;
 use granule_analysis::{Inspection, Run};
 use granule_snapshot::pickle::{self, Protocol};

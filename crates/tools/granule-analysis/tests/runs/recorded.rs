@@ -2,9 +2,9 @@
 
 use alloc_core::config::{Flavour, PolicyName, Settings, pytorch};
 use alloc_core::snapshot::{BlockState, Snapshot};
-use granule::replay::{Replay, ReplayOptions, replay};
 use granule_analysis::Run;
 use granule_analysis::layout::Layout;
+use granule_analysis::replay::{Replay, ReplayOptions, replay};
 use granule_analysis::rules::Rules;
 use granule_analysis::run::Moment;
 use granule_snapshot::trace::{Mark, Trace};

@@ -7,10 +7,10 @@ use crate::failure::Failure;
 use crate::recording::Recording;
 use crate::size::Size;
 use crate::workload::{Input, WorkloadArgs};
-use granule::files::convert::devices;
 use granule::round::size_text;
 use granule_analysis::Inspection;
 use granule_analysis::inspect::{Growth, Marks};
+use granule_snapshot::convert::devices;
 use serde::Serialize;
 use std::io::Write;
 

@@ -9,12 +9,12 @@ use crate::result_file::ResultFile;
 use crate::signals::Signals;
 use crate::size::Size;
 use crate::table::Table;
-use granule::files::trace::{Trace, add_reason};
-use granule::replay::whatif::{CARDS, Card};
 use granule::round::size_text;
+use granule_analysis::replay::whatif::{CARDS, Card};
 use granule_estimate::{
     Drivers, Ended, EstimateError, Program, Recorded, Stopped, Torch, cache, find_program, python_of,
 };
+use granule_snapshot::trace::{Trace, add_reason};
 use needs::{Need, needs};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -418,7 +418,7 @@ fn card(need: &Need) -> String {
 #[cfg(test)]
 mod tests {
     use super::output;
-    use granule::files::trace::{Trace, TraceHeader};
+    use granule_snapshot::trace::{Trace, TraceHeader};
     use std::path::Path;
 
     #[test]

@@ -8,9 +8,11 @@ use crate::failure::Failure;
 use crate::size::Size;
 use crate::table::Table;
 use crate::workload::{Workload, WorkloadArgs};
-use granule::replay::whatif::Doubt;
-use granule::replay::{LargerDevices, MinCapacity, ReplayOptions, larger_devices, min_capacity, peak_live};
 use granule::round::size_text;
+use granule_analysis::replay::whatif::Doubt;
+use granule_analysis::replay::{
+    LargerDevices, MinCapacity, ReplayOptions, larger_devices, min_capacity, peak_live,
+};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::Write;

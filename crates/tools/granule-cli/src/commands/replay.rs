@@ -14,13 +14,13 @@ use crate::workload::{Workload, WorkloadArgs};
 use granule::CachingAllocator;
 use granule::backends::Name;
 use granule::config::Settings;
-use granule::files::pickle::{self, Protocol};
-use granule::files::trace::Trace;
 use granule::metrics::prometheus;
-use granule::replay::whatif::Doubt;
-use granule::replay::{
+use granule_analysis::replay::whatif::Doubt;
+use granule_analysis::replay::{
     BadCost, Costs, Replay, ReplayOptions, ReplayResult, costs, peak_live, replay, replay_on,
 };
+use granule_snapshot::pickle::{self, Protocol};
+use granule_snapshot::trace::Trace;
 use refusal::FirstOom;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -302,7 +302,7 @@ fn history_entries(workload: &Workload, settings: &Settings) -> usize {
 #[cfg(test)]
 mod tests {
     use super::{Outcome, outcome};
-    use granule::replay::{ReplayResult, SimulatedFigures};
+    use granule_analysis::replay::{ReplayResult, SimulatedFigures};
 
     #[test]
     fn a_trap_ends_with_a_code_of_its_own() {

@@ -10,12 +10,12 @@ use crate::failure::Failure;
 use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs, parse_recorded};
 use granule::config::PolicyName;
-use granule::files::trace::Trace;
-use granule::replay::Costs;
-use granule::replay::whatif::{
+use granule_analysis::replay::Costs;
+use granule_analysis::replay::whatif::{
     Answer, Held, Kind, NotExact, Progress, Question, Tried, of_backend, of_difference, of_lag, of_snapshot,
     of_trace,
 };
+use granule_snapshot::trace::Trace;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::borrow::Cow;

@@ -2,8 +2,8 @@
 
 use crate::console::counted;
 use crate::table::Table;
-use granule::replay::{EqualIteration, PlanFigures};
 use granule::round::size_text;
+use granule_analysis::replay::{EqualIteration, PlanFigures};
 
 /// What became of each request, and how much memory the iterations equal to the plan needed.
 pub(super) fn report(figures: &PlanFigures) -> String {

@@ -107,7 +107,7 @@ fn garbage() {
 fn a_snapshot_without_history() {
     let place = Place::new();
     let mut file = Vec::new();
-    granule::files::pickle::write(&granule::snapshot::Snapshot::default(), &mut file, Default::default())
+    granule_snapshot::pickle::write(&granule::snapshot::Snapshot::default(), &mut file, Default::default())
         .unwrap();
     place.file("s.pickle", &file);
     fails(&place.run(&["replay", "s.pickle"]), &["s.pickle: ", "has no history", "_record_memory_history"]);

@@ -1,7 +1,7 @@
 use super::verdict::unwrapped;
 use super::{BUNDLED, Place};
-use granule::files::pickle;
 use granule::snapshot::Snapshot;
+use granule_snapshot::pickle;
 use serde_json::Value;
 use std::fs::File;
 use std::sync::Arc;
@@ -308,7 +308,7 @@ fn the_snapshot_replaces_a_file_and_follows_a_link() {
     std::os::unix::fs::symlink("old.pickle", place.path("link.pickle")).unwrap();
     assert_eq!(place.run(&["replay", "t.gz", "--snapshot", "link.pickle"]).code, 0);
     assert!(place.path("link.pickle").is_symlink());
-    let snapshot = granule::files::pickle::read_file(place.path("old.pickle")).unwrap();
+    let snapshot = granule_snapshot::pickle::read_file(place.path("old.pickle")).unwrap();
     assert_eq!(snapshot.segments.len(), 1);
     assert_eq!(place.run(&["replay", "t.gz", "--snapshot", "/dev/null"]).code, 0);
     assert!(!std::fs::metadata("/dev/null").unwrap().is_file());

@@ -3,9 +3,9 @@
 use crate::allocator_args::native;
 use crate::failure::Failure;
 use granule::config::{Flavour, PolicyName, Settings, environment, pytorch};
-use granule::files::trace::Trace;
-use granule::replay::whatif::Card;
-use granule::replay::{ReplayError, ReplayOptions, min_capacity, replay};
+use granule_analysis::replay::whatif::Card;
+use granule_analysis::replay::{ReplayError, ReplayOptions, min_capacity, replay};
+use granule_snapshot::trace::Trace;
 use rayon::prelude::*;
 use serde::Serialize;
 

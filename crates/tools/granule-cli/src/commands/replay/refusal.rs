@@ -2,8 +2,8 @@
 
 use crate::console::{self, counted};
 use granule::oom::{Blocker, OomReport, Remedy};
-use granule::replay::{Refusal, ReplayResult};
 use granule::round::size_text;
+use granule_analysis::replay::{Refusal, ReplayResult};
 use serde::Serialize;
 
 /// Says on standard error what was refused first, where, and how much followed. `has_lines` says that events

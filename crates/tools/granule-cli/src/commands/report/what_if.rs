@@ -4,7 +4,7 @@ use crate::commands::whatif::ask;
 use crate::console;
 use crate::failure::Failure;
 use crate::recording::Recording;
-use granule::replay::whatif::{Answer, Choice, Outcome, Question, Tried};
+use granule_analysis::replay::whatif::{Answer, Choice, Outcome, Question, Tried};
 use granule_report::{WhatIf, WhatIfDevice, WhatIfRow};
 
 /// Events up to which the table is worked out unasked: beyond that it takes longer than the page.
@@ -74,8 +74,8 @@ fn row(tried: &Tried, outcome: &Outcome, best: Option<&Choice>) -> WhatIfRow {
 #[cfg(test)]
 mod tests {
     use super::{Question, of_answer};
-    use granule::files::trace::Trace;
-    use granule::replay::whatif::{Before, Held};
+    use granule_analysis::replay::whatif::{Before, Held};
+    use granule_snapshot::trace::Trace;
 
     #[test]
     fn a_part_of_a_run_gets_the_comparison_in_place_of_a_verdict() {

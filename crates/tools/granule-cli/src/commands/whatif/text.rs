@@ -3,10 +3,10 @@
 use crate::console::{self, counted, format_time, wrapped};
 use crate::failure::Failure;
 use crate::table::Table;
-use granule::replay::whatif::{
+use granule::round::size_text;
+use granule_analysis::replay::whatif::{
     Answer, Choice, Effect, Kind, Nearest, NotExact, Outcome, SmallestDevice, Tried, Verdict,
 };
-use granule::round::size_text;
 use std::io::Write;
 
 /// Verdicts first, then the table, then what is to be known about the figures.

@@ -1,6 +1,6 @@
 //! Recording a program's requests while it runs.
 //!
-//! A [`Recorder`] writes the calls of a program to an allocator as traces (`files::trace`), which every tool reads. A
+//! A [`Recorder`] writes the calls of a program to an allocator as traces ([`trace`](crate::trace)), which every tool reads. A
 //! trace has exact sizes, streams, frees, uses on other streams, flushes and iterations, in the order in which they
 //! were served. (Where threads serve different streams at one moment, peaks of a replay may differ from the program's
 //! by the bytes of the calls under way.)
@@ -21,15 +21,11 @@
 //!   allocator a program ends in the same way. Join such threads, or let them end, before the program does.
 
 mod options;
-#[cfg(feature = "record")]
 mod recorder;
-#[cfg(feature = "record")]
 mod series;
-#[cfg(feature = "record")]
 mod stopping;
 
 pub use options::{BadRecordOptions, RecordOptions, Stacks};
-#[cfg(feature = "record")]
 pub use recorder::{RecordError, Recorder};
 
 /// The environment variable that asks for a recording, as [`RecordOptions`] read it.

@@ -5,7 +5,7 @@
 //! `cargo xtask bench replays` runs it, also under callgrind.
 
 use alloc_core::config::{Flavour, PolicyName, Settings, pytorch};
-use granule::replay::{ReplayOptions, replay};
+use granule_analysis::replay::{ReplayOptions, replay};
 use granule_snapshot::trace::Trace;
 use std::error::Error;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! Replays on a device whose memory is given.
 
 use backend_openreg::{OpenReg, OpenRegConfig};
-use granule::replay::{Replay, ReplayError, ReplayOptions, replay_on};
+use granule_analysis::replay::{Replay, ReplayError, ReplayOptions, replay_on};
 use granule_snapshot::trace::{Event, Trace};
 
 const MIB: u64 = 1 << 20;

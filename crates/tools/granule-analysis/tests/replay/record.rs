@@ -3,14 +3,14 @@
 use granule::CachingAllocator;
 use granule::backend::Backend;
 use granule::config::Settings;
-use granule::files::trace::{Event, Trace};
-use granule::files::{Loaded, load};
 use granule::openreg::{OpenReg, OpenRegConfig};
 use granule::pool::{Filter, MemoryPool, PoolOptions};
-use granule::record::{RecordError, RecordOptions, Recorder};
-use granule::replay::{Replay, ReplayOptions, replay};
 use granule::stats::Stat;
 use granule::types::{DeviceIndex, DevicePtr, Stream};
+use granule_analysis::replay::{Replay, ReplayOptions, replay};
+use granule_snapshot::record::{RecordError, RecordOptions, Recorder};
+use granule_snapshot::trace::{Event, Trace};
+use granule_snapshot::{Loaded, load};
 use std::path::PathBuf;
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;

@@ -1,9 +1,9 @@
 //! The files of one device: calls become events, blocks get numbers, and files follow each other.
 
 use super::RecordOptions;
+use crate::trace::{Event, TraceHeader, TraceRecording, add_reason};
 use alloc_core::history::ProgramCall;
 use alloc_core::types::PoolId;
-use granule_snapshot::trace::{Event, TraceHeader, TraceRecording, add_reason};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
 use std::collections::VecDeque;

@@ -3,6 +3,7 @@
 use super::series::{Series, create};
 use super::stopping::{Stoppable, at_exit};
 use super::{BadRecordOptions, RecordOptions, VARIABLE};
+use crate::pickle::{self, Protocol};
 use alloc_core::config::{PolicyName, PytorchRelease, Settings};
 use alloc_core::history::{CallLog, HistoryOptions};
 use alloc_core::oom::OomReport;
@@ -10,7 +11,6 @@ use alloc_core::snapshot::Snapshot;
 use alloc_core::stats::DeviceStats;
 use alloc_core::types::DeviceIndex;
 use alloc_core::{AllocError, CachingAllocator};
-use granule_snapshot::pickle::{self, Protocol};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::PathBuf;

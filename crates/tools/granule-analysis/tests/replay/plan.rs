@@ -1,7 +1,7 @@
 //! Plans, followed under the live allocator: what they save, how they are left, and that they never cost memory.
 
 use alloc_core::config::{PolicyName, Settings};
-use granule::replay::{PlanFigures, ReplayOptions, ReplayResult, replay};
+use granule_analysis::replay::{PlanFigures, ReplayOptions, ReplayResult, replay};
 use granule_planner::{CrossStream, Options, Pattern, Plan, Recording, Solver};
 use granule_snapshot::trace::{Event, Trace};
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! What a replay says about driver calls, by iteration; every number follows from PyTorch's rules.
 
 use alloc_core::config::{PolicyName, Settings};
-use granule::replay::{ReplayOptions, SimulatedFigures, min_capacity, replay};
+use granule_analysis::replay::{ReplayOptions, SimulatedFigures, min_capacity, replay};
 use granule_snapshot::trace::Trace;
 
 const MIB: u64 = 1 << 20;
@@ -46,7 +46,7 @@ const STEPS: &str = "a 0 40 0; \
 fn mapped_memory_is_counted_by_iteration() {
     let costs = "zero,create-physical=100us,map=10us,set-access=1us";
     let figures = simulated(&trace(STEPS), &options(true, costs));
-    let by_iteration = |figure: fn(&granule::replay::DriverFigures<u64>) -> u64| -> Vec<u64> {
+    let by_iteration = |figure: fn(&granule_analysis::replay::DriverFigures<u64>) -> u64| -> Vec<u64> {
         figures.iterations.iter().map(|one| figure(&one.driver)).collect()
     };
     // A large segment grows by handles of 20 MiB: 60, then 20 beyond it, then 120 in place of 80.
