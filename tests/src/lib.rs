@@ -7,7 +7,6 @@ pub mod decisions;
 pub mod fault_loop;
 pub mod fits;
 pub mod graphs;
-pub mod hardened;
 pub mod log;
 pub mod lookalike;
 pub mod peer;

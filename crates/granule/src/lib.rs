@@ -95,7 +95,7 @@ pub use alloc_core::{
 };
 // What answers are made of: rarely named, and found from them.
 #[doc(hidden)]
-pub use alloc_core::{allocator, buffer, device, error, hardened, pointer, round};
+pub use alloc_core::{allocator, buffer, device, error, pointer, round};
 
 pub mod backends;
 pub mod labelled;

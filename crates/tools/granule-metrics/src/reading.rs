@@ -2,7 +2,6 @@
 
 use alloc_core::CachingAllocator;
 use alloc_core::budget::TenantStats;
-use alloc_core::hardened::HardenedStats;
 use alloc_core::host::{HostAllocator, HostStats};
 use alloc_core::ledger::DeviceLedger;
 use alloc_core::pool::PoolStats;
@@ -43,8 +42,6 @@ pub struct DeviceReading {
     pub largest_free_block: u64,
     /// Of the history; `None` while it is off.
     pub history: Option<HistoryStatus>,
-    /// Of the hardened mode; `None` while it is off.
-    pub hardened: Option<HardenedStats>,
     /// Whose its memory is; `None` where the allocator does not publish, or the driver does not say.
     pub ledger: Option<DeviceLedger>,
     /// The default pool, and every private pool that ever had memory.
@@ -92,7 +89,6 @@ impl DeviceReading {
             kind: allocator.backend().kind(),
             largest_free_block: allocator.statistics().largest_free_block(device).ok()?,
             history: history.recorded.then_some(history),
-            hardened: allocator.statistics().hardened(device).ok().filter(|_| allocator.settings().hardened),
             ledger: publishes.then(|| allocator.statistics().ledger(device).ok()).flatten(),
             pools,
             tenants,

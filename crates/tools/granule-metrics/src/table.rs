@@ -3,7 +3,6 @@
 use crate::metric::{Kind, Metric, Read, Value};
 use crate::reading::DeviceReading;
 use alloc_core::budget::TenantStats;
-use alloc_core::hardened::HardenedStats;
 use alloc_core::host::HostStats;
 use alloc_core::ledger::DeviceLedger;
 use alloc_core::pool::PoolStats;
@@ -136,18 +135,12 @@ const SCALARS: &[Scalar] = {
         ("history_complete", Gauge, Count, "1 while the history has every operation", |r| history(r, |h| h.complete.into())),
         ("history_overwritten_entries", Counter, Count, "History entries overwritten because the ring was full", |r| history(r, |h| h.overwritten)),
         ("history_unseen_operations", Counter, Count, "Operations before the history was switched on", |r| history(r, |h| h.before_recording)),
-        ("quarantined_blocks", Gauge, Count, "Hardened mode: blocks in quarantine", |r| hardened(r, |h| h.quarantined)),
-        ("quarantined", Gauge, Bytes, "Hardened mode: bytes in quarantine, rounded", |r| hardened(r, |h| h.quarantined_bytes)),
-        ("quarantine_protected", Gauge, Bytes, "Hardened mode: bytes in quarantine that the device cannot access", |r| hardened(r, |h| h.protected_bytes)),
-        ("hardened_checked_blocks", Counter, Count, "Hardened mode: blocks checked", |r| hardened(r, |h| h.checked)),
-        ("hardened_unchecked_blocks", Counter, Count, "Hardened mode: freed blocks that were not checked, or not wholly", |r| hardened(r, |h| h.unchecked)),
         ("device_used", Gauge, Bytes, "With publish:True: bytes of the device that are taken, by whomever", |r| ledger(r, |l| l.used)),
         ("device_pinned", Gauge, Bytes, "With publish:True: bytes of host memory that this process has pinned, where that is the device's memory", |r| ledger(r, |l| l.pinned)),
         ("device_graphs", Gauge, Bytes, "With publish:True: bytes that graphs took beyond their pools, when they were launched first", |r| ledger(r, |l| l.graphs)),
         ("device_process_other", Gauge, Bytes, "With publish:True: bytes that this process has beyond the allocator's, as far as they are known", |r| ledger(r, |l| l.process_other)),
         ("device_other_processes", Gauge, Bytes, "With publish:True: bytes that other processes have, as far as they are known", |r| ledger(r, DeviceLedger::others)),
         ("device_unaccounted", Gauge, Bytes, "With publish:True: bytes that are taken by nobody who is known", |r| ledger(r, |l| l.unaccounted)),
-        ("hardened_corruptions", Counter, Count, "Hardened mode: corruptions found", |r| hardened(r, |h| h.corruptions)),
     ]
 };
 
@@ -199,10 +192,6 @@ fn history(reading: &DeviceReading, of: impl Fn(&HistoryStatus) -> u64) -> Optio
 
 fn ledger(reading: &DeviceReading, of: impl Fn(&DeviceLedger) -> u64) -> Option<Value> {
     reading.ledger.as_ref().map(|ledger| of(ledger).into())
-}
-
-fn hardened(reading: &DeviceReading, of: impl Fn(&HardenedStats) -> u64) -> Option<Value> {
-    reading.hardened.as_ref().map(|hardened| of(hardened).into())
 }
 
 fn cached(reading: &DeviceReading) -> u64 {

@@ -1,7 +1,6 @@
 //! Nothing that the statistics have is missing in the table, and nothing is read from the wrong place.
 
 use alloc_core::budget::{Marks, TenantStats};
-use alloc_core::hardened::HardenedStats;
 use alloc_core::host::{DurationStat, HostGranuleStats, HostStats};
 use alloc_core::ledger::{DeviceLedger, OtherProcess, Ours};
 use alloc_core::pool::PoolStats;
@@ -57,17 +56,6 @@ impl Numbers {
                 reserve_free_bytes: self.next(),
             },
             ..HostStats::default()
-        }
-    }
-
-    fn hardened(&mut self) -> HardenedStats {
-        HardenedStats {
-            quarantined: self.count(),
-            quarantined_bytes: self.count(),
-            protected_bytes: self.count(),
-            checked: self.count(),
-            unchecked: self.count(),
-            corruptions: self.count(),
         }
     }
 
@@ -154,7 +142,6 @@ fn device() -> DeviceReading {
             overwritten: n.count(),
             before_recording: n.count(),
         }),
-        hardened: Some(n.hardened()),
         pools: vec![
             PoolReading { id: PoolId::DEFAULT, reserved_bytes: default.reserved_bytes, stats: Some(default) },
             PoolReading { id: private.0, reserved_bytes: private.1, stats: Some(own) },
@@ -273,8 +260,6 @@ fn every_other_figure_is_exported() {
     let device = device();
     let GranuleStats { pending_bytes, unrecorded_frees, granules_moved, asleep_bytes } = device.stats.granule;
     let HistoryStatus { recorded: _, complete: _, overwritten, before_recording } = device.history.unwrap();
-    let HardenedStats { quarantined, quarantined_bytes, protected_bytes, checked, unchecked, corruptions } =
-        device.hardened.unwrap();
     let mut expected = vec![pending_bytes, unrecorded_frees, granules_moved, asleep_bytes];
     let mut whole =
         |values: &[u64]| expected.extend(values.iter().map(|value| i64::try_from(*value).unwrap()));
@@ -282,7 +267,6 @@ fn every_other_figure_is_exported() {
         &[&[overwritten, before_recording, device.largest_free_block], &of_ledger(&device.ledger)[..]]
             .concat(),
     );
-    whole(&[quarantined, quarantined_bytes, protected_bytes, checked, unchecked, corruptions]);
     for pool in device.pools.into_iter().filter_map(|pool| pool.stats) {
         let PoolStats {
             use_count,
@@ -354,8 +338,8 @@ fn names_are_unique_and_types_fit() {
 
 #[test]
 fn what_is_off_is_not_exported() {
-    let off = DeviceReading { history: None, hardened: None, ..device() };
+    let off = DeviceReading { history: None, ..device() };
     let off = Reading { devices: vec![off], hosts: Vec::new() };
     let named = |part: &str| samples(&off).any(|(metric, _)| metric.name.contains(part));
-    assert!(!named("history") && !named("quarantine") && !named("hardened") && !named("host"));
+    assert!(!named("history") && !named("host"));
 }
