@@ -357,7 +357,7 @@ def part_others(results):
     yield from whole(results.of("compile"), "headers")
 
 
-# README's table of what only hardware decides, in its words: what asks each. A call is one whose cost was measured; what begins
+# The book's table of what only hardware decides, in its words: what asks each. A call is one whose cost was measured; what begins
 # with "lacks" is a call that the library may not have.
 ASSUMED = {
     "the library keeps calls that CUDA 13's headers dropped": ("lacks cuGraphNodeGetDependencies", "lacks cuEventElapsedTime"),
@@ -399,7 +399,7 @@ def part_assumed(results):
 
 
 PARTS = {
-    "What README assumes": part_assumed, "Steps that did not end well": part_steps, "The machine": part_machine, "Conformance": part_conformance, "The driver": part_driver,
+    "What Granule assumes": part_assumed, "Steps that did not end well": part_steps, "The machine": part_machine, "Conformance": part_conformance, "The driver": part_driver,
     "Training": part_training, "How late the device is": part_lag, "Sleep and wake": part_sleep, "At the edge": part_edge,
     "Recorded programs": part_recorded, "Hot path": part_hot_path, "Other libraries, and the shim compiled there": part_others,
 }

@@ -177,7 +177,7 @@ class Driver(unittest.TestCase):
         self.assertRegex(ran.stdout, r"lack the driver \(probe-driver\) \| .*train-native")
         self.assertIn("lack what is optional", ran.stdout)
         self.assertIn("results: ", ran.stdout.splitlines()[-1])
-        self.assertNotRegex((self.out / "summary.md").read_text(), "## (What README|Recorded|Training)")
+        self.assertNotRegex((self.out / "summary.md").read_text(), "## (What Granule|Recorded|Training)")
         page_there = subprocess.run([sys.executable, HERE / "page.py", self.out, self.out], stderr=subprocess.PIPE, text=True, check=False)
         self.assertRegex(page_there.stderr, "no device was found: .*summary.md")
         self.assertEqual(list(self.out.glob("gpu-*")), [])
@@ -247,9 +247,9 @@ class Page(unittest.TestCase):
         self.assertRegex(text, "2026-11-28`: plan `main`[^`]*(?s:.*)plan `more`")
         self.assertIn("1 of 1 ended well", text)
 
-    def test_each_row_of_what_readme_assumes_has_the_cards_answer(self):
-        readme = HERE.parents[1] / "README.md"
-        rows = readme.read_text().partition("### What only hardware decides")[2].partition("\n## ")[0].splitlines()
+    def test_each_row_of_what_the_book_assumes_has_the_cards_answer(self):
+        book = HERE.parents[1] / "docs/devices.md"
+        rows = book.read_text().partition("### What only hardware decides")[2].partition("\n## ")[0].splitlines()
         plain = [re.sub(r"\[([^]]*)\]\([^)]*\)|`", r"\1", row.split("|")[1]).strip() for row in rows if row.endswith("| assumed |")]
         self.assertEqual([row for row in plain if not any(row.startswith(known) for known in page.ASSUMED)], [])
         self.assertEqual(len(plain), len(page.ASSUMED))

@@ -23,6 +23,8 @@ pub(super) fn build() -> Result<()> {
 /// A page whose links to files beside the book lead to the repository. `mdbook` takes `.md` for a page of its own and writes
 /// `.html`; `exists` says what is there.
 fn to_repository(page: &str, exists: impl Fn(&str) -> bool) -> String {
+    // Pages of results are no part of the book.
+    let page = page.replace("href=\"results/", "href=\"../docs/results/");
     let mut parts = page.split(OUT);
     let mut made = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -42,11 +44,11 @@ mod tests {
 
     #[test]
     fn links_out_of_the_book_lead_to_the_repository() {
-        let page = r##"<a href="guide.html">a</a> <a href="../ARCHITECTURE.html#views">b</a> <a href="../tests/x.rs">c</a>"##;
-        let made = to_repository(page, |path| path == "ARCHITECTURE.md");
+        let page = r##"<a href="guide.html">a</a> <a href="../ARCHITECTURE.html#views">b</a> <a href="../tests/x.rs">c</a> <a href="results/d.html">d</a>"##;
+        let made = to_repository(page, |path| ["ARCHITECTURE.md", "docs/results/d.md"].contains(&path));
         let files = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main");
         let expected = format!(
-            r##"<a href="guide.html">a</a> <a href="{files}/ARCHITECTURE.md#views">b</a> <a href="{files}/tests/x.rs">c</a>"##
+            r##"<a href="guide.html">a</a> <a href="{files}/ARCHITECTURE.md#views">b</a> <a href="{files}/tests/x.rs">c</a> <a href="{files}/docs/results/d.md">d</a>"##
         );
         assert_eq!(made, expected);
     }

@@ -109,7 +109,7 @@ fn page(results: &Path) -> Result<()> {
             .arg(results)
             .arg(root().join("docs/results")),
     )?;
-    println!("a line of docs/SUMMARY.md has it in the book");
+    println!("link it from docs/performance.md, under Results");
     Ok(())
 }
 

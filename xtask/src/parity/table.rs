@@ -1,7 +1,8 @@
-//! The document: a table of behaviours by area, with their tests and their state.
+//! The document: behaviours by area, with the files of their tests.
 
 use super::checklist::Checklist;
 use super::finder::Test;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -10,39 +11,33 @@ pub(super) fn write(checklist: &Checklist, tests: &[Test]) -> String {
     let mut body = String::new();
     let (mut all, mut missing) = (0, 0);
     for area in &checklist.areas {
-        let _ = write!(
-            body,
-            "\n## {}\n\n| id | behaviour | tests | state |\n| --- | --- | --- | --- |\n",
-            area.name
-        );
+        let (mut files, mut rows) = (BTreeSet::new(), String::new());
         for behaviour in &area.behaviours {
-            let own: Vec<&Test> =
-                tests.iter().filter(|test| test.counts() && test.ids.contains(&behaviour.id)).collect();
+            let is_own = |test: &&Test| test.counts() && test.ids.contains(&behaviour.id);
+            let own: BTreeSet<String> = tests.iter().filter(is_own).map(|test| link(&test.file)).collect();
             all += 1;
             missing += usize::from(own.is_empty());
-            let state = if own.is_empty() { "**no test**" } else { "tested" };
-            let cells = [&*behaviour.id, &cell(&behaviour.behaviour), &tests_text(&own), state];
-            body.push('|');
-            for text in cells {
-                let blank = if text.is_empty() { "" } else { " " };
-                let _ = write!(body, "{blank}{text} |");
-            }
-            body.push('\n');
+            let state = if own.is_empty() { " (**no test**)" } else { "" };
+            let _ = writeln!(rows, "- **{}** {}{state}", behaviour.id, behaviour.behaviour.trim());
+            files.extend(own);
         }
+        let files = Vec::from_iter(files).join(", ");
+        let _ = write!(body, "\n## {}\n\n{rows}\nTests: {files}\n", area.name);
     }
     let without = if missing == 0 { String::new() } else { format!(", {missing} without a test") };
     format!(
         "# Parity with PyTorch's allocator\n\n\
-         Made by `cargo xtask parity` from `tests/parity.toml` and the names of the tests; do not edit. A test\n\
-         that shows a behaviour has a name that begins with its id. CI fails where a behaviour has no test that\n\
-         runs, and where this table is out of date.\n\n\
-         The tests in `tests/torch` run real PyTorch programs on Granule\n\
-         and on PyTorch's own allocator and compare what they see (`cargo xtask e2e-torch`). The tables at the end,\n\
-         from `tests/parity_torch.toml`, are of functions: what PyTorch's own allocator has, what a\n\
-         `CUDAPluggableAllocator` can have of it, and what Granule has.\n\n\
-         {all} behaviours: {} tested{without}.\n{body}",
+         Made by `cargo xtask parity`; do not edit. {all} behaviours: {} tested{without}. The name of a test begins with the\n\
+         ids that it shows, so `grep -rn s01_` finds those of S01. CI fails where a behaviour has no test that runs.\n\n\
+         Tests in Python run a program on Granule and on PyTorch's own allocator, and compare (`cargo xtask e2e-torch`).\n{body}",
         all - missing
     )
+}
+
+/// A link to a file, under its own name.
+fn link(file: &str) -> String {
+    let short = Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy());
+    format!("[{short}](../{file})")
 }
 
 /// The tests, by file.
@@ -51,9 +46,7 @@ pub(super) fn tests_text(tests: &[&Test]) -> String {
     let files: Vec<String> = by_file
         .map(|tests| {
             let names: Vec<String> = tests.iter().map(|test| format!("`{}`", test.name)).collect();
-            let file = &tests[0].file;
-            let short = Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy());
-            format!("[{short}](../{file}): {}", names.join(", "))
+            format!("{}: {}", link(&tests[0].file), names.join(", "))
         })
         .collect();
     files.join("; ")
