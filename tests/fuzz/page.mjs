@@ -9,9 +9,9 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { deflateRawSync } from "node:zlib";
-import { LIFE_COLUMNS, Store } from "../../crates/granule-report/viewer/data/store.js";
-import { Texts } from "../../crates/granule-report/viewer/data/texts.js";
-import { momentOf } from "../../crates/granule-report/viewer/data/moment.js";
+import { LIFE_COLUMNS, Store } from "../../crates/tools/granule-report/viewer/data/store.js";
+import { Texts } from "../../crates/tools/granule-report/viewer/data/texts.js";
+import { momentOf } from "../../crates/tools/granule-report/viewer/data/moment.js";
 
 const CORPUS = new URL("corpus/page.bin", import.meta.url);
 const VIEWER = "/granule-report/viewer/";

@@ -5,7 +5,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 failed=0
 try() {
   local said
-  if said=$(env "$@" "$here/../../crates/granule-estimate/rig/fakegpu-run" "$here/selftest.py" 2>&1); then echo "ok   $*"
+  if said=$(env "$@" "$here/../../crates/tools/granule-estimate/rig/fakegpu-run" "$here/selftest.py" 2>&1); then echo "ok   $*"
   else echo "FAIL $*"; tail -15 <<<"$said"; failed=1; fi
 }
 expandable=PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True

@@ -9,7 +9,7 @@ mod tape;
 
 use alloc_core::CachingAllocator;
 use alloc_core::config::Settings;
-use granule::replay::{ReplayOptions, peak_live, replay_through};
+use granule_analysis::replay::{ReplayOptions, peak_live, replay_through};
 use granule_snapshot::trace::Trace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -138,7 +138,7 @@ fn recorded() -> BTreeMap<String, PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let files = |folder: PathBuf| folder.read_dir().into_iter().flatten().flatten().map(|file| file.path());
     let mut folders: Vec<PathBuf> = files(root.join("tests/data/cases")).collect();
-    folders.extend(["tests/corpus/traces", "crates/granule-cli/data"].map(|folder| root.join(folder)));
+    folders.extend(["tests/corpus/traces", "crates/tools/granule-cli/data"].map(|folder| root.join(folder)));
     folders.push(target.join("corpus"));
     folders.extend(crate::shared().map(|shared| shared.join("traces")));
     let named = |path: PathBuf| {

@@ -7,7 +7,6 @@ pub mod decisions;
 pub mod fault_loop;
 pub mod fits;
 pub mod graphs;
-pub mod hardened;
 pub mod log;
 pub mod lookalike;
 pub mod peer;
@@ -108,7 +107,7 @@ pub fn shared() -> Option<PathBuf> {
 /// Where the file is there and cannot be read.
 #[must_use]
 pub fn recorded(name: &str) -> Option<Trace> {
-    let bundled = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates/granule-cli/data");
+    let bundled = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates/tools/granule-cli/data");
     let folder = shared().map(|folder| folder.join("traces")).unwrap_or(bundled);
     let path = folder.join(format!("{name}.trace.gz"));
     if !path.exists() {

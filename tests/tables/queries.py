@@ -19,7 +19,7 @@ from pathlib import Path
 import duckdb
 
 ROOT = Path(__file__).resolve().parents[2]
-BUNDLED = ROOT / "crates/granule-cli/data/resnet_train.trace.gz"
+BUNDLED = ROOT / "crates/tools/granule-cli/data/resnet_train.trace.gz"
 MIB = 1 << 20
 SETTINGS = ["", "expandable_segments:True", "max_split_size_mb:128"]
 

@@ -137,7 +137,7 @@ class Rig:
     def command(self):
         if self.real:
             return [sys.executable]
-        return [str(ROOT / "crates/granule-estimate/rig/fakegpu-run"), "--", sys.executable]
+        return [str(ROOT / "crates/tools/granule-estimate/rig/fakegpu-run"), "--", sys.executable]
 
 
 class Template:

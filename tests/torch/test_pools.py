@@ -312,7 +312,7 @@ def test_one_allocator_serves_five_consumers():
     if not any(Path(torch.__file__).parents[1].glob("nvidia/*/include/cccl")):
         pytest.skip("this PyTorch brings no headers of CCCL")
     here = Path(__file__).resolve().parent
-    on_rig = [here.parents[1] / "crates/granule-estimate/rig/fakegpu-run", "--", sys.executable, here / "programs/one_pool.py"]
+    on_rig = [here.parents[1] / "crates/tools/granule-estimate/rig/fakegpu-run", "--", sys.executable, here / "programs/one_pool.py"]
     env = {**os.environ, "CUDA_PYTHON_DISABLE_MAJOR_VERSION_WARNING": "1"}
 
     def run(allocator):

@@ -229,7 +229,7 @@ assert open(precious).read() == "precious" and os.path.isfile(path) and not os.p
 """
     (tmp_path / "recording").mkdir()
     words = [sys.executable, "-c", program, str(tmp_path / "recording"), str(tmp_path / "precious")]
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "crates/granule-cli/python")}
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "crates/tools/granule-cli/python")}
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
 

@@ -8,7 +8,7 @@ import pytest
 from torch.cuda import _memory_viz as viz
 
 COMMAND = os.environ.get("GRANULE_COMMAND")
-TRACE = Path(__file__).resolve().parents[2] / "crates/granule-cli/data/resnet_train.trace.gz"
+TRACE = Path(__file__).resolve().parents[2] / "crates/tools/granule-cli/data/resnet_train.trace.gz"
 
 
 @pytest.mark.skipif(not COMMAND, reason="GRANULE_COMMAND names no granule command")

@@ -103,12 +103,13 @@ fn fill(text: &str, name: &str) -> String {
 
 /// The manifest with this checkout in the place of the repository.
 fn from_here(manifest: &str, here: &str) -> String {
-    let at = |text: String, name: &str| {
+    let at = |text: String, (name, folder): (&str, &str)| {
         let (there, here) =
-            (format!("{name}.git = \"{REPOSITORY}\""), format!("{name}.path = \"{here}/crates/{name}\""));
+            (format!("{name}.git = \"{REPOSITORY}\""), format!("{name}.path = \"{here}/{folder}/{name}\""));
         text.replace(&there, &here)
     };
-    ["backend-api", "granule-conformance"].into_iter().fold(manifest.to_owned(), at)
+    let crates = [("backend-api", "crates"), ("granule-conformance", "crates/tools")];
+    crates.into_iter().fold(manifest.to_owned(), at)
 }
 
 /// How much of it a vendor writes, and how much goes away.

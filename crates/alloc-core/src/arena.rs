@@ -227,21 +227,6 @@ impl ArenaState {
         uses
     }
 
-    /// Takes a block back from the program that stays pending beyond its uses, until one more
-    /// [`event_done`](Self::event_done). Returns the uses.
-    pub(crate) fn free_and_hold(&mut self, id: BlockId) -> SmallVec<[BlockUse; 4]> {
-        let uses = self.free_and_wait(id);
-        self.heap.layout_mut().blocks_mut()[id].pending += 1; // [`UsesOf::record`] leaves room for it
-        uses
-    }
-
-    /// [`event_done`](Self::event_done) where the block's own stream was given work for it since its free: the device is done
-    /// with the block once it has passed that.
-    pub(crate) fn event_passed_on(&mut self, id: BlockId) {
-        self.heap.layout_mut().blocks_mut()[id].epoch = self.ledger.epochs().current();
-        self.event_done(id);
-    }
-
     /// Takes a sleeping block back from the program; returns where it was, and its uses, which are over, to be dropped
     /// without a lock. `None` where that is no sleeping block.
     pub(crate) fn free_asleep(

@@ -13,7 +13,6 @@ mod arenas;
 mod crossings;
 mod features;
 mod hand_over;
-mod hardened;
 mod history;
 mod holdings;
 mod ladder;
@@ -60,7 +59,6 @@ use features::{
     budgets::Budgets, checkpoint::Checkpoints, exact::ExactPlaces, limits::Limits, peers::Peers,
     sharing::Sharing, sleep::Sleep, statistics::Statistics, unified, wake::Wake,
 };
-use hardened::Hardened;
 use history::History;
 use holdings::Holdings;
 use ladder::{Ladder, reclaim::Reclaim};
@@ -80,7 +78,6 @@ struct Base {
     history: Arc<History>,
     pools: Arc<PrivatePools>,
     lifetimes: Arc<Lifetimes>,
-    hardened: Arc<Hardened>,
     crossings: Arc<Crossings>,
     observers: Arc<Observers>,
     uncached: Arc<Uncached>,
@@ -99,7 +96,6 @@ impl Base {
         let history = Arc::new(History::new(site, &holdings, &arenas));
         let pools = Arc::new(PrivatePools::new(site, &holdings, &arenas));
         let lifetimes = Arc::new(Lifetimes::new(site, &holdings, &arenas, &history, &pools, &uncached));
-        let hardened = Arc::new(Hardened::new(site, &arenas, &history, &pools, &lifetimes));
         Ok(Self {
             site: site.clone(),
             crossings: Arc::new(Crossings::new(site, &holdings)),
@@ -109,7 +105,6 @@ impl Base {
             history,
             pools,
             lifetimes,
-            hardened,
             observers,
             uncached,
             supply,
@@ -200,7 +195,6 @@ impl DeviceAllocator {
         let allowed = allocator.base.holdings.lock().accounts().ceilings().allowed();
         allocator.base.arenas.refresh_ages(allowed);
         allocator.base.uncached.turn(!settings.caching);
-        allocator.base.hardened.configure(settings);
         Ok(allocator)
     }
 
@@ -253,10 +247,6 @@ impl DeviceAllocator {
     /// What is neither the program's nor free.
     pub(crate) fn lifetimes(&self) -> &Lifetimes {
         &self.base.lifetimes
-    }
-    /// The hardened mode.
-    pub(crate) fn hardened(&self) -> &Hardened {
-        &self.base.hardened
     }
 
     /// What gives memory back.
@@ -352,7 +342,7 @@ impl DeviceAllocator {
     /// What is wrong with `ptr`; `None` where it lies in no memory of this device.
     pub(crate) fn diagnose(&self, ptr: DevicePtr) -> Option<Problem> {
         let around = self.base.uncached.diagnose(ptr);
-        around.or_else(|| self.base.arenas.diagnose(ptr, self.base.hardened.is_quarantined(ptr)))
+        around.or_else(|| self.base.arenas.diagnose(ptr))
     }
 
     /// What decides under `settings`.
@@ -417,15 +407,8 @@ impl DeviceAllocator {
         let mut state = self.base.arenas.attended(state, call);
         state.change_tenure(|tenure| tenure.note_pool(pool));
         state.join_parked();
-        let (request, found) = if self.base.site.attention().has(Reason::HARDENED) {
-            let request = self.base.hardened.request(&state, bytes);
-            // What is free is protected then, and could be reached in a view.
-            (request, state.find(&request))
-        } else {
-            let request = state.tenure().policy().request(bytes);
-            (request, state.find_remembered(&request))
-        };
-        if let Some(block) = found {
+        let request = state.tenure().policy().request(bytes);
+        if let Some(block) = state.find_remembered(&request) {
             return Ok(state.hand_out(block, &request));
         }
         drop(state);
@@ -517,14 +500,9 @@ impl DeviceAllocator {
         let call =
             self.base.site.noticing(self.base.history.begin_call(Some(stream), RecordContext::State))?;
         let outcome = self.malloc_in(bytes, stream, &call);
-        if let Ok(ptr) = outcome
-            && self.base.site.attention().has(Reason::HARDENED)
-        {
-            self.base.hardened.arm(ptr, bytes, stream, &call);
-        }
         drop(call);
         self.base.history.deliver(&calls);
-        self.base.hardened.arrived(outcome, &calls)
+        self.base.lifetimes.arrived(outcome, &calls)
     }
 
     fn malloc_in(&self, bytes: u64, stream: Stream, call: &Call<'_>) -> Result<DevicePtr> {
@@ -565,16 +543,12 @@ impl DeviceAllocator {
         true
     }
 
-    /// [`free`](Self::free) for programs that record contexts or capture, and for hardened mode.
+    /// [`free`](Self::free) for programs that record contexts or capture.
     #[inline]
     pub(crate) fn free_attentively(&self, ptr: DevicePtr, location: Location, calls: &Calls<'_>) -> bool {
         self.base.history.make_room();
         let call = self.base.history.begin_free(RecordContext::All, calls);
-        let freed = if self.base.site.attention().has(Reason::HARDENED) {
-            self.base.hardened.free(ptr, location, &call)
-        } else {
-            self.base.lifetimes.free_in(ptr, location, &call)
-        };
+        let freed = self.base.lifetimes.free_in(ptr, location, &call);
         drop(call);
         self.base.history.deliver(calls);
         freed

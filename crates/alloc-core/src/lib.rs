@@ -23,7 +23,7 @@
 //! observers of budgets hear of it after they have returned.
 //!
 //! *It must not wait for a thread that may be inside the allocator*, where memory moves meanwhile: in sources of memory, in
-//! observers of segments and of corruption, and in destructors. That thread may be waiting for the memory that moves. Where devices
+//! observers of segments, and in destructors. That thread may be waiting for the memory that moves. Where devices
 //! share the host's memory, it may be inside any allocator of the process, of pinned memory or for another device.
 //!
 //! # Layers
@@ -36,7 +36,7 @@
 //! arena      one pool and one stream: blocks under one lock; the pools; the directory of both
 //! policy     the decisions, and what they need to remember
 //! lifetimes  streams, captures and processes that still use memory
-//! features   budgets, sleep, sharing, hardened and uncached memory
+//! features   budgets, sleep, sharing, and uncached memory
 //! memory     tables: blocks, free blocks, segments, regions, addresses
 //! error      what is answered when something cannot be done
 //! watch      counts, history, snapshots, reports, observers
@@ -69,7 +69,7 @@ pub use backend_api as backend;
 pub use backend_api::steps;
 pub use base::{round, types};
 pub use error::AllocError;
-pub use features::{budget, hardened, ledger, share, sleep};
+pub use features::{budget, ledger, share, sleep};
 pub use host::{HostAllocator, PinnedBuffer};
 pub use memory::{address_map, aliases, block, index, region, segment};
 #[doc(hidden)] // for the tools

@@ -63,12 +63,6 @@ struct granule_backend_table;
 /** The device is full, or a limit on all that is held is reached. */
 #define GRANULE_SHORTAGE_DEVICE 3
 
-/** The program wrote past the end of a block. */
-#define GRANULE_CORRUPTION_OVERFLOW 0
-
-/** The program wrote to a block after its free. */
-#define GRANULE_CORRUPTION_USE_AFTER_FREE 1
-
 /** All requests. */
 #define GRANULE_FILTER_ALWAYS 0
 
@@ -426,46 +420,6 @@ typedef struct granule_tensor {
      */
     uint64_t consumer;
 } granule_tensor;
-
-/** What the hardened mode has done on a device. */
-typedef struct granule_hardened_stats_t {
-    /** sizeof(granule_hardened_stats_t). */
-    uint32_t size;
-    /** Blocks in quarantine. */
-    uint64_t quarantined;
-    /** Their bytes. */
-    uint64_t quarantined_bytes;
-    /** Bytes of them that the device cannot access. */
-    uint64_t protected_bytes;
-    /** Blocks that were checked. */
-    uint64_t checked;
-    /** Freed blocks that were not. */
-    uint64_t unchecked;
-    /** Corruptions found. */
-    uint64_t corruptions;
-} granule_hardened_stats_t;
-
-/** Memory that was written by somebody who must not. */
-typedef struct granule_corruption {
-    /** What the library has written: a later one may write more. */
-    uint32_t size;
-    /** What happened: one of GRANULE_CORRUPTION_... */
-    int32_t kind;
-    /** The device. */
-    int32_t device;
-    /** What the first changed byte is now. */
-    uint8_t found;
-    /** The block's first address. */
-    uint64_t addr;
-    /** Its bytes as requested. */
-    uint64_t requested;
-    /** The first byte that was changed. */
-    uint64_t at;
-    /** Bytes that were changed. */
-    uint64_t bytes;
-    /** All of it for people, with what the history says about the block. Good during the call. */
-    const char *text;
-} granule_corruption;
 
 /**
  * Where a pool's memory comes from, if not from the driver. The functions are called with no lock held, and may use the
@@ -1344,17 +1298,6 @@ void granule_delta_free(struct granule_delta *d);
 granule_status granule_buffer_to_dlpack(const struct granule_buffer *b,
                                         const struct granule_tensor *tensor,
                                         void **out);
-
-/** What the hardened mode has done on a device. */
-granule_status granule_hardened_stats(struct granule_allocator *a,
-                                      int32_t device,
-                                      struct granule_hardened_stats_t *out);
-
-/** Tells observer of memory that was written by somebody who must not, with no lock held. */
-granule_status granule_add_corruption_observer(struct granule_allocator *a,
-                                               void (*observer)(void *user,
-                                                                const struct granule_corruption *corruption),
-                                               void *user);
 
 /** Whether one device could reach the memory of another. */
 granule_status granule_can_access_peer(struct granule_allocator *a, int32_t from, int32_t to, bool *out);

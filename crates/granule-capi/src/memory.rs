@@ -4,7 +4,6 @@ pub mod budgets;
 pub mod buffers;
 pub mod captures;
 pub mod dlpack;
-pub mod hardened;
 pub mod peers;
 pub mod pools;
 pub mod registered;

@@ -41,11 +41,10 @@ const ENDS: [(&str, &str); 11] = [
 
 /// What a forked child may ask: it says what the child knows without the driver, changes what is the child's alone, or answers that
 /// the argument is wrong before anything else. Whatever is not here is refused as a fork's.
-const HARMLESS: [&str; 92] = [
+const HARMLESS: [&str; 91] = [
     "abandon",
     "abi_version",
     "add_budget_observer",
-    "add_corruption_observer",
     "add_free_memory_callback",
     "add_oom_observer",
     "add_rejection_observer",

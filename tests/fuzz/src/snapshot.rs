@@ -92,12 +92,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
         [false, true].map(|expandable_segments| Settings { expandable_segments, ..Settings::default() });
     let mut seeds = vec![b"]q\x00.".to_vec(), b"\x80\x04]\x94.".to_vec(), b"}.".to_vec()];
     for settings in settings {
-        let options = granule::replay::ReplayOptions {
+        let options = granule_analysis::replay::ReplayOptions {
             settings,
             history: 64,
-            ..granule::replay::ReplayOptions::default()
+            ..granule_analysis::replay::ReplayOptions::default()
         };
-        let replay = granule::replay::replay(&trace, &options, |_| {}).expect("it fits");
+        let replay = granule_analysis::replay::replay(&trace, &options, |_| {}).expect("it fits");
         let mut snapshot = replay.allocator.snapshot(true);
         for protocol in [Protocol::V2, Protocol::V4] {
             seeds.push(pickled(&snapshot, protocol));

@@ -4,8 +4,8 @@ use crate::in_words;
 use crate::snapshot::{inspect, rewrites};
 use alloc_core::config::{PolicyName, Settings};
 use alloc_core::types::MIB;
-use granule::replay::{Replay, ReplayOptions, replay};
 use granule_analysis::Run;
+use granule_analysis::replay::{Replay, ReplayOptions, replay};
 use granule_snapshot::convert;
 use granule_snapshot::trace::Trace;
 

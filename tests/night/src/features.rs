@@ -42,7 +42,6 @@ features! {
     Peers "peers",
     Budgets "budgets",
     Spill "spill",
-    Hardened "hardened",
     Limits "limits",
     Refusals "refusals",
     History "history",

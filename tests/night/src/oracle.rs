@@ -15,10 +15,6 @@ const STEPS: (u64, u64) = (1000, 30);
 /// What a spill hook made room for, or might have, is looked for again, and cached memory with it. A wake does so for each piece.
 const SPILL: u64 = 10;
 
-/// In the hardened mode what is free is written and read in pieces of this many bytes, with a few calls for each.
-const PIECE: u64 = 1 << 18;
-const PIECE_CALLS: u64 = 4;
-
 /// After every operation: no wrong use of memory was trapped, the capture that is under way is whole, and it `made` no more
 /// calls of drivers than a few for each thing that there is, or was, and `took` no more steps.
 pub fn always(world: &World, made: u64, took: u64) {
@@ -30,9 +26,7 @@ pub fn always(world: &World, made: u64, took: u64) {
         format!("one operation took {took} steps, and there were {} things at most", world.most.get())
     });
     if made > FEW {
-        let hardened = world.sites.iter().any(|site| site.settings.borrow().hardened);
-        let pieces = if hardened { world.setup.capacity / PIECE } else { 0 };
-        let most = FEW + 20 * world.most.get() + PIECE_CALLS * pieces;
+        let most = FEW + 20 * world.most.get();
         world.verdict.expect(made <= most, "calls", || {
             format!("one operation made {made} calls of drivers, and there are {things} things to call about")
         });

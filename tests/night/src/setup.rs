@@ -86,8 +86,6 @@ fn settings(r: &mut Rng) -> Settings {
         garbage_collection_threshold: if rarely(r) { 0.6 } else { 0.0 },
         cross_stream: CrossStream::ALL[r.usize(0..CrossStream::ALL.len())],
         segments_ipc: r.u8(0..4) > 0,
-        hardened: rarely(r),
-        hardened_quarantine: MIB * r.u64(0..32),
         graph_capture_record_stream_reuse: often(r),
         throw_on_oom: rarely(r),
         history_max_entries: if often(r) { r.u64(1..500) } else { 0 },

@@ -27,8 +27,6 @@ const THREADS: std::ops::RangeInclusive<usize> = 2..=8;
 const ACTS: std::ops::Range<usize> = 2..14;
 /// Time in which all work is done.
 const LONG: u64 = 1 << 30;
-/// The most bytes of a block in hardened mode, where each is written.
-const HARDENED: u64 = 1 << 18;
 
 /// An allocator, as a thread sees it.
 #[derive(Debug)]
@@ -38,7 +36,6 @@ struct Seat<'a> {
     allocator: Arc<CachingAllocator>,
     machine: Arc<OpenReg>,
     wire: Arc<Wire>,
-    hardened: bool,
     /// Streams that all threads give work.
     streams: Vec<Stream>,
 }
@@ -84,7 +81,6 @@ impl<'a> Seat<'a> {
             allocator: Arc::clone(&of.allocator),
             machine: Arc::clone(&world.processes[of.process].machine),
             wire: Arc::clone(&world.processes[of.process].wire),
-            hardened: settings.hardened,
             streams: lanes.map(|lane| lane.stream).collect(),
         })
     }
@@ -201,7 +197,6 @@ impl Program<'_> {
     /// Asks for memory, and writes it.
     fn take(&self, seat: usize, stream: Stream, bytes: u64) -> Option<Block> {
         let of = &self.seats[seat];
-        let bytes = if of.hardened { bytes % HARDENED + 1 } else { bytes };
         let ptr = self.done(of, "malloc", of.allocator.malloc(bytes, stream))?;
         let size = of.allocator.block_size(ptr).unwrap_or(bytes);
         let tag = {

@@ -94,7 +94,6 @@ impl Site {
             (granule, Feature::Granule),
             (!granule, Feature::Pytorch),
             (setup.growable && (granule || settings.expandable_segments), Feature::Growable),
-            (settings.hardened, Feature::Hardened),
             (settings.history_max_entries > 0, Feature::History),
         ] {
             if on {
@@ -345,7 +344,6 @@ impl World {
             for settings in settings {
                 let site = Site::new(process, &driver, settings);
                 site.note(&setup, &met);
-                memory::listen(&site, &verdict);
                 sites.push(site);
             }
             let options = HostOptions::of(PolicyName::Pytorch);

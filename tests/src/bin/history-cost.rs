@@ -11,7 +11,7 @@ use alloc_core::snapshot::Stack;
 use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
-use granule::record::{RecordOptions, Recorder};
+use granule_snapshot::record::{RecordOptions, Recorder};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -1,9 +1,7 @@
 //! The hot path, to be counted: allocate and free from a warm cache, over a HIP-labelled backend or over the
-//! masquerade before it, or in hardened mode. Says what the driver would have taken for it, by the simulated device's
-//! cost model.
+//! masquerade before it. Says what the driver would have taken for it, by the simulated device's cost model.
 //!
-//! `hot-path bare|granule|masquerade|hardened|hardened-growable PAIRS [BYTES]`; `cargo xtask bench masquerade` runs it under
-//! callgrind.
+//! `hot-path bare|granule|masquerade PAIRS [BYTES]`; `cargo xtask bench masquerade` runs it under callgrind.
 
 use alloc_core::backend::Backend;
 use alloc_core::config::{PolicyName, Settings};
@@ -41,15 +39,12 @@ fn main() -> ExitCode {
         Err(error) => return failed(&error),
     };
     let hip: Arc<dyn Backend> = Arc::new(Interposed::new(machine.clone(), AsHip));
-    let hardened = Settings { hardened: true, ..Settings::default() };
     let settings = match subject.as_str() {
-        "hardened" => hardened,
-        "hardened-growable" => Settings { expandable_segments: true, ..hardened },
         "granule" => Settings { policy: Some(PolicyName::Granule), ..Settings::default() },
         _ => Settings::default(),
     };
     let backend = match subject.as_str() {
-        "bare" | "granule" | "hardened" | "hardened-growable" => hip,
+        "bare" | "granule" => hip,
         "masquerade" => match Masquerade::new(hip, Policy::Flip) {
             Ok(masquerade) => masquerade,
             Err(error) => return failed(&error),
@@ -66,7 +61,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: hot-path bare|granule|masquerade|hardened|hardened-growable PAIRS [BYTES]");
+    eprintln!("usage: hot-path bare|granule|masquerade PAIRS [BYTES]");
     ExitCode::from(2)
 }
 

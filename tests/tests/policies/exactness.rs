@@ -1,7 +1,7 @@
 //! Promise 8: with the `pytorch` policy a replay gives what PyTorch's native allocator gave.
 
 use alloc_core::config::Settings;
-use granule::replay::{ReplayOptions, min_capacity, replay};
+use granule_analysis::replay::{ReplayOptions, min_capacity, replay};
 use granule_tests::recorded;
 
 fn options(configuration: &str) -> ReplayOptions {

@@ -7,7 +7,7 @@ use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::types::{DevicePtr, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{Call, Clock, FaultPlan, OpenReg, OpenRegConfig};
-use granule::replay::{ReplayOptions, ReplayResult, replay};
+use granule_analysis::replay::{ReplayOptions, ReplayResult, replay};
 use granule_snapshot::trace::{Event, Trace};
 use granule_tests::fault_loop::Simulated;
 use granule_tests::rig::DEVICE;

@@ -1,14 +1,13 @@
 //! Memory that views show and no block uses is as free as any other: it leaves granule by granule, and granules of the
 //! usual size are never why a request is refused.
 
-use alloc_core::CachingAllocator;
 use alloc_core::backend::{BackendError, CaptureMode, ErrorKind, Result, VirtualMemory};
-use alloc_core::config::{MemoryLimit, Settings};
+use alloc_core::config::MemoryLimit;
 use alloc_core::device::SegmentChange;
 use alloc_core::error::AllocError;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::sleep::{Backup, SleepTag, Tags};
-use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PhysicalHandle, PoolId, Stream};
+use alloc_core::types::{DevicePtr, MIB, PhysicalHandle, PoolId, Stream};
 use backend_openreg::{Call, FaultPlan, MemoryMode, OpenReg};
 use granule_conformance::interpose::{Hook, Interposed};
 use granule_tests::Allocator;
@@ -18,8 +17,8 @@ use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::of;
 use granule_tests::views::{Aliases, Numbers, allocator, pieces};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
 
 /// A view of 36 MiB of free granules in which one block of 1 MiB lives; also the blocks beside those granules.
 fn nearly_blank(rig: &Rig, allocator: &Allocator, stream: Stream) -> (DevicePtr, DevicePtr, Vec<DevicePtr>) {
@@ -208,58 +207,6 @@ fn another_streams_capture_survives_a_miss() {
     capture.begin(first, CaptureMode::Relaxed).unwrap();
     allocator.malloc(40 * MIB, second).unwrap();
     capture.end(first).expect("nobody disturbed the capture");
-}
-
-/// Switches the hardened mode on at the first unmap, and counts reservations.
-#[derive(Debug, Default)]
-struct Switch {
-    allocator: Mutex<Weak<CachingAllocator>>,
-    reserved: AtomicU64,
-}
-
-impl Hook for Switch {
-    fn reserve_address(
-        &self,
-        inner: &dyn VirtualMemory,
-        device: DeviceIndex,
-        bytes: u64,
-        alignment: u64,
-        hint: DevicePtr,
-    ) -> Result<DevicePtr> {
-        if self.reserved.fetch_add(1, Ordering::Relaxed) > 100 {
-            return Err(BackendError::new(
-                ErrorKind::ResourceLimit,
-                2,
-                "reserve",
-                DEVICE,
-                "enough is enough",
-            ));
-        }
-        inner.reserve_address(device, bytes, alignment, hint)
-    }
-
-    unsafe fn unmap(&self, inner: &dyn VirtualMemory, at: DevicePtr, bytes: u64) -> Result<()> {
-        let allocator = std::mem::take(&mut *self.allocator.lock().unwrap()).upgrade();
-        if let Some(allocator) = allocator {
-            allocator.configure(Settings { hardened: true, ..Settings::default() }).unwrap();
-        }
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { inner.unmap(at, bytes) }
-    }
-}
-
-#[test]
-fn switching_the_hardened_mode_on_while_memory_moves_ends() {
-    let device = OpenReg::new(of(784)).unwrap();
-    let backend = Arc::new(Interposed::new(device.clone(), Switch::default()));
-    let rig = Rig { name: "switch", device, backend: backend.clone() };
-    let (allocator, first, second) = (allocator(&rig), rig.new_stream(), rig.new_stream());
-    let _live = pieces(&allocator, first, 8, 48);
-    let before = backend.hook().reserved.load(Ordering::Relaxed);
-    *backend.hook().allocator.lock().unwrap() = Arc::downgrade(&allocator);
-    let outcome = allocator.malloc(96 * MIB, second);
-    let reserved = backend.hook().reserved.load(Ordering::Relaxed) - before;
-    assert!(reserved < 10, "{reserved} regions were reserved for one request: {outcome:?}");
 }
 
 /// The default pool's memory sleeps as a whole: with a tag it is in one place.

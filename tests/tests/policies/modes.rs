@@ -1,27 +1,19 @@
-//! The `granule` policy beside what knows nothing of it: the hardened mode that is switched on while blocks lie in views,
-//! and the figures and texts that say where memory is.
+//! The `granule` policy beside what knows nothing of it: the figures and texts that say where memory is.
 
 use alloc_core::AllocError;
 use alloc_core::config::{MemoryLimit, Settings};
-use alloc_core::hardened::Corruption;
 use alloc_core::oom::OomReport;
 use alloc_core::policy::GranulePolicy;
 use alloc_core::types::{DevicePtr, MIB, Stream};
-use backend_openreg::{Call, Clock};
+use backend_openreg::Call;
 use granule_tests::Allocator;
-use granule_tests::bytes::{Bytes, pattern};
-use granule_tests::hardened::reports;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::mapped;
 use granule_tests::views::pieces;
 
-fn hardened(on: bool) -> Settings {
-    Settings { hardened: on, ..Settings::default() }
-}
-
 /// An allocator with free memory in three pieces of 12 MiB, and a block of 36 MiB that lies in a view of them.
 fn with_a_view(rig: &Rig) -> (Allocator, Vec<DevicePtr>, DevicePtr) {
-    let allocator = rig.with_policy::<GranulePolicy>(hardened(false));
+    let allocator = rig.with_policy::<GranulePolicy>(Settings::default());
     let live = pieces(&allocator, rig.stream(), 3, 12);
     let used = rig.used();
     let view = allocator.malloc(36 * MIB, rig.stream()).unwrap();
@@ -36,53 +28,6 @@ fn device_free(rig: &Rig) -> u64 {
 fn end(rig: &Rig, allocator: &Allocator, blocks: impl IntoIterator<Item = DevicePtr>) {
     blocks.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
     rig.nothing_is_left(allocator);
-}
-
-#[test]
-fn the_hardened_mode_may_come_and_go_while_blocks_lie_in_views() {
-    for clock in [Clock::Virtual { lag: 0 }, Clock::Virtual { lag: 5 }] {
-        on_each(&mapped(160).clock(clock), |rig| {
-            let (allocator, live, view) = with_a_view(rig);
-            let (stream, bytes) = (rig.stream(), Bytes(&*rig.backend));
-            bytes.write(view, &pattern(3, 36 * MIB));
-            allocator.configure(hardened(true)).unwrap();
-            allocator.check_invariants();
-            assert!(bytes.read(view, 36 * MIB) == pattern(3, 36 * MIB), "{}: nothing was touched", rig.name);
-            // What is free is free all the same, and comes with granules of its own.
-            let own = allocator.malloc(12 * MIB, stream).unwrap();
-            allocator.check_invariants();
-            allocator.free(view).unwrap();
-            allocator.check_invariants();
-            let next = allocator.malloc(36 * MIB, stream).unwrap();
-            allocator.check_invariants();
-            end(rig, &allocator, live.into_iter().chain([own, next]));
-            let stats = allocator.statistics().hardened(DEVICE).unwrap();
-            assert_eq!(stats.corruptions, 0, "{}: nobody wrote where nobody may", rig.name);
-            allocator.configure(hardened(false)).unwrap();
-            allocator.check_invariants();
-            let again = pieces(&allocator, stream, 3, 12);
-            let used = rig.used();
-            let view = allocator.malloc(36 * MIB, stream).unwrap();
-            assert_eq!(rig.used(), used, "{}: views serve again", rig.name);
-            end(rig, &allocator, again.into_iter().chain([view]));
-        });
-    }
-}
-
-#[test]
-fn a_late_write_to_a_block_in_a_view_is_found() {
-    on_each(&mapped(160), |rig| {
-        let (allocator, live, view) = with_a_view(rig);
-        let seen = reports(&allocator);
-        allocator.configure(hardened(true)).unwrap();
-        allocator.free(view).unwrap();
-        // Somebody holds the address still.
-        Bytes(&*rig.backend).write(view.add(20 * MIB), &[1; 16]);
-        allocator.empty_cache().unwrap();
-        let found: Vec<_> = seen.lock().unwrap().iter().map(|r| (r.corruption, r.ptr, r.at)).collect();
-        assert_eq!(found, [(Corruption::UseAfterFree, view, view.add(20 * MIB))], "{}", rig.name);
-        end(rig, &allocator, live);
-    });
 }
 
 fn refused(allocator: &Allocator, mib: u64, stream: Stream) -> OomReport {

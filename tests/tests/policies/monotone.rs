@@ -1,7 +1,7 @@
 //! Whether a larger device serves what a smaller one did: a slice of `granule min-capacity --try-larger`.
 
 use alloc_core::config::{PolicyName, Settings};
-use granule::replay::{ReplayOptions, larger_devices, min_capacity, peak_live};
+use granule_analysis::replay::{ReplayOptions, larger_devices, min_capacity, peak_live};
 use granule_snapshot::trace::Trace;
 use std::fs::File;
 use std::path::Path;

@@ -3,7 +3,7 @@
 //! `data/native-2.12.json` and its like what other releases did.
 
 use alloc_core::config::{Flavour, PytorchRelease, Settings, environment};
-use granule::replay::{ReplayOptions, replay};
+use granule_analysis::replay::{ReplayOptions, replay};
 use granule_tests::recorded;
 use serde_json::Value;
 use std::collections::HashMap;

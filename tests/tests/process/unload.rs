@@ -8,7 +8,6 @@ use alloc_core::policy::Policy;
 use alloc_core::types::{DevicePtr, Event, MIB, PoolId, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use granule_conformance::interpose::Hook;
-use granule_tests::hardened::hardened;
 use granule_tests::rig::{DEVICE, behind};
 use granule_tests::setup::mapped;
 use std::sync::Arc;
@@ -127,7 +126,7 @@ impl Hook for Counts {
 fn neither_settings_nor_graphs_call_an_abandoned_driver<P: Policy>() {
     let hook = Counts::default();
     let calls = Arc::clone(&hook.0);
-    let (machine, _, allocator, stream) = behind::<_, P>(mapped(64), hardened(), hook);
+    let (machine, _, allocator, stream) = behind::<_, P>(mapped(64), Settings::default(), hook);
     let captured = machine.create_stream(DEVICE, 0).unwrap();
     let capture = GraphCapture::begin(&allocator, captured, CaptureMode::Relaxed, None).unwrap();
     let mut graph = capture.end().unwrap();
@@ -142,7 +141,7 @@ fn neither_settings_nor_graphs_call_an_abandoned_driver<P: Policy>() {
     allocator.abandon();
     let before = calls.load(Ordering::Relaxed);
     allocator.configure(Settings::default()).unwrap();
-    allocator.configure(hardened()).unwrap();
+    allocator.configure(Settings { expandable_segments: true, ..Settings::default() }).unwrap();
     // SAFETY: the graph has no work.
     let launched = unsafe { graph.launch(stream) };
     assert!(matches!(launched, Err(AllocError::DriverGone)), "{launched:?}");

@@ -1,4 +1,4 @@
-//! How long shared memory stays: beside threads, captures, the hardened mode, sleep, drivers that go away, and forks.
+//! How long shared memory stays: beside threads, captures, sleep, drivers that go away, and forks.
 
 use alloc_core::AllocError;
 use alloc_core::backend::{Backend, ErrorKind};
@@ -122,19 +122,6 @@ fn closing_waits_for_the_end_of_a_capture<P: Policy>() {
         assert_eq!(user.allocator.sharing().imported_bytes(DEVICE).unwrap(), 0);
         assert!(owner.has_back(block, 3 * MIB));
     });
-}
-
-fn hardened_mode_does_not_poison_what_others_read<P: Policy>() {
-    let (owner, user) = sides::<P>(Settings { hardened: true, ..Settings::default() });
-    let (block, shared) = owner.shared(3 * MIB);
-    Bytes(&*owner.machine).write(block, &[1; 64]);
-    let opened = user.open(&shared);
-    owner.allocator.free(block).unwrap();
-    owner.allocator.empty_cache().unwrap();
-    assert_eq!(Bytes(&*user.machine).read(opened.base().add(shared.offset), 64), [1; 64]);
-    drop(opened);
-    owner.allocator.empty_cache().unwrap();
-    assert_eq!(owner.machine.used(DEVICE), 0);
 }
 
 fn shared_memory_sleeps_once_nobody_has_it_open_and_is_shared_anew_when_it_is_awake<P: Policy>() {
@@ -310,7 +297,6 @@ granule_tests::for_each_policy!(
     threads_that_share_and_open_one_block_get_one_handle_and_one_mapping,
     a_request_that_needs_the_memory_gets_it_as_soon_as_nobody_holds_it,
     closing_waits_for_the_end_of_a_capture,
-    hardened_mode_does_not_poison_what_others_read,
     shared_memory_sleeps_once_nobody_has_it_open_and_is_shared_anew_when_it_is_awake,
     memory_outlives_both_allocators_while_it_is_open,
     what_a_capture_kept_open_goes_with_the_allocator,

@@ -13,7 +13,7 @@ use std::process::Command;
 const TIMES: &str = "5";
 
 pub(super) fn report(options: &Options) -> Result<String> {
-    cargo(&["build", "--profile", "dist", "-p", "granule", "--example", "replay_speed"])?;
+    cargo(&["build", "--profile", "dist", "-p", "granule-analysis", "--example", "replay_speed"])?;
     let traces = traces::all(options)?;
     let cases: Vec<_> =
         traces.iter().flat_map(|trace| CONFIGURATIONS.iter().map(move |of| (trace.as_path(), of))).collect();

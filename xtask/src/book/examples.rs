@@ -122,7 +122,7 @@ fn build_and_run(code: &Code, stage: &Path) -> Result<()> {
 
 /// The files that examples name: the beginning of the recording, which takes no time, on a device that is too small for it.
 fn prepare(stage: &Path, granule: &Path) -> Result<()> {
-    let recorded = root().join("crates/granule-cli/data/resnet_train.trace.gz");
+    let recorded = root().join("crates/tools/granule-cli/data/resnet_train.trace.gz");
     let beginning = |events: u32| {
         format!(
             "(echo '# {{\"workload\": \"resnet_train\"}}'; gzip -dc \"$1\" | sed -n '2,{events}p') | gzip -c > \"$2\""

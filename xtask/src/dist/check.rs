@@ -32,7 +32,7 @@ const PEERS: [&str; 7] = [
     "pyspark==4.3.0",
     "ray[data]==2.60.0",
 ];
-const RECORDINGS: &str = "crates/granule-cli/data";
+const RECORDINGS: &str = "crates/tools/granule-cli/data";
 const RECORDING: &str = "resnet_train.trace.gz";
 /// From `pip install` to the first result, without the download: a few, and more on a busy machine.
 const MOST_SECONDS: f64 = 60.0;
@@ -68,7 +68,7 @@ pub(super) fn alloc(wheel: &Path, quick: bool) -> Result<()> {
     }
     let others = if quick { &[][..] } else { &PEERS };
     process::run(there(&venv, "python").args(PIP).args(TESTS).args(others).envs(PATIENT_PIP))?;
-    let tests = root().join("crates/granule-python/tests");
+    let tests = root().join("crates/tools/granule-python/tests");
     process::run(there(&venv, "python").args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).arg(tests))
 }
 

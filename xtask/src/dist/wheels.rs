@@ -16,7 +16,7 @@ pub(super) fn alloc(out: &Path, machine: Machine) -> Result<PathBuf> {
     let tools = Tools::prepare()?;
     forget(out, "granule_alloc")?;
     let mut build = tools.command("maturin");
-    build.args(["build", "--manifest-path", "crates/granule-python/Cargo.toml", "--zig"]);
+    build.args(["build", "--manifest-path", "crates/tools/granule-python/Cargo.toml", "--zig"]);
     build.args(["--compatibility", &machine::compatibility(), "--out"]).arg(out);
     if machine != Machine::X86 {
         build.args(["--target", machine.target()]);
@@ -35,7 +35,7 @@ pub(super) fn alloc_of_tests(out: &Path) -> Result<PathBuf> {
     files::remove(&folder)?;
     let package = folder.join("granule_alloc");
     files::create(&package)?;
-    for file in files::in_folder("crates/granule-python/python/granule_alloc", "")? {
+    for file in files::in_folder("crates/tools/granule-python/python/granule_alloc", "")? {
         if file.is_file() {
             fs::copy(&file, package.join(file.file_name().unwrap_or_default()))?;
         }
@@ -45,7 +45,7 @@ pub(super) fn alloc_of_tests(out: &Path) -> Result<PathBuf> {
     process::run(
         tools
             .command("maturin")
-            .current_dir(root().join("crates/granule-python"))
+            .current_dir(root().join("crates/tools/granule-python"))
             .args(["pep517", "write-dist-info", "--metadata-directory"])
             .arg(&folder),
     )?;

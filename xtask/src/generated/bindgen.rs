@@ -33,7 +33,7 @@ pub(crate) struct Options {
 pub(crate) enum Api {
     /// The HIP runtime, into crates/granule-hip-sys
     Hip,
-    /// The CUDA driver, into crates/granule-lookalike-cuda
+    /// The CUDA driver, into crates/stand-ins/granule-lookalike-cuda
     Cuda,
 }
 
@@ -54,8 +54,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             bail!("HIP {major} is a generation this project does not know (6 and 7 are known)")
         }
         (Api::Cuda, _) => {
-            settle(&made, "crates/granule-lookalike-cuda/src/header.rs", options.check)?;
-            settle(&absent(&headers)?, "crates/granule-lookalike-cuda/src/entry/absent.rs", options.check)
+            settle(&made, "crates/stand-ins/granule-lookalike-cuda/src/header.rs", options.check)?;
+            settle(
+                &absent(&headers)?,
+                "crates/stand-ins/granule-lookalike-cuda/src/entry/absent.rs",
+                options.check,
+            )
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Code that follows from the `Backend` trait and from the tables of figures: what would drift if people wrote it by hand.
 //!
 //! [`model`] reads the contract from its sources; each emitter turns it into one file. [`figures`] does so for the
-//! statistics. [`run`] writes the files or, with `--check`, compares them. crates/granule-python/stubs.py does so for Python's answers.
+//! statistics. [`run`] writes the files or, with `--check`, compares them. crates/tools/granule-python/stubs.py does so for Python's answers.
 
 mod ctable;
 mod figures;
@@ -36,7 +36,7 @@ const PRODUCTS: &[Product] = &[
     Product { path: "crates/backend-c/include/granule_backend.h", emit: ctable::emit_header },
     Product { path: "crates/backend-c/src/forward.rs", emit: ctable::emit_forward },
     Product { path: "crates/backend-c/src/table.rs", emit: ctable::emit_table },
-    Product { path: "crates/granule-conformance/src/interpose/generated.rs", emit: interpose::emit },
+    Product { path: "crates/tools/granule-conformance/src/interpose/generated.rs", emit: interpose::emit },
     Product { path: "crates/granule-masquerade/src/calls.rs", emit: masquerade::emit_calls },
     Product { path: "crates/granule-masquerade/src/forward.rs", emit: masquerade::emit_forward },
 ];
@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     rust_and_c(options)?;
     // The classes of Python's answers, by a program in Python.
     let check = options.check.then_some("--check");
-    process::run(command("python3").arg("crates/granule-python/stubs.py").args(check))
+    process::run(command("python3").arg("crates/tools/granule-python/stubs.py").args(check))
 }
 
 fn rust_and_c(options: &Options) -> Result<()> {

@@ -87,7 +87,7 @@ fn try_out(folder: &Path, plan: Plan, place: &Place) -> Result<()> {
         .args(["--plan", plan.get_name(), "--seconds", "3000"])
         .env("OUT", &out)
         .env("KIT_PYTHON", place.venv().join("bin/python"))
-        .env("KIT_RIG", root().join("crates/granule-estimate/rig/fakegpu-run"))
+        .env("KIT_RIG", root().join("crates/tools/granule-estimate/rig/fakegpu-run"))
         .env("FAKE_GPU_LIB", place.rig())
         .env("GRANULE_CUDA_LIBRARY", place.rig().join("libcuda.so.1"))
         .status()?;

@@ -46,8 +46,10 @@ pub(super) const PYTHON: &str = "tests/torch";
 /// Every test that is named after an id in the tests that span crates and in those of the crates, and every one in Python, by file.
 pub(super) fn find(root: &Path, letters: &BTreeSet<char>) -> Result<Vec<Test>> {
     let mut sources = files::below(&root.join("tests/tests"))?;
-    for package in files::in_folder(root.join("crates"), "")? {
-        sources.extend(files::below(&package.join("tests"))?);
+    for home in ["crates", "crates/stand-ins", "crates/tools"] {
+        for package in files::in_folder(root.join(home), "")? {
+            sources.extend(files::below(&package.join("tests"))?);
+        }
     }
     sources.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
     sources.extend(files::in_folder(root.join(PYTHON), "py")?);

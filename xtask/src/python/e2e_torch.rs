@@ -34,7 +34,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) const TESTS: &str = "tests/torch";
-const RIG: &str = "crates/granule-estimate/rig";
+const RIG: &str = "crates/tools/granule-estimate/rig";
 /// Minutes that a slice may take, installation aside, and a long run. They only end what hangs: each program has
 /// a limit of its own.
 const SLICE_BUDGET: u64 = 60;

@@ -44,7 +44,7 @@ impl Options {
     }
 }
 
-const BUNDLED: &str = "crates/granule-cli/data/resnet_train.trace.gz";
+const BUNDLED: &str = "crates/tools/granule-cli/data/resnet_train.trace.gz";
 /// The step in which the smallest device is searched.
 const STEP: u64 = 16 << 20;
 

@@ -178,7 +178,7 @@ impl CachingAllocator {
     }
 
     /// The engine's one name for a stream of this backend.
-    fn own(&self, stream: Stream) -> Result<Stream> {
+    pub(in crate::api) fn own(&self, stream: Stream) -> Result<Stream> {
         is_of(self.id, stream)?;
         Ok(stream_identity::resolve(stream, self.backend.kind()))
     }
@@ -203,8 +203,8 @@ impl CachingAllocator {
     }
 
     /// Takes memory back, in the order of its stream's work. The null address is fine. Never asks the device for
-    /// memory, and never waits for the device. [Hardened mode](crate::hardened) is an exception, and so is memory that
-    /// was allocated while caching was off. Any 64-bit value may be given. PyTorch: `raw_delete`.
+    /// memory, and never waits for the device, but for memory that was allocated while caching was off. Any 64-bit value may
+    /// be given. PyTorch: `raw_delete`.
     ///
     /// # Errors
     /// [`AllocError::InvalidPointer`] where `ptr` is no live block, or one that a [`DeviceBuffer`](crate::DeviceBuffer)

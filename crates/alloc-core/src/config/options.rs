@@ -533,18 +533,6 @@ options! {
         },
     }
 
-    Hardened = Granule "hardened": Switch, hardened: bool = false;
-    "Check, poison and hold back freed blocks, to find memory that is used after it was freed." {}
-
-    HardenedQuarantine = Granule "hardened_quarantine_mb": Megabytes, hardened_quarantine: u64 = 64 * MIB;
-    "The most freed memory that hardened holds back on each device; 0 holds back none." {
-        default: "64",
-        idle: |s| {
-            (!s.hardened && s.hardened_quarantine != Settings::default().hardened_quarantine)
-                .then_some("freed blocks are held back only in hardened mode; set hardened:True")
-        },
-    }
-
     /// Read when an allocator is made, and fixed from then on.
     Publish = Granule "publish": Switch, publish: bool = false;
     "Tell the user's other processes what is held of each device, in a file in the run directory, for their ledgers." {}

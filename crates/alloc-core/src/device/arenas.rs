@@ -228,7 +228,7 @@ impl Arenas {
     }
 
     /// What is wrong with `ptr`; `None` where it lies in no memory of this device.
-    pub(super) fn diagnose(&self, ptr: DevicePtr, quarantined: bool) -> Option<Problem> {
+    pub(super) fn diagnose(&self, ptr: DevicePtr) -> Option<Problem> {
         self.directory.all().into_iter().find_map(|arena| {
             let state = arena.lock();
             let (id, segment) = state.layout().segment_at(ptr.0)?;
@@ -238,12 +238,7 @@ impl Arenas {
                 .find(|(_, block)| (block.addr..block.end()).contains(&ptr.0))?;
             Some(match block {
                 Block { addr, state: BlockPhase::Pending, requested, .. } if *addr == ptr.0 => {
-                    let requested = *requested;
-                    if quarantined {
-                        Problem::Quarantined { requested }
-                    } else {
-                        Problem::PendingFree { requested }
-                    }
+                    Problem::PendingFree { requested: *requested }
                 }
                 Block { addr, state: BlockPhase::Owned | BlockPhase::OwnedAsleep, .. } if *addr == ptr.0 => {
                     Problem::Owned
@@ -274,14 +269,6 @@ impl Arenas {
             peaks.read(arena.lock().ledger_mut().counters_mut(), goes_on);
         }
         peaks.in_use()
-    }
-
-    /// The quarantine is no reason any more for a block to stay pending.
-    pub(super) fn let_go(&self, block: Waiting, call: &Call<'_>) {
-        if let Some(arena) = self.directory.get(block.arena) {
-            let mut state = self.attend(arena, call);
-            state.event_passed_on(block.block);
-        }
     }
 
     /// The calling thread has memory in its hands, in no index, while what is returned lives.

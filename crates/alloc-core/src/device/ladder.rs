@@ -85,7 +85,7 @@ impl Ladder {
         let served = self.base.site.noticing(self.try_remedies(arena, request, call));
         let calls = self.base.site.calls();
         self.base.crossings.tell_in(&calls);
-        self.base.hardened.arrived(served, &calls)
+        self.base.lifetimes.arrived(served, &calls)
     }
 
     /// [`climb`](Self::climb) for a call of which nothing is recorded.
@@ -276,7 +276,7 @@ impl Ladder {
                 }
             }
             Rung::WaitForPending => {
-                self.release.synchronise_pending(None, call)?;
+                self.base.lifetimes.synchronise(None, call)?;
                 Outcome::Changed
             }
             Rung::ReleaseAll => served(self.reclaim.reclaim(arena, request, last_resort, call)?),

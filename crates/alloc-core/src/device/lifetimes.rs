@@ -34,6 +34,7 @@ use crate::memory::block::BlockId;
 use crate::policy::Drain;
 use crate::process::attention::Reason;
 use crate::process::edges;
+use crate::process::foreign::Calls;
 use crate::sync::{Arc, InTransit, Mutex, Rank, Transit, assert_unlocked, this_thread};
 use crate::types::{DevicePtr, Stream};
 use captures::{Captures, Deferred, frontiers, look_back};
@@ -488,6 +489,17 @@ impl Lifetimes {
             self.wait_for_all(uses, Waiting { arena: location.arena, block }, own, slot, call);
         }
         true
+    }
+
+    /// What a request came to. Where foreign code panicked on the way nobody waits for the block any more.
+    pub(super) fn arrived(&self, outcome: Result<DevicePtr>, calls: &Calls<'_>) -> Result<DevicePtr> {
+        if calls.panicked()
+            && let Ok(ptr) = outcome
+            && let Some(at) = self.site.map().get(ptr)
+        {
+            self.free_in(ptr, at, &Call::PLAIN);
+        }
+        outcome
     }
 
     /// Notes that `stream` uses the block at `ptr`. `Ok(false)` where that is no block.

@@ -95,7 +95,7 @@ impl Provider {
 
     /// The most bytes that a request of this tier finds free in one piece, or that the policy can show it in one.
     pub(super) fn most_in_one_piece(&self, state: &mut ArenaState, tier: Tier) -> u64 {
-        state.layout().largest_free(tier).max(self.base.supply.most_in_pieces(self, state, tier))
+        state.layout().largest_free(tier).max(self.base.supply.most_in_pieces(state, tier))
     }
 
     /// What has to be taken from the device for a request that nothing free serves.

@@ -27,7 +27,6 @@ use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::history::{ProgramCall, RecordContext};
 use crate::watch::observers::{SegmentChange, SegmentEvent};
 use crate::watch::snapshot::Action;
-use rustc_hash::FxHashSet;
 
 /// What gives memory back.
 pub(crate) struct Release {
@@ -57,7 +56,7 @@ impl Release {
     /// Waits for pending frees without giving anything back. Blocks.
     pub(crate) fn synchronise(&self) -> Result<()> {
         let call = self.base.history.begin_call(None, RecordContext::All)?;
-        let outcome = self.synchronise_pending(None, &call);
+        let outcome = self.base.lifetimes.synchronise(None, &call);
         self.base.history.tell_trackers();
         outcome
     }
@@ -139,13 +138,13 @@ impl Release {
         self.space.retry_leftovers();
         self.base.exchange.imports().retry();
         let mut outcome = if call.capturing {
-            self.base.hardened.empty_quarantine(call)
+            Ok(())
         } else {
             let meant = (what != Flush::Everything).then(|| {
                 let meant = self.base.pools.releasable(what);
                 meant.into_iter().map(|(arena, _)| arena.lock().tenure().number()).collect()
             });
-            self.synchronise_pending(meant.as_ref(), call)
+            self.base.lifetimes.synchronise(meant.as_ref(), call)
         };
         if !call.capturing {
             self.base.pools.wait_for_launches(what.only());
@@ -392,12 +391,5 @@ impl Release {
             Some((segment, block)) => self.space.remove_region(arena, segment, block, leaving.region, vm),
             None => Ok(()),
         }
-    }
-
-    /// Waits for all pending frees, or for those of some arenas; those in quarantine included. Blocks.
-    pub(super) fn synchronise_pending(&self, only: Option<&FxHashSet<u16>>, call: &Call<'_>) -> Result<()> {
-        let emptied = self.base.hardened.empty_quarantine(call);
-        self.base.lifetimes.synchronise(only, call)?;
-        emptied
     }
 }

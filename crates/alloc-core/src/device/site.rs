@@ -33,7 +33,7 @@ pub(super) struct Site {
     total_memory: u64,
     virtual_memory: bool,
     attention: &'static Attention,
-    /// The unit of its virtual memory, once the hardened mode or the policy has asked for it.
+    /// The unit of its virtual memory, once the policy has asked for it.
     unit: Arc<OnceLock<u64>>,
 }
 
@@ -117,11 +117,6 @@ impl Site {
         self.unit.get().copied()
     }
 
-    /// The driver said what its unit of virtual memory is.
-    pub(super) fn note_unit(&self, minimum: u64) -> u64 {
-        *self.unit.get_or_init(|| minimum)
-    }
-
     /// Why the driver may not be called any more, if that is so.
     pub(super) fn edge(&self) -> Option<Edge> {
         self.attention.edge()
@@ -198,7 +193,7 @@ impl Site {
         }
         assert_unlocked();
         let minimum = vm.granularity(self.device, Granularity::Minimum)?;
-        Ok(self.note_unit(minimum))
+        Ok(*self.unit.get_or_init(|| minimum))
     }
 
     pub(super) fn segment_event(

@@ -10,12 +10,11 @@ use crate::error::Result;
 use crate::memory::address_map::AddressMap;
 use crate::memory::aliases;
 use crate::memory::backup::{Saved, refused};
-use crate::memory::block::{BlockId, BlockPhase, Tier};
+use crate::memory::block::{BlockId, BlockPhase};
 use crate::memory::region::{Backing, Leftovers, RegionId, Source};
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::engine::{Granule, Mapped};
-use crate::policy::{Chosen, Grain, Ground, Holding, PolicyArena, Request};
-use crate::process::attention::Reason;
+use crate::policy::{Grain, Ground, Holding, PolicyArena, Request};
 use crate::sync::plain::{AtomicBool, AtomicU64};
 use crate::sync::{Mutex, Rank, assert_unlocked};
 use crate::types::{DevicePtr, PhysicalHandle};
@@ -325,14 +324,7 @@ impl Space {
         if let Some(of) = of {
             return of;
         }
-        let hardened = self.hardened_granule(state.tenure().policy());
-        hardened.unwrap_or_else(|| state.next_granule(request.tier, minimum, request.size))
-    }
-
-    /// The unit in which new growable segments are mapped in place of the policy's own.
-    fn hardened_granule(&self, policy: &Chosen) -> Option<Grain> {
-        let minimum = self.base.site.unit().filter(|_| self.base.site.attention().has(Reason::HARDENED))?;
-        Some(policy.granule(Tier::Small, minimum, &Holding::default()))
+        state.next_granule(request.tier, minimum, request.size)
     }
 
     /// What new granules are made of.

@@ -138,8 +138,8 @@ impl UseLists {
                 found.captured = found.captured.filter(|capture| captured == Some(*capture));
                 return Some((id, false));
             }
-            // Two less than a block can count: hardened mode counts itself, and other processes count as one.
-            if list.uses.len() >= usize::from(u16::MAX) - 2 {
+            // One less than a block can count: other processes count as one.
+            if list.uses.len() >= usize::from(u16::MAX) - 1 {
                 return None;
             }
         }

@@ -110,8 +110,6 @@ pub(crate) trait Engine<M> {
     fn rejects(&self, held: u64) -> bool;
     /// Bytes of the device.
     fn total(&self) -> u64;
-    /// Whether what is freed loses its access.
-    fn is_hardened(&self) -> bool;
     /// Whether an arena belongs to a private pool.
     fn is_private(&self, arena: &Self::Arena) -> bool;
     /// The unit of virtual memory, once the driver was asked for it.

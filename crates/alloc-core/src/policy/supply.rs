@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use super::granule::{self, Device, Memory};
-use super::{Grain, Request};
+use super::{Grain, PolicyArena, Request};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::Tier;
@@ -111,15 +111,10 @@ impl Supply {
     }
 
     /// The most bytes that lie free in pieces and can serve a request.
-    pub(crate) fn most_in_pieces<E: Engine<Memory>>(
-        &self,
-        engine: &E,
-        state: &mut E::State,
-        tier: Tier,
-    ) -> u64 {
+    pub(crate) fn most_in_pieces(&self, state: &mut impl PolicyArena<Memory>, tier: Tier) -> u64 {
         match self {
             Self::Plain => 0,
-            Self::Granule(device) => device.most_in_pieces(engine, state, tier),
+            Self::Granule(device) => device.most_in_pieces(state, tier),
         }
     }
 

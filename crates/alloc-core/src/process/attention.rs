@@ -22,17 +22,14 @@ impl Reason {
     pub(crate) const FORKED: Self = Self(1 << 36);
     /// Requests go straight to the driver.
     pub(crate) const UNCACHED: Self = Self(1 << 37);
-    /// Blocks get canaries, and freed ones are poisoned and held back.
-    pub(crate) const HARDENED: Self = Self(1 << 38);
     /// The driver goes away.
-    pub(crate) const DRIVER_GONE: Self = Self(1 << 39);
+    pub(crate) const DRIVER_GONE: Self = Self(1 << 38);
     /// The program's calls are noted for a reader that may be behind.
-    pub(crate) const LOGGED: Self = Self(1 << 40);
+    pub(crate) const LOGGED: Self = Self(1 << 39);
     /// Nothing may be locked any more, or no driver called.
     const EDGES: u64 = Self::FORKED.0 | Self::DRIVER_GONE.0;
     /// Reasons that concern frees.
-    const OF_FREES: u64 =
-        Self::CAPTURE.0 | Self::CONTEXTS.0 | Self::EDGES | Self::HARDENED.0 | Self::LOGGED.0;
+    const OF_FREES: u64 = Self::CAPTURE.0 | Self::CONTEXTS.0 | Self::EDGES | Self::LOGGED.0;
     const COUNT: u64 = (1 << 32) - 1;
 }
 

@@ -22,7 +22,6 @@ pub(crate) enum Kind {
     FreeMemoryCallback,
     OutOfMemoryObserver,
     RejectionObserver,
-    CorruptionObserver,
     BudgetObserver,
     ProcessSource,
     SpillHook,

@@ -1,5 +1,5 @@
 //! The program's code that a device's allocator calls: it sees segments come and go, hears of refusals and of memory that ran
-//! out, says who uses the device, or frees memory. Those who watch budgets, corruption and history are with these.
+//! out, says who uses the device, or frees memory. Those who watch budgets and history are with these.
 
 use crate::process::foreign::{Calls, Foreign, Kind};
 use crate::sync::{Arc, Mutex, Rank};

@@ -28,11 +28,6 @@ pub enum Problem {
         /// Bytes as requested.
         requested: u64,
     },
-    /// It was freed already; hardened mode holds its memory back.
-    Quarantined {
-        /// Bytes as requested.
-        requested: u64,
-    },
     /// It lies inside a live block.
     InsideBlock {
         /// Where that block begins: the address to use.
@@ -75,9 +70,6 @@ impl fmt::Display for Problem {
                      have it open"
                 )
             }
-            Self::Quarantined { requested } => {
-                write!(f, "it was freed already (double free), and its {requested} bytes are in quarantine")
-            }
             Self::InsideBlock { block, bytes, requested } => write!(
                 f,
                 "it lies inside the live block at {block} ({requested} bytes were requested, {bytes} given); name its \
@@ -101,23 +93,18 @@ impl fmt::Display for Problem {
 impl fmt::Display for BadPointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "invalid device pointer: {}: {}", self.ptr, self.problem)?;
-        write_history(f, &self.history)
-    }
-}
-
-/// Lists what happened to a block, one line an entry.
-pub(crate) fn write_history(f: &mut fmt::Formatter<'_>, history: &[TraceEntry]) -> fmt::Result {
-    for TraceEntry { action, addr, size, stream, time_us, frames, .. } in history {
-        write!(
-            f,
-            "\n  {} of {size} bytes at {addr:#x}, stream {stream:#x}, time {time_us} us",
-            action.name()
-        )?;
-        for frame in frames.iter().flat_map(|frames| frames.iter()) {
-            write!(f, "\n    {}:{} {}", frame.filename, frame.line, frame.name)?;
+        for TraceEntry { action, addr, size, stream, time_us, frames, .. } in &self.history {
+            write!(
+                f,
+                "\n  {} of {size} bytes at {addr:#x}, stream {stream:#x}, time {time_us} us",
+                action.name()
+            )?;
+            for frame in frames.iter().flat_map(|frames| frames.iter()) {
+                write!(f, "\n    {}:{} {}", frame.filename, frame.line, frame.name)?;
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// What the newest entry says about a block that begins at `ptr`, if it says it of none that is live.

@@ -107,8 +107,6 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
             Settings { memory_soft_limit: Some(MemoryLimit::Fraction(0.75)), ..base() },
         ),
         ("granule_size_mb", "16", Settings { granule_size: 16 * MIB, ..base() }),
-        ("hardened", "True", Settings { hardened: true, ..base() }),
-        ("hardened_quarantine_mb", "16", Settings { hardened_quarantine: 16 * MIB, ..base() }),
     ]);
     samples
 }

@@ -1,4 +1,4 @@
-//! Granule's own options: limits, early reuse, hardened mode, and caching switched off by the environment.
+//! Granule's own options: limits, and caching switched off by the environment.
 
 use alloc_core::AllocError;
 use alloc_core::backend::{BackendError, ErrorKind};
@@ -102,24 +102,20 @@ fn limits_are_written_with_the_largest_unit_that_fits() {
         "memory_limit:1025B",
         "memory_limit:0.5",
         "memory_limit:1,memory_soft_limit:0.25",
-        "segments_ipc:False,hardened:True,hardened_quarantine_mb:0",
+        "segments_ipc:False,publish:True",
         "max_split_size_mb:64,memory_soft_limit:1GiB",
     ] {
         assert_eq!(exact(text).to_strict_text().unwrap(), text);
     }
     assert_eq!(exact("memory_limit:1536MiB").to_strict_text().unwrap(), "memory_limit:1536MiB");
     assert_eq!(exact("memory_limit:1.5G").to_strict_text().unwrap(), "memory_limit:1536MiB");
-    assert_eq!(exact("memory_limit:1G,hardened:True").to_text().unwrap(), "", "PyTorch has no such options");
+    assert_eq!(exact("memory_limit:1G,publish:True").to_text().unwrap(), "", "PyTorch has no such options");
 }
 
 #[test]
 fn own_options_can_be_switched_off_again() {
-    let on = exact(
-        "segments_ipc:False,memory_limit:1G,memory_soft_limit:0.5,\
-         hardened:True,hardened_quarantine_mb:8",
-    );
-    let off = "segments_ipc:True,memory_limit:unlimited,memory_soft_limit:unlimited,\
-               hardened:False,hardened_quarantine_mb:64";
+    let on = exact("segments_ipc:False,memory_limit:1G,memory_soft_limit:0.5,publish:True");
+    let off = "segments_ipc:True,memory_limit:unlimited,memory_soft_limit:unlimited,publish:False";
     let off = strict::parse(off, &on).unwrap().settings;
     assert_eq!(Settings { text: String::new(), ..off }, base());
 }
@@ -137,12 +133,10 @@ fn own_options_without_effect_are_reported() {
     assert_eq!(warned("memory_limit:0.5,memory_soft_limit:0.5"), Some("memory_soft_limit"));
     assert_eq!(warned("memory_limit:2G,memory_soft_limit:1G"), None);
     assert_eq!(warned("memory_limit:2G,memory_soft_limit:0.9"), None, "not comparable without a device");
-    assert_eq!(warned("hardened_quarantine_mb:8"), Some("hardened_quarantine_mb"));
-    assert_eq!(warned("hardened_quarantine_mb:8,hardened:True"), None);
     assert_eq!(warned("granule_size_mb:8"), Some("granule_size_mb"));
     assert_eq!(warned("granule_size_mb:8,policy:granule"), None);
     assert_eq!(warned("garbage_collection_threshold:0.5,memory_limit:0.5"), None);
-    assert_eq!(warned("segments_ipc:False,hardened:True,memory_limit:1"), None);
+    assert_eq!(warned("segments_ipc:False,publish:True,memory_limit:1"), None);
     assert_eq!(warned("expandable_segments_reserve:0.5"), Some("expandable_segments_reserve"));
     assert_eq!(warned("policy:granule,expandable_segments_reserve:0.5"), None, "its segments always grow");
 }
@@ -167,9 +161,9 @@ fn values_made_in_code_are_checked() {
             assert_eq!(settings.to_strict_text().unwrap_err().option, field, "{settings:?}");
         }
     }
-    let odd = Settings { hardened_quarantine: MIB + 1, ..base() };
+    let odd = Settings { pinned_reserve_segment_size: MIB + 1, ..base() };
     assert_eq!(odd.validate(), Ok(()), "code is not bound to whole MiB");
-    assert_eq!(odd.to_strict_text().unwrap_err().option, "hardened_quarantine_mb");
+    assert_eq!(odd.to_strict_text().unwrap_err().option, "pinned_reserve_segment_size_mb");
     let many = Settings { history_max_entries: 1 << 40, ..base() };
     assert_eq!(many.to_strict_text().unwrap_err().option, "history_max_entries");
 }

@@ -70,7 +70,6 @@ prop_compose! {
         threads in 0..8u32,
         history in 0..=u64::from(u32::MAX),
         limits in (limit(), limit()),
-        quarantine in prop_oneof![Just(0), mb()],
         granule in 0..=1024u64,
     ) -> Settings {
         Settings {
@@ -100,8 +99,6 @@ prop_compose! {
             segments_ipc: switches[11],
             memory_limit: limits.0,
             memory_soft_limit: limits.1,
-            hardened: switches[10],
-            hardened_quarantine: quarantine,
             ..Settings::default()
         }
     }
@@ -165,8 +162,6 @@ proptest! {
             segments_ipc: settings.segments_ipc,
             memory_limit: settings.memory_limit,
             memory_soft_limit: settings.memory_soft_limit,
-            hardened: settings.hardened,
-            hardened_quarantine: settings.hardened_quarantine,
             ..back.settings
         };
         prop_assert_eq!(without_text(own), settings.clone());

@@ -2,7 +2,7 @@
 
 use crate::error::{Failure, GRANULE_RECORDING, GRANULE_SETTINGS};
 use granule::CachingAllocator;
-use granule::record::{RecordError, Recorder};
+use granule_snapshot::record::{RecordError, Recorder};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An allocator's recording; it stays after its end, to be asked about.

@@ -5,7 +5,7 @@ use crate::boundary::guard::guard;
 use crate::boundary::pass::given;
 use crate::bytes::granule_bytes;
 use crate::error::granule_status;
-use granule::record::{RecordError, RecordOptions, Recorder};
+use granule_snapshot::record::{RecordError, RecordOptions, Recorder};
 use serde_json::json;
 use std::ffi::c_char;
 

@@ -1,7 +1,7 @@
-/* Tenants, soft limits, spill hooks; the hardened mode. */
+/* Tenants, soft limits, spill hooks. */
 #include "check.h"
 
-static int crossings, corruptions;
+static int crossings;
 static granule_budget_event last;
 static void *spillable;
 static granule_allocator *spilling;
@@ -85,33 +85,7 @@ static void tenants(void) {
     OK(granule_allocator_destroy(a));
 }
 
-static void on_corruption(void *user, const granule_corruption *corruption) {
-    CHECK(user == NULL && corruption->size == sizeof *corruption);
-    CHECK(corruption->kind == GRANULE_CORRUPTION_OVERFLOW && corruption->requested == 100);
-    CHECK(corruption->at == corruption->addr + 100 && corruption->bytes == 1 && corruption->found == 0x99);
-    CHECK(strstr(corruption->text, "memory corruption on device 0") != NULL);
-    corruptions += 1;
-}
-
-static void hardened(void) {
-    granule_allocator *a = make("hardened:True");
-    OK(granule_add_corruption_observer(a, on_corruption, NULL));
-    char *ptr = take(a, 100, 0);
-    OK(granule_memset(a, ptr, 0x99, 101, 0, 0));
-    OK(granule_device_synchronize(a, 0));
-    OK(granule_free(a, ptr));
-    granule_hardened_stats_t stats = {0};
-    stats.size = sizeof stats;
-    OK(granule_hardened_stats(a, 0, &stats));
-    CHECK(stats.quarantined == 1 && stats.corruptions == 0);
-    OK(granule_empty_cache(a));
-    OK(granule_hardened_stats(a, 0, &stats));
-    CHECK(corruptions == 1 && stats.corruptions == 1 && stats.quarantined == 0 && stats.checked == 1);
-    OK(granule_allocator_destroy(a));
-}
-
 int main(void) {
     tenants();
-    hardened();
     return 0;
 }

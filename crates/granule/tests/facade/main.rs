@@ -1,11 +1,7 @@
-//! The crate that programs use, over the simulated accelerator: the labelled types, recordings and replays.
+//! The crate that programs use, over the simulated accelerator: the labelled types, the ledger, the self-test.
 #![cfg(feature = "openreg")]
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 mod labelled;
 mod ledger;
-mod record;
-mod replay_figures;
-mod replay_on;
-mod replay_plan;
 mod selftest;

@@ -49,7 +49,7 @@ impl Wanted {
     /// It was served with memory of the device at `ptr`, which is wrong while a free block would have done.
     pub fn expect_none_missed(self, world: &World, ptr: DevicePtr) {
         let of = &world.sites[self.site];
-        if of.granule || of.settings.borrow().hardened || !of.allocator.is_enabled() {
+        if of.granule || !of.allocator.is_enabled() {
             return;
         }
         if let Some(block) = self.missed(world, ptr) {

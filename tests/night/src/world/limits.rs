@@ -118,17 +118,11 @@ pub fn configure(world: &World, at: u8, what: u8) {
             };
         }
         2 => settings.expandable_segments = !settings.expandable_segments,
-        3 => settings.hardened = !settings.hardened,
         // The same settings again.
-        6..9 => {}
+        3 | 6..9 => {}
         9 => settings.max_split_size = 32 * MIB,
         4 => settings.max_split_size = if settings.max_split_size == u64::MAX { 32 * MIB } else { u64::MAX },
         _ => settings.garbage_collection_threshold = 0.7,
-    }
-    for (on, feature) in [(settings.hardened, Feature::Hardened)] {
-        if on {
-            world.met.note(feature);
-        }
     }
     match of.allocator.configure(settings) {
         Ok(()) => *of.settings.borrow_mut() = of.allocator.settings(),

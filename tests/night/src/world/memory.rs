@@ -1,25 +1,15 @@
 //! Memory comes, is used, and goes back.
 
 use super::fit::Wanted;
-use super::{Block, Site, World};
+use super::{Block, World};
 use crate::contents::{Pattern, Span};
 use crate::features::Feature;
-use crate::verdict::Verdict;
 use alloc_core::backend::ErrorKind;
 use alloc_core::types::{DevicePtr, MIB, Stream};
 use alloc_core::{AllocError, steps};
-use std::sync::Arc;
 
 /// The most blocks that are live at a time.
 const MOST: usize = 400;
-/// The most bytes of a block in hardened mode.
-const HARDENED: u64 = 3 << 18;
-
-/// Hardened mode says where the program wrote beyond its blocks, which it does not.
-pub fn listen(site: &Site, verdict: &Arc<Verdict>) {
-    let verdict = Arc::clone(verdict);
-    site.allocator.hooks().on_corruption(move |report| verdict.find("corruption", format!("{report:?}")));
-}
 
 /// Memory of an allocator, for a stream.
 pub fn alloc(world: &World, at: u8, stream: u8, bytes: u64) {
@@ -45,8 +35,6 @@ pub fn take(world: &World, site: usize, lane: usize, bytes: u64, pool: Option<u6
     }
     let stream = state.lanes[lane].stream;
     drop(state);
-    // Poison is written to every byte.
-    let bytes = if world.sites[site].settings.borrow().hardened { bytes % HARDENED + 1 } else { bytes };
     let (process, used) = (world.sites[site].process, world.machine(site).used(stream.device));
     let pieces = world.processes[process].wire.pieces();
     let asked = allocator.malloc(bytes, stream);
@@ -80,7 +68,7 @@ pub fn refuse(
 ) {
     let device = stream.device;
     let settings = world.sites[site].settings.borrow();
-    let hindered = world.state().limited || settings.hardened;
+    let hindered = world.state().limited;
     let machine = world.machine(site);
     let room = machine.capacity(device).saturating_sub(machine.used(device));
     let rounded = if settings.roundup_power2_divisions[0] > 1 { bytes.next_power_of_two() } else { bytes };
@@ -285,10 +273,8 @@ pub fn give(world: &World, nth: usize) -> Block {
     // An event for each user, and what asks whether it is captured. Blocks that are looked at take more, and device memory
     // that was not cached.
     let allowed = 4 + 8 * (block.told.len() as u64 + 1);
-    let few = block.uncached
-        || world.sites[block.site].settings.borrow().hardened
-        || wire.calls() - calls <= allowed;
-    if !block.uncached && !block.asleep && !world.sites[block.site].settings.borrow().hardened {
+    let few = block.uncached || wire.calls() - calls <= allowed;
+    if !block.uncached && !block.asleep {
         world.verdict.few_steps("a free", steps, block.told.len());
     }
     world.verdict.expect(few, "calls", || {

@@ -12,7 +12,7 @@ use alloc_core::pool::{Filter, MemoryPool, PhysicalSource, PoolOptions, SegmentS
 use alloc_core::sleep::{Backup, SleepTag, Tags};
 use alloc_core::snapshot::{Snapshot, Stack};
 use alloc_core::types::{DeviceIndex, DevicePtr, KIB, MIB, PhysicalHandle, PoolId, Stream};
-use backend_openreg::{Clock, MemoryMode, OpenRegConfig};
+use backend_openreg::{Clock, OpenRegConfig};
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::one;
@@ -463,33 +463,6 @@ fn what_a_source_gave_stays_while_it_is_asked<P: Policy>() {
     });
 }
 
-/// Blocks that were written after their free; returns the observer that hears of them.
-fn corrupt<P: Policy>(rig: &Rig, conduct: impl FnOnce(&Allocator, &Rig) -> Conduct) -> Arc<Code> {
-    let allocator = rig.with_policy::<P>(Settings { hardened: true, ..Settings::default() });
-    let code = Code::new(conduct(&allocator, rig));
-    let told = Arc::clone(&code);
-    allocator.hooks().on_corruption(move |_| told.run());
-    for ptr in [0; 3].map(|_| allocator.malloc(1000, rig.stream()).unwrap()) {
-        allocator.free(ptr).unwrap();
-        // SAFETY: rule 2 is broken on purpose, within memory that the engine holds.
-        unsafe { rig.backend.memset_async(ptr, 7, 1, rig.stream()) }.unwrap();
-    }
-    let _ = catch_unwind(AssertUnwindSafe(|| allocator.synchronise(DEVICE)));
-    assert_eq!(allocator.statistics().hardened(DEVICE).unwrap().corruptions, 3);
-    code.rest();
-    rig.nothing_is_left(&allocator);
-    code
-}
-
-fn observers_of_corruption_may_panic_and_ask_for_memory<P: Policy>() {
-    on_each(&machine().memory(MemoryMode::Mapped), |rig| {
-        let code = corrupt::<P>(rig, |_, _| Conduct::Panics { at: 1 });
-        assert_eq!(code.calls(), 3, "it is told of each");
-        let code = corrupt::<P>(rig, ask);
-        assert!(code.served.load(Ordering::Relaxed) > 0);
-    });
-}
-
 /// What a program does with pinned memory, with foreign code of a kind.
 fn pin(rig: &Rig, kind: &str, conduct: impl FnOnce(&Arc<HostAllocator>) -> Conduct) -> Arc<Code> {
     let host = Arc::new(pinned::host(rig, &Settings::default()));
@@ -561,7 +534,6 @@ fn of_pinned_memory_nothing_is_lost_either() {
 }
 
 granule_tests::for_each_policy!(
-    observers_of_corruption_may_panic_and_ask_for_memory,
     nothing_is_lost_where_foreign_code_panics,
     foreign_code_that_asks_for_memory_is_served,
     a_context_that_ends_while_the_device_is_waited_for_may_wait_for_it,

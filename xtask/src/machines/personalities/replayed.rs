@@ -5,7 +5,7 @@ use super::{Bench, Row, aborted};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-const TRACE: &str = "crates/granule-cli/data/resnet_train.trace.gz";
+const TRACE: &str = "crates/tools/granule-cli/data/resnet_train.trace.gz";
 /// A machine like the one that the simulated replay makes for itself.
 const MACHINE: &str = "devices=1,capacity=80GiB,memory=reserved,clock=virtual:0";
 const POLICIES: [&str; 2] = ["pytorch", "granule"];

@@ -3,7 +3,6 @@
 use super::CachingAllocator;
 use crate::error::Result;
 use crate::features::budget::{BudgetEvent, BudgetObserver, SpillHook, SpillRequest};
-use crate::features::hardened::{CorruptionObserver, CorruptionReport};
 use crate::sync::Arc;
 use crate::types::DeviceIndex;
 use crate::watch::history::{Context, TraceTracker};
@@ -99,16 +98,6 @@ impl<'a> Hooks<'a> {
         let observer: RejectionObserver = Arc::new(observer);
         for device in self.0.reachable() {
             device.observers().add_rejection(Arc::clone(&observer));
-        }
-    }
-
-    /// Tells `observer` of memory that was written by somebody who must not write it; see [`crate::hardened`]. It is
-    /// called with no lock held, by the call in which a block left the quarantine. It must not wait for a thread that may be
-    /// inside the allocator.
-    pub fn on_corruption(self, observer: impl Fn(&CorruptionReport) + Send + Sync + 'static) {
-        let observer: CorruptionObserver = Arc::new(observer);
-        for device in self.0.reachable() {
-            device.hardened().add_observer(Arc::clone(&observer));
         }
     }
 

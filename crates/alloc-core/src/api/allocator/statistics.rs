@@ -4,7 +4,6 @@ use super::CachingAllocator;
 use crate::backend::MemoryInfo;
 use crate::device::GrowableSize;
 use crate::error::Result;
-use crate::features::hardened::HardenedStats;
 use crate::features::ledger::DeviceLedger;
 use crate::types::{DeviceIndex, Stream};
 
@@ -81,14 +80,6 @@ impl<'a> Statistics<'a> {
         let engine = self.0.device(device)?;
         let device_free = engine.memory_info()?.free;
         Ok(CacheInfo { largest_cached: engine.arenas().largest_free_block(), device_free })
-    }
-
-    /// What hardened mode has done on a device.
-    ///
-    /// # Errors
-    /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
-    pub fn hardened(self, device: DeviceIndex) -> Result<HardenedStats> {
-        Ok(self.0.seen_device(device)?.hardened().stats())
     }
 
     /// The largest free block that a device has cached, in bytes. Takes time with the number of blocks.

@@ -201,7 +201,6 @@ impl Checkpoints {
         let slot = self.base.pools.slot_of(pool)?;
         let _trackers = self.base.history.deliver_at_end();
         let call = self.base.history.begin_call(None, RecordContext::All)?;
-        self.base.hardened.empty_quarantine(&call)?;
         self.base.lifetimes.drain(&call)?;
         self.base.arenas.with_all(|_, arenas| {
             let mut segments = Vec::new();
@@ -259,7 +258,6 @@ impl Checkpoints {
         }
         let _trackers = self.base.history.deliver_at_end();
         let call = self.base.history.begin_call(None, RecordContext::All)?;
-        self.base.hardened.empty_quarantine(&call)?;
         self.base.lifetimes.drain(&call)?;
         let (delta, (contexts, uses)) = self.base.arenas.with_all(|peaks, arenas| {
             let mine = |arena: &&mut Guard<'_, ArenaState>| arena.tenure().slot() == saved.slot;
@@ -287,7 +285,6 @@ impl Checkpoints {
         })?;
         self.base.lifetimes.end_uses(uses.iter());
         self.base.site.foreign().end(contexts);
-        delta.freed.iter().chain(&delta.allocated).for_each(|ptr| self.base.hardened.forget_canary(*ptr));
         #[cfg(feature = "paranoid")]
         self.base.arenas.check_invariants();
         Ok(delta)

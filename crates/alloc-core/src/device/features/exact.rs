@@ -3,7 +3,6 @@
 use crate::base::round::{EXABYTE, MIN_BLOCK};
 use crate::device::Base;
 use crate::error::{AllocError, Result};
-use crate::process::attention::Reason;
 use crate::types::{DevicePtr, Stream};
 use crate::watch::history::RecordContext;
 
@@ -29,13 +28,12 @@ impl ExactPlaces {
         let calls = self.base.site.calls();
         let outcome = self.place(bytes, ptr, stream);
         self.base.history.deliver(&calls);
-        self.base.hardened.arrived(outcome, &calls)
+        self.base.lifetimes.arrived(outcome, &calls)
     }
 
     fn place(&self, bytes: u64, ptr: DevicePtr, stream: Stream) -> Result<DevicePtr> {
         let refuse = |problem| Err(AllocError::ExactAddress { ptr, problem });
         let call = self.base.history.begin_call(Some(stream), RecordContext::State)?;
-        self.base.hardened.empty_quarantine(&call)?;
         if !call.capturing {
             self.base.lifetimes.drain(&call)?;
         }
@@ -51,9 +49,6 @@ impl ExactPlaces {
         let request = state.tenure().policy().request(bytes);
         let segment = state.heap().segment_at(request.tier, ptr.0);
         if let Some(view) = segment.filter(|segment| state.layout().segments().is_view(*segment)) {
-            if self.base.site.attention().has(Reason::HARDENED) {
-                return refuse("in the hardened mode free memory is not shown in another place");
-            }
             let Some(block) = state.take_at(view, ptr.0, request.size) else {
                 return refuse("not all of the memory that is shown there is free");
             };
@@ -71,9 +66,6 @@ impl ExactPlaces {
         if no_split && ptr.0 != state.layout().blocks()[block].addr {
             return refuse("the pool hands blocks out whole, and one begins elsewhere");
         }
-        let ptr = state.hand_out_at(block, (ptr.0, request.size), bytes, cuts);
-        drop(state);
-        self.base.hardened.forget_canary(ptr);
-        Ok(ptr)
+        Ok(state.hand_out_at(block, (ptr.0, request.size), bytes, cuts))
     }
 }

@@ -10,10 +10,9 @@ use crate::features::sleep::{Backup, Kept, SleepReport};
 use crate::lifetimes::call::Call;
 use crate::memory::backup::{Lane, Saved, Store, Ticket};
 use crate::memory::region::{self, Mapping, bytes_of};
-use crate::process::attention::Reason;
 use crate::process::foreign::Calls;
 use crate::sync::{Arc, InTransit, ThreadId};
-use crate::types::{DeviceIndex, DevicePtr};
+use crate::types::DeviceIndex;
 use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
 use std::collections::{BTreeSet, VecDeque};
@@ -178,7 +177,7 @@ impl<'s> FallingAsleep<'s> {
         );
         let _dropped_without_a_lock = saved.split_off(count);
         let lost = leftovers.handle_bytes();
-        let on_it = {
+        {
             let mut state = base.arenas.attend(&lying.arena, &self.call);
             let mut device = base.holdings.lock();
             device.regions_mut().keep(leftovers);
@@ -198,17 +197,11 @@ impl<'s> FallingAsleep<'s> {
                     context.as_ref(),
                 );
             }
-            let on_it = Bed::of(state.heap_mut(), run.segment).on(&run.range).into_iter();
-            let on_it = on_it.map(|id| &state.layout().blocks()[id]).filter(|block| block.state.is_asleep());
-            on_it.map(|block| DevicePtr(block.addr)).collect::<Vec<_>>()
-        };
+        }
         self.report.slept += slept;
         self.report.freed += slept - lost;
         if lying.store.is_some() {
             self.report.backed_up += slept;
-        } else if base.site.attention().has(Reason::HARDENED) {
-            // What was behind them to notice overflows is given up, too.
-            on_it.into_iter().for_each(|ptr| base.hardened.forget_canary(ptr));
         }
         Ok(outcome?)
     }

@@ -40,10 +40,6 @@ impl Limits {
 
     /// Gives up what new settings do not keep. Runs observers, which may change settings themselves.
     pub(crate) fn follow_settings(&self) {
-        match self.base.site.plain_call() {
-            Ok(call) => self.base.hardened.reduce_quarantine(&call),
-            Err(error) => tracing::warn!(%error, "blocks stay in quarantine until the next free"),
-        }
         self.base.history.tell_trackers();
         self.base.crossings.tell();
     }
@@ -116,7 +112,6 @@ impl Change<'_> {
             arena.lock().set_policy(policy.clone());
         }
         base.arenas.refresh_ages(allowed);
-        base.hardened.configure(settings);
     }
 }
 

@@ -206,7 +206,7 @@ impl Sleep {
         if of_graphs {
             let arenas = self.base.arenas.directory().of_pool(pool.slot);
             let of_pool = arenas.into_iter().map(|arena| arena.lock().tenure().number()).collect();
-            self.release.synchronise_pending(Some(&of_pool), call)?;
+            self.base.lifetimes.synchronise(Some(&of_pool), call)?;
         } else {
             let before = self.base.holdings.reserved_by(pool.id);
             let released = self.release.release(Flush::InUse(pool.slot), call);
@@ -327,7 +327,6 @@ impl Sleep {
             uses
         };
         self.base.lifetimes.end_uses(uses.iter());
-        self.base.hardened.forget_canary(ptr);
         self.base.history.tell_trackers();
         true
     }

@@ -11,7 +11,6 @@ use crate::memory::block::BlockId;
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::engine::{Engine, Granule, Mapped, Part};
 use crate::policy::{Grain, GranuleMemory, Request};
-use crate::process::attention::Reason;
 use crate::types::DevicePtr;
 use crate::watch::observers::SegmentChange;
 use std::ops::DerefMut;
@@ -45,10 +44,6 @@ impl Engine<GranuleMemory> for Provider {
 
     fn total(&self) -> u64 {
         self.base.site.total_memory()
-    }
-
-    fn is_hardened(&self) -> bool {
-        self.base.site.attention().has(Reason::HARDENED)
     }
 
     fn is_private(&self, arena: &Arena) -> bool {
@@ -154,7 +149,7 @@ impl Engine<GranuleMemory> for Provider {
         let block = adopt(&mut state, segment);
         let ptr = state.hand_out_whole(block, request.requested);
         drop(state);
-        self.base.hardened.arrived(Ok(ptr), &calls).map(Mapped::Served)
+        self.base.lifetimes.arrived(Ok(ptr), &calls).map(Mapped::Served)
     }
 
     fn unmap(

@@ -83,21 +83,19 @@ fn plan<E: Engine<Memory>>(
 impl Device {
     /// Whether views may serve requests of this tier from this arena.
     fn shows<E: Engine<Memory>>(&self, engine: &E, arena: &E::Arena, tier: Tier) -> bool {
-        tier == Tier::Large && self.shows_from(engine, &engine.lock(arena), tier)
+        tier == Tier::Large && self.shows_from(&*engine.lock(arena), tier)
     }
 
     /// The same of an arena that is locked.
-    fn shows_from<E: Engine<Memory>>(&self, engine: &E, state: &E::State, tier: Tier) -> bool {
-        self.proven.load(Ordering::Relaxed) && self.may_show_from(engine, state, tier)
+    fn shows_from(&self, state: &impl PolicyArena<Memory>, tier: Tier) -> bool {
+        self.proven.load(Ordering::Relaxed) && self.may_show_from(state, tier)
     }
 
     /// The same, if memory can be in two places.
-    fn may_show_from<E: Engine<Memory>>(&self, engine: &E, state: &E::State, tier: Tier) -> bool {
-        // The hardened mode takes the access to freed granules away, which they would keep in a view. Pools that sleep or have
-        // a source of their own keep their memory in one place.
+    fn may_show_from(&self, state: &impl PolicyArena<Memory>, tier: Tier) -> bool {
+        // Pools that sleep or have a source of their own keep their memory in one place.
         tier == Tier::Large
             && !self.refused.load(Ordering::Relaxed)
-            && !engine.is_hardened()
             && state.is_movable()
             && !self.at_home.load(Ordering::Relaxed)
     }
@@ -122,8 +120,7 @@ impl Device {
         tier: Tier,
         call: &Call<'_>,
     ) {
-        let is_due =
-            !self.proven.load(Ordering::Relaxed) && self.may_show_from(engine, &engine.lock(arena), tier);
+        let is_due = !self.proven.load(Ordering::Relaxed) && self.may_show_from(&*engine.lock(arena), tier);
         if is_due && let Some(agree) = engine.try_aliases(arena, call) {
             let seen = if agree { &self.proven } else { &self.refused };
             seen.store(true, Ordering::Relaxed);
@@ -131,13 +128,8 @@ impl Device {
     }
 
     /// The most bytes that a view could show in one piece.
-    pub(crate) fn most_in_pieces<E: Engine<Memory>>(
-        &self,
-        engine: &E,
-        state: &mut E::State,
-        tier: Tier,
-    ) -> u64 {
-        if self.shows_from(engine, state, tier) { most_shown(state) } else { 0 }
+    pub(crate) fn most_in_pieces(&self, state: &mut impl PolicyArena<Memory>, tier: Tier) -> u64 {
+        if self.shows_from(state, tier) { most_shown(state) } else { 0 }
     }
 
     /// What has to be taken for a request that views serve with what they can show: what is missing, in the smallest granules
@@ -148,7 +140,7 @@ impl Device {
         state: &mut E::State,
         request: &Request,
     ) -> Option<u64> {
-        let finest = finest(engine).filter(|_| self.shows_from(engine, state, request.tier))?;
+        let finest = finest(engine).filter(|_| self.shows_from(state, request.tier))?;
         Some(request.size.saturating_sub(most_shown(state)).next_multiple_of(finest))
     }
 
@@ -170,8 +162,7 @@ impl Device {
         tier: Tier,
         size: u64,
     ) -> Option<Grain> {
-        // The granules of the hardened mode are chosen otherwise.
-        let unit = engine.unit().filter(|_| !engine.is_hardened())?;
+        let unit = engine.unit()?;
         let finest = SMALL_SEGMENT.next_multiple_of(unit);
         if tier == Tier::Large && (engine.is_private(arena) || !self.shows(engine, arena, tier)) {
             // What a private pool may hold is often counted to the byte; and without views small granules cost no more calls.
@@ -270,7 +261,7 @@ impl Device {
         let (Some(mut granule), Some(finest)) =
             (self.granule(engine, arena, request.tier, request.size), finest(engine))
         else {
-            // The hardened mode was switched on a moment ago.
+            // There is no virtual memory.
             return engine.grow(arena, request, is_retry, call);
         };
         // A smaller free end is not worth a mapping, unless the request would be refused.

@@ -1,0 +1,284 @@
+//! `granule report`: a run as one web page.
+
+mod compare;
+pub(super) mod what_if;
+
+use super::{Outcome, write_json};
+use crate::allocator_args::AllocatorArgs;
+use crate::console::{self, counted};
+use crate::failure::Failure;
+use crate::recording::Recording;
+use crate::result_file::{self, ResultFile};
+use crate::size::Size;
+use crate::workload::{Input, WorkloadArgs};
+use granule::round::size_text;
+use granule_analysis::Inspection;
+use granule_analysis::inspect::{Summary, When};
+use granule_analysis::replay::whatif::Answer;
+use granule_analysis::rules::Rules;
+use granule_report::{Report, WhatIf};
+use serde::Serialize;
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The arguments of `granule report`.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  granule report snapshot.pickle
+  granule report snapshot.pickle --capacity 80GiB -o step1000.html
+  granule report train.trace.gz --conf expandable_segments:True \\
+      -o expandable.html
+  granule report before.pickle after.pickle -o change.html
+  granule report rank*.pickle -o ranks.html
+
+The page needs nothing else: no server, no network. Open it in any browser of
+2023 or later. That of one run has help: press ? in it.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(super) workload: WorkloadArgs,
+
+    /// More recordings of one device each: the page shows all under each other, and what differs
+    #[arg(value_name = "OTHERS")]
+    others: Vec<PathBuf>,
+
+    #[command(flatten)]
+    allocator: AllocatorArgs,
+
+    /// Where the page goes [default: report.html, or with a number where there is one]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Replace the file that is there
+    #[arg(long, requires = "output")]
+    force: bool,
+
+    /// Heading of the page [default: the name of the workload]
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+
+    /// The device's memory: 24GiB, 80G, or bytes. A trace is replayed on such a device; a snapshot is shown as it was
+    /// recorded, with a line where this is
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Size>,
+
+    /// Try other settings, however long the history is
+    #[arg(long, conflicts_with = "others")]
+    whatif: bool,
+
+    /// Do not try other settings
+    #[arg(long, conflicts_with = "whatif")]
+    no_whatif: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Refused requests of which the page says why.
+const REASONS: usize = 50;
+
+#[derive(Serialize)]
+struct Answered<'a> {
+    file: Cow<'a, str>,
+    bytes: u64,
+    #[serde(flatten)]
+    run: AnswerRun<'a>,
+}
+
+/// What there is to say of a run.
+#[derive(Serialize)]
+struct AnswerRun<'a> {
+    entries: u32,
+    allocations: usize,
+    peak_live: u64,
+    peak_reserved: u64,
+    refused: usize,
+    /// What the page begins with.
+    summary: &'a Summary,
+    /// What is not exact about it.
+    notes: &'a [String],
+}
+
+impl<'a> AnswerRun<'a> {
+    fn new(recording: &'a Recording, summary: &'a Summary) -> Self {
+        let run = &recording.run;
+        Self {
+            entries: run.length,
+            allocations: run.allocations.len(),
+            peak_live: run.peak().1,
+            peak_reserved: run.reserved_peak().1,
+            refused: run.refusals.len(),
+            summary,
+            notes: &recording.notes,
+        }
+    }
+}
+
+/// A run, and what a page says of it.
+pub(super) struct Page {
+    pub(super) recording: Recording,
+    /// The device's memory, as far as it is known.
+    pub(super) capacity: Option<u64>,
+    /// What other settings would do, where they were tried.
+    pub(super) answer: Option<Answer>,
+    what_if: WhatIf,
+    rules: Rules,
+    pub(super) inspection: Inspection,
+    pub(super) summary: Summary,
+}
+
+impl Page {
+    /// That of a run, looked at at these moments.
+    pub(super) fn new(
+        recording: Recording,
+        capacity: Option<u64>,
+        answer: Option<Answer>,
+        moments: &[When],
+    ) -> Self {
+        let capacity = capacity.or(recording.capacity);
+        let what_if = answer.as_ref().map(what_if::of_answer).unwrap_or_default();
+        let rules = recording.rules();
+        let inspection = Inspection::new(&recording.run, &rules, moments);
+        let summary = Summary::new(&inspection, capacity, recording.window, what_if.of(capacity));
+        Self { recording, capacity, answer, what_if, rules, inspection, summary }
+    }
+
+    /// What other settings do on the device, where they were tried.
+    pub(super) fn tried(&self) -> Option<&str> {
+        self.what_if.of(self.capacity)
+    }
+
+    /// Writes it under this title, and counts its bytes.
+    pub(super) fn write(&self, title: &str, path: &Path, file: ResultFile) -> Result<u64, Failure> {
+        let run = &self.recording.run;
+        let refusals = Inspection::refusals(run, &self.rules, REASONS);
+        let report = Report {
+            run,
+            rules: self.rules.clone(),
+            verdict: self.summary.text.clone(),
+            reasons: refusals.iter().map(|refused| refused.verdict.text().to_owned()).collect(),
+            title,
+            capacity: self.capacity,
+            facts: facts(&self.recording),
+            remarks: remarks(&self.recording, !self.what_if.devices.is_empty()),
+            what_if: self.what_if.clone(),
+        };
+        write(path, file, |file| report.write(file))
+    }
+}
+
+/// Writes the page, and says where it is.
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let path = args.output.clone().unwrap_or_else(|| result_file::fresh("report", ".html"));
+    let file = ResultFile::create_new(&path, args.force)?;
+    if !args.others.is_empty() {
+        return compare::run(args, &path, file, out);
+    }
+    let capacity = args.capacity.map(|size| size.0);
+    let recording = read(&args.workload, &args.allocator, capacity)?;
+    let wanted = (args.whatif || args.no_whatif).then_some(args.whatif);
+    let answer = what_if::answer(&recording, capacity, wanted)?;
+    let page = Page::new(recording, capacity, answer, &[]);
+    let bytes = page.write(args.title.as_deref().unwrap_or(&page.recording.name), &path, file)?;
+    say(args.json, &path, &page, bytes, out)?;
+    Ok(Outcome::Done)
+}
+
+/// Writes the page, and counts its bytes.
+fn write(
+    path: &Path,
+    page: ResultFile,
+    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<u64, Failure> {
+    let spinner = console::spinner(format!("writing {}", path.display()));
+    let mut bytes = 0;
+    page.write(|file| content(&mut Counted { file, bytes: &mut bytes }))?;
+    spinner.finish_and_clear();
+    Ok(bytes)
+}
+
+fn say(json: bool, path: &Path, page: &Page, bytes: u64, out: &mut dyn Write) -> Result<(), Failure> {
+    let (run, file) = (&page.recording.run, path.to_string_lossy());
+    if json {
+        return write_json(
+            &Answered { file, bytes, run: AnswerRun::new(&page.recording, &page.summary) },
+            out,
+        );
+    }
+    let size = size_text(bytes);
+    writeln!(
+        out,
+        "{file}: {size}, {}, {}",
+        counted(run.length, "entry"),
+        counted(run.allocations.len(), "allocation")
+    )?;
+    writeln!(out, "open it in a browser: {}", address(path))?;
+    Ok(())
+}
+
+/// The run. What is not needed of the file is given back at once: a long history is large.
+pub(super) fn read(
+    workload: &WorkloadArgs,
+    allocator: &AllocatorArgs,
+    capacity: Option<u64>,
+) -> Result<Recording, Failure> {
+    let loaded = workload.load()?;
+    let capacity = match loaded {
+        Input::Trace(_) => capacity,
+        // It is drawn, and changes nothing.
+        Input::Snapshot(_) => None,
+    };
+    let mut recording = Recording::of(loaded, workload, allocator, capacity)?;
+    if recording.snapshot.take().is_none() {
+        // That of a replay, which says nothing of the program.
+        recording.run.clock.clear();
+    }
+    Ok(recording)
+}
+
+/// What is not exact about the run, and about the replays where other settings were tried.
+fn remarks(recording: &Recording, replayed: bool) -> Vec<String> {
+    let of_replays = recording.replay_notes.iter().filter(|_| replayed);
+    recording.notes.iter().chain(of_replays).cloned().collect()
+}
+
+fn facts(recording: &Recording) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    if let Some(conf) = &recording.conf {
+        facts.push(("Settings".to_owned(), conf.clone()));
+    }
+    facts.push(("Device".to_owned(), recording.device.to_string()));
+    facts
+}
+
+/// What a browser takes.
+pub(super) fn address(path: &Path) -> String {
+    match path.canonicalize() {
+        // Characters that mean something in an address are written as their codes.
+        Ok(path) => {
+            let text = path.to_string_lossy().replace('%', "%25").replace(' ', "%20");
+            format!("file://{}", text.replace('#', "%23").replace('?', "%3F"))
+        }
+        Err(_) => path.display().to_string(),
+    }
+}
+
+/// Counts what is written.
+struct Counted<'a> {
+    file: &'a mut dyn Write,
+    bytes: &'a mut u64,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        *self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}

@@ -1,0 +1,330 @@
+//! Files in the shapes of public reports, and what must be said of them: one row a case.
+
+use super::Place;
+
+const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/data/cases/");
+const ASYNC: &[(&str, &str)] = &[("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync")];
+
+/// What held most is a pool that nothing names.
+const UNSAID: &[&str] = &[
+    "Replay 256.00 MiB, PyTorch held 2.50 GiB: what took the rest is not in the file",
+    "Record the run anew: granule record",
+];
+
+struct Case {
+    file: &'static str,
+    /// The command, and options behind the file.
+    args: &'static [&'static str],
+    env: &'static [(&'static str, &'static str)],
+    code: i32,
+    /// On either output.
+    says: &'static [&'static str],
+    never: &'static [&'static str],
+}
+
+const fn case(
+    file: &'static str,
+    args: &'static [&'static str],
+    code: i32,
+    says: &'static [&'static str],
+) -> Case {
+    Case { file, args, env: &[], code, says, never: &[] }
+}
+
+const ROWS: &[Case] = &[
+    // A request that nothing could serve is refused all the same.
+    case("04/own-beyond-all.trace", &["inspect"], 0, &["request was refused, of 8388608.00 TiB"]),
+    case("04/own-beyond-addresses.trace", &["whatif"], 0, &["nothing of what was tried fits"]),
+    case("04/own-beyond-addresses.trace", &["inspect"], 0, &["2 requests were refused"]),
+    // Less to keep is no advice where less than that was there.
+    Case {
+        never: &["less to keep"],
+        ..case(
+            "04/own-more-than-live.pickle.gz",
+            &["inspect"],
+            0,
+            &["924.00 MiB were missing, more than was ever"],
+        )
+    },
+    // Settings that changed in between are none that a replay can have.
+    Case {
+        never: &["Exact: "],
+        ..case(
+            "01/es-off-at-the-end.pickle.gz",
+            &["whatif"],
+            0,
+            &["Not exact: expandable_segments changed", "takes True"],
+        )
+    },
+    Case {
+        never: &["Exact: "],
+        ..case(
+            "01/es-off-then-freed.pickle.gz",
+            &["whatif"],
+            0,
+            &["Not exact: expandable_segments changed", "takes True"],
+        )
+    },
+    Case {
+        never: &["Exact: "],
+        ..case(
+            "01/es-on-midway.pickle.gz",
+            &["whatif"],
+            0,
+            &["Not exact: expandable_segments changed", "takes False"],
+        )
+    },
+    case(
+        "01/es-off-at-the-end.pickle.gz",
+        &["inspect"],
+        0,
+        &["settings 'expandable_segments:True'", "changed during the run"],
+    ),
+    case("01/es-off-at-the-end.pickle.gz", &["replay"], 0, &["2.07 GiB", "changed during the run"]),
+    // What was reserved before the recording began is not in it, though nothing used it later.
+    case(
+        "window/cached-before.pickle.gz",
+        &["check", "--max-reserved", "20GiB"],
+        1,
+        &["not known: 18.55 GiB"],
+    ),
+    case("window/cached-before.pickle.gz", &["inspect"], 0, &["At least 13.67 GiB", "18.55 GiB reserved"]),
+    Case {
+        never: &["Exact: ", "fits as it is"],
+        ..case(
+            "window/cached-before.pickle.gz",
+            &["whatif", "--capacity", "80GiB"],
+            0,
+            &[
+                "PyTorch held 18.55 GiB: the recording is a window of the run",
+                "Record the run from its start",
+            ],
+        )
+    },
+    case(
+        "window/cached-before.pickle.gz",
+        &["min-capacity"],
+        0,
+        &["PyTorch held 18.55 GiB: the recording is a window"],
+    ),
+    // A replay that is not like the program says so in every command, and what to do.
+    Case {
+        never: &["Exact: ", "fits as it is"],
+        ..case("02/pools-unsaid.pickle.gz", &["whatif", "--capacity", "16GiB"], 0, UNSAID)
+    },
+    case("02/pools-unsaid.pickle.gz", &["whatif", "--json"], 0, &["\"exact\":false"]),
+    Case { never: &["granule whatif"], ..case("02/pools-unsaid.pickle.gz", &["inspect"], 0, UNSAID) },
+    case("02/pools-unsaid.pickle.gz", &["replay"], 0, UNSAID),
+    case("02/pools-unsaid.pickle.gz", &["min-capacity"], 0, UNSAID),
+    case("02/pools-unsaid.pickle.gz", &["plan"], 0, UNSAID),
+    Case {
+        never: &["fits as it is"],
+        ..case(
+            "17/retry-in-a-fraction.pickle.gz",
+            &["whatif", "--capacity", "16GiB"],
+            0,
+            &["Replay 1.17 GiB, PyTorch held 900.00 MiB: what kept it lower is not in the file", "not known"],
+        )
+    },
+    // What only takes has no iterations.
+    Case {
+        never: &["every iteration"],
+        ..case("09/only-builds.pickle.gz", &["inspect"], 0, &["1.95 GiB were live"])
+    },
+    case("09/only-builds.pickle.gz", &["check", "--max-growth", "1%"], 1, &["too few iterations"]),
+    case("09/only-builds.pickle.gz", &["inspect", "--json"], 0, &["\"per_step\":null"]),
+    Case {
+        never: &["every iteration"],
+        ..case("09/only-tensors.pickle.gz", &["inspect"], 0, &["4.88 GiB were live"])
+    },
+    Case {
+        never: &["every iteration"],
+        ..case("09/equal-tensors.pickle.gz", &["inspect"], 0, &["120.00 MiB were live"])
+    },
+    // Entries that are not understood, of memory that nothing else tells of.
+    case("05/unknown-segments.pickle.gz", &["inspect"], 0, &["At least 384.00 MiB", "segment_alloc_async 8"]),
+    case("05/unknown-segments.pickle.gz", &["check", "--max-reserved", "1GiB"], 1, &["not known"]),
+    // What contradicts itself.
+    case(
+        "14/own-overlap.pickle.gz",
+        &["inspect"],
+        0,
+        &["At least 448.00 MiB", "1 of its blocks and segments contradicts"],
+    ),
+    Case {
+        never: &["Exact: "],
+        ..case("14/own-overlap.pickle.gz", &["whatif"], 0, &["Do not choose by this"])
+    },
+    case(
+        "14/own-segments-gone.pickle.gz",
+        &["inspect"],
+        0,
+        &["At least", "8 of its blocks and segments contradict"],
+    ),
+    Case {
+        never: &["Exact: "],
+        ..case("14/own-segments-gone.pickle.gz", &["whatif"], 0, &["Do not choose by this"])
+    },
+    case("14/own-freed-twice.pickle.gz", &["inspect"], 0, &["At least", "contradict"]),
+    case(
+        "14/own-wrap.pickle.gz",
+        &["inspect"],
+        1,
+        &[
+            "[\"device_traces\"][0][12][\"addr\"]: 8192 bytes at 0xfffffffffffff000 end behind the last address",
+            "record it again",
+        ],
+    ),
+    // Private pools hold what they hold.
+    Case {
+        never: &["fits as it is"],
+        ..case("02/native-2.15-20-graphs.pickle", &["whatif", "--capacity", "500MiB"], 0, &["┆ 1.99 ┆"])
+    },
+    Case {
+        never: &["fits as it is"],
+        ..case("02/20-pools.trace.gz", &["whatif", "--capacity", "500MiB"], 0, &["┆ 1.99 ┆"])
+    },
+    case(
+        "02/20-pools.trace.gz",
+        &["check", "--max-reserved", "1GiB"],
+        6,
+        &["1.99 GiB reserved at most, exceeded"],
+    ),
+    // The program printed 200.0.
+    case(
+        "02/pools-that-end.trace.gz",
+        &["check", "--max-reserved", "1GiB"],
+        0,
+        &["200.00 MiB reserved at most"],
+    ),
+    // Files that lack them.
+    Case {
+        never: &["fits as it is"],
+        ..case(
+            "02/granule-recorded.trace.gz",
+            &["whatif", "--capacity", "500MiB"],
+            0,
+            &["not known", "at least"],
+        )
+    },
+    case(
+        "02/estimate-of-graphs2.trace.gz",
+        &["inspect"],
+        0,
+        &["At least 101.00 MiB", "does not say what private pools served"],
+    ),
+    Case {
+        never: &["ok: ", "a window"],
+        ..case(
+            "02/estimate-of-graphs2.trace.gz",
+            &["check", "--max-reserved", "1GiB"],
+            1,
+            &["not known: graphs2", "record it anew"],
+        )
+    },
+    case(
+        "02/granule-recorded.trace.gz",
+        &["check", "--max-reserved", "50MiB"],
+        6,
+        &["at least 104.00 MiB reserved"],
+    ),
+    // The device that refused, else the one that held most.
+    case(
+        "03/real-2.15-d1-oom.pickle",
+        &["inspect"],
+        0,
+        &["One request was refused, of 4.00 TiB", "oom.pickle, device 1:", "│ 0      ┆ 2.00 MiB"],
+    ),
+    case("03/real-2.15-d1-oom.pickle", &["whatif", "--capacity", "16GiB"], 0, &["oom.pickle, device 1:"]),
+    case("03/real-2.15-d1-oom.pickle", &["replay"], 0, &["oom.pickle, device 1:", "refused"]),
+    case(
+        "03/most-without-history.pickle.gz",
+        &["inspect"],
+        0,
+        &["20.00 GiB are live", "device 1 has no history"],
+    ),
+    case(
+        "03/most-without-history.pickle.gz",
+        &["whatif"],
+        1,
+        &["no history of device 1", "--device takes another"],
+    ),
+    case("03/most-without-history.pickle.gz", &["replay", "--device", "0"], 0, &["2.00 MiB"]),
+    case(
+        "03/real-2.15-d1-oom.pickle",
+        &["check", "--max-reserved", "1TiB"],
+        6,
+        &[
+            "exceeded: real-2.15-d1-oom.pickle, device 1",
+            "1 request was refused",
+            "ok: real-2.15-d1-oom.pickle, device 0",
+        ],
+    ),
+    case(
+        "03/real-2.15-d1-oom.pickle",
+        &["check", "--max-reserved", "1TiB", "--json"],
+        6,
+        &["\"ok\":false", "\"refused\":1", "\"exceeded\":[\"refused\"]"],
+    ),
+    case("03/real-2.15-d1-oom.pickle", &["check", "--max-reserved", "1TiB", "--device", "0"], 0, &["ok: "]),
+    case(
+        "03/81-small-dev0.pickle",
+        &["inspect"],
+        0,
+        &["81-small-dev0.pickle, device 3:", "71.00 MiB were live"],
+    ),
+    // Refused requests are events.
+    case("04/midoom.trace.gz", &["check", "--max-reserved", "1GiB"], 6, &["1 request was refused"]),
+    case("04/midoom2.trace.gz", &["check", "--max-reserved", "1GiB"], 6, &["1 request was refused"]),
+    case("04/midoom2.trace.gz", &["check", "--max-reserved", "1GiB", "--capacity", "2GiB"], 0, &["ok: "]),
+    case("04/midoom2.trace.gz", &["inspect"], 0, &["request was refused, of 600.00 MiB", "of 512.00 MiB"]),
+    case("04/midoom2.trace.gz", &["whatif"], 0, &["On 512.00 MiB: nothing can fit"]),
+    case("04/frac.trace.gz", &["inspect"], 0, &["set_per_process_memory_fraction", "of 1.02 MiB"]),
+    // The driver's own pools are not modelled.
+    case("06/62-conf-async.pickle", &["replay"], 0, &["cudaMallocAsync is not modelled"]),
+    Case {
+        never: &["Exact: "],
+        ..case(
+            "06/62-conf-async.pickle",
+            &["whatif", "--capacity", "1GiB"],
+            0,
+            &["cudaMallocAsync is not modelled", "Not exact: the program ran with backend:cudaMallocAsync"],
+        )
+    },
+    case("06/62-conf-async.pickle", &["inspect"], 0, &["cudaMallocAsync is not modelled"]),
+    case("06/62-conf-async.pickle", &["min-capacity"], 0, &["cudaMallocAsync is not modelled"]),
+    case(
+        "04/midoom2.trace.gz",
+        &["replay", "--conf", "max_split_size_mb:64,backend:cudaMallocAsync"],
+        0,
+        &["cudaMallocAsync is not modelled"],
+    ),
+    Case {
+        env: ASYNC,
+        ..case("04/midoom2.trace.gz", &["inspect"], 0, &["cudaMallocAsync is not modelled", "refused"])
+    },
+    Case {
+        env: &[("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync")],
+        ..case("04/midoom2.trace.gz", &["whatif"], 0, &["cudaMallocAsync is not modelled"])
+    },
+];
+
+#[test]
+fn every_case_gets_the_right_answer() {
+    let place = Place::new();
+    for Case { file, args, env, code, says, never } in ROWS {
+        let path = format!("{CASES}{file}");
+        let words: Vec<&str> = [&args[..1], &[path.as_str()], &args[1..]].concat();
+        let ran = place.run_with(&words, env);
+        let all = format!("{}{}", ran.err, ran.out);
+        let unwrapped = all.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(ran.code, *code, "{file} {args:?}: {all}");
+        for text in *says {
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(unwrapped.contains(&text), "{file} {args:?} does not say '{text}': {all}");
+        }
+        for text in *never {
+            assert!(!ran.out.contains(text), "{file} {args:?} says '{text}': {all}");
+        }
+    }
+}
