@@ -44,6 +44,14 @@ pub fn with_report<T: Future<Output = ()>>(report: &Report<'_>, dark: bool, test
     with_page(|file| report.write(file), dark, test);
 }
 
+/// As [`with_report`], of a file's devices.
+///
+/// # Panics
+/// As there.
+pub fn with_reports<T: Future<Output = ()>>(devices: &[Report<'_>], test: impl FnOnce(Browser) -> T) {
+    with_page(|file| granule_report::write(devices, file), false, test);
+}
+
 /// As [`with_report`], of several runs.
 ///
 /// # Panics

@@ -13,7 +13,6 @@ type Colour = [u8; 3];
 ///
 /// # Panics
 /// Where it is not as browsers make them: 8 bits a channel, not interlaced.
-
 pub(crate) fn small(png: &[u8]) -> Vec<u8> {
     let (mut at, mut packed, mut head) = (SIGNATURE.len(), Vec::new(), Vec::new());
     while at < png.len() {
