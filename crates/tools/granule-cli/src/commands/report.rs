@@ -20,6 +20,7 @@ use granule_analysis::replay::whatif::Answer;
 use granule_analysis::rules::Rules;
 use granule_analysis::run::Anonymous;
 use granule_report::{Contents, Report, WhatIf};
+use granule_snapshot::convert;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -172,7 +172,7 @@ fn two_devices(place: &Place) {
         ..Snapshot::default()
     };
     let mut bytes = Vec::new();
-    granule::files::pickle::write(&snapshot, &mut bytes, Default::default()).unwrap();
+    granule_snapshot::pickle::write(&snapshot, &mut bytes, Default::default()).unwrap();
     // An action that nobody knows.
     let at = bytes.windows(8).position(|word| word == b"snapshot").unwrap();
     bytes[at..at + 8].copy_from_slice(b"of_mine!");
