@@ -19,7 +19,7 @@ const LONGEST = 2048;
 /** A section of so few bytes is read at once. */
 const MOST_MILLISECONDS = 1000;
 const SECTIONS = ["classes", "level-0-0", "interval-0-0", "texts"];
-const ABOUT = { addressShift: 9, addressBase: "4096", intervals: [[0, 0]], ways: [{ names: ["a", "b"] }], leaf: 6 };
+const ABOUT = { devices: ["one"], addressShift: 9, addressBase: "4096", intervals: [[0, 0]], ways: [{ names: ["a", "b"] }], leaf: 6 };
 
 const sections = new Map();
 globalThis.document = { readyState: "complete", getElementById: (id) => ({ textContent: sections.get(id) ?? "" }) };
@@ -51,7 +51,7 @@ async function decode(input) {
   const store = new Store(() => {});
   await store.open();
   if (section === "texts") {
-    const texts = new Texts(() => {});
+    const texts = new Texts(store, () => {});
     await texts.want();
     for (let site = 0; site <= texts.siteNode.length; site += 1) {
       ensure(texts.siteStack(site).length <= bytes.length, "a stack is longer than the section");

@@ -12,11 +12,19 @@ pub(crate) struct Options {
     /// Also measure a run of 5 000 000 entries (takes minutes)
     #[arg(long)]
     big: bool,
+    /// Only make the book's pictures, of the recording that comes with the command
+    #[arg(long, conflicts_with = "big")]
+    pictures: bool,
 }
+
+/// What the book's pictures show.
+const RECORDING: &str = "crates/tools/granule-cli/data/train-oom.pickle.gz";
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     // The decoder first, of any bytes.
-    fuzz::page(2, false)?;
+    if !options.pictures {
+        fuzz::page(2, false)?;
+    }
     let (browser, driver) = find_or_install()?;
     let pictures = target().join("browser");
     let mut test = command("cargo");
@@ -29,6 +37,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .env("GRANULE_BROWSER", &pictures)
         .env("GRANULE_CHROMIUM", browser)
         .env("GRANULE_CHROMEDRIVER", driver);
+    if options.pictures {
+        let (page, book) = (pictures.join("page.html"), process::root().join("docs/pictures"));
+        std::fs::create_dir_all(&pictures)?;
+        std::fs::create_dir_all(&book)?;
+        let mut report = command(process::granule()?);
+        process::run(report.args(["report", RECORDING, "--force", "-o"]).arg(&page))?;
+        test.args(["--nocapture", "pictures_of_the_book"]);
+        test.env("GRANULE_BROWSER_PAGE", &page).env("GRANULE_BROWSER_BOOK", &book);
+    }
     if options.big {
         test.args(["--nocapture", "five_million_entries"]).env("GRANULE_BROWSER_BIG", "1");
     }

@@ -29,9 +29,13 @@ from __future__ import annotations
 from typing import Any
 
 from ._answer import Answer
+from ._units import Bytes, Nanoseconds
 
 __all__ = [
 '''
+
+sys.path.insert(0, str(HERE / "python" / "granule_alloc"))
+from _units import BYTES, NANOSECONDS  # noqa: E402: the package itself needs what is built
 
 SIMPLE = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 
@@ -86,6 +90,8 @@ class Classes:
         lines = []
         for field, value in schema["properties"].items():
             what = self.type(value, name + pascal(field))
+            unit = "Bytes" if field in BYTES else "Nanoseconds" if field in NANOSECONDS else "int"
+            what = " | ".join(unit if one == "int" else one for one in what.split(" | "))
             # What has a meaning in Python is there by key only.
             if field.isidentifier() and not keyword.iskeyword(field) and not hasattr(dict, field):
                 lines.append(f"    {field}: {what}\n")

@@ -1,6 +1,7 @@
 //! A headless Chromium, driven as a person drives it: by mouse, wheel and keys. And runs to show in it.
 
 pub mod runs;
+mod small;
 
 use fantoccini::actions::{
     InputSource, KeyAction, KeyActions, MouseActions, PointerAction, WheelAction, WheelActions,
@@ -20,6 +21,8 @@ use tempfile::TempDir;
 const FOLDER: &str = "GRANULE_BROWSER";
 /// A laptop's screen.
 pub const SCREEN: (u32, u32) = (1366, 768);
+/// A page to take the book's pictures of, and the folder for them. Set by `cargo xtask browser --pictures`.
+const BOOK: [&str; 2] = ["GRANULE_BROWSER_PAGE", "GRANULE_BROWSER_BOOK"];
 /// How long anything may take that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -41,6 +44,14 @@ pub fn with_report<T: Future<Output = ()>>(report: &Report<'_>, dark: bool, test
     with_page(|file| report.write(file), dark, test);
 }
 
+/// As [`with_report`], of a file's devices.
+///
+/// # Panics
+/// As there.
+pub fn with_reports<T: Future<Output = ()>>(devices: &[Report<'_>], test: impl FnOnce(Browser) -> T) {
+    with_page(|file| granule_report::write(devices, file), false, test);
+}
+
 /// As [`with_report`], of several runs.
 ///
 /// # Panics
@@ -51,6 +62,32 @@ pub fn with_comparison<T: Future<Output = ()>>(
     test: impl FnOnce(Browser) -> T,
 ) {
     with_page(|file| comparison.write(file), dark, test);
+}
+
+/// Keeps a picture of a page of the command's for the book at each width, of a screen of this height.
+///
+/// # Panics
+/// Where there is no such page.
+pub fn book(sizes: &[(u32, u32)]) {
+    let [Some(page), Some(folder)] = BOOK.map(std::env::var_os) else {
+        eprintln!("skipped: `cargo xtask browser --pictures` runs this");
+        return;
+    };
+    let page = fs::read(page).expect("the command's page");
+    with_page(
+        |file| file.write_all(&page),
+        false,
+        |browser| async move {
+            for (width, height) in sizes {
+                browser.resize(*width, *height).await;
+                let picture = browser.client.screenshot().await.expect("a screenshot");
+                let file = Path::new(&folder).join(format!("page-{width}.png"));
+                fs::write(&file, small::small(&picture)).expect("the picture's file");
+                println!("{}", file.display());
+            }
+            browser.end().await;
+        },
+    );
 }
 
 fn with_page<T: Future<Output = ()>>(

@@ -16,6 +16,7 @@ pub use growth::{Growth, Marks, Step, Suspect};
 pub use how_long::HowLong;
 pub use live::{Class, Group, Live, OfLabel, OfPool, OfStream, Size};
 pub use memory::{Blocker, HeldBlock, HeldOpen, Memory, PoolMemory};
+pub(crate) use place::kind_of_file;
 pub use place::{Caller, Place, program_frame};
 pub use refused::{Refused, Verdict};
 pub use summary::{Help, Summary};

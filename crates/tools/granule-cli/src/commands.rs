@@ -140,6 +140,7 @@ const RARE: &[&str] = &[
     "lag",
     "metrics",
     "no-virtual-memory",
+    "no-whatif",
     "of-peak",
     "overwrite",
     "points",
@@ -148,6 +149,7 @@ const RARE: &[&str] = &[
     "seed",
     "slices",
     "time-limit",
+    "title",
     "trust",
     "try-larger",
 ];

@@ -76,22 +76,26 @@ impl From<clap::Error> for Refused {
 }
 
 impl Session {
-    /// Reads a file. `device` chooses one of a snapshot's histories, `trust` lifts the limits of size. What is worth knowing is
+    /// Reads a file, or its content. `device` chooses one of a snapshot's histories, `trust` lifts the limits of size. What is worth knowing is
     /// said to `listener`.
     ///
     /// # Errors
     /// The file cannot be read, or is no recording.
     pub fn open(
         path: &Path,
+        content: Option<&[u8]>,
         device: Option<usize>,
         trust: bool,
         listener: &Arc<Listener>,
     ) -> Result<Self, Refused> {
-        let input = listener.during(|| Input::read(path, &limits(trust)))?;
+        let input = listener.during(|| match content {
+            Some(content) => Input::of_bytes(content, path, &limits(trust)),
+            None => Input::read(path, &limits(trust)),
+        })?;
         Ok(Self { path: path.to_owned(), device, input })
     }
 
-    /// What the command of this name answers under `--json`, given these options. Where the command would stop early or complain
+    /// What the command of this name answers under `--json`, given these options, and a second recording where it takes one. Where the command would stop early or complain
     /// by its exit code, the answer says so, too.
     ///
     /// # Errors
@@ -100,11 +104,15 @@ impl Session {
         &self,
         command: &str,
         options: &[String],
+        second: Option<&Self>,
         listener: &Arc<Listener>,
     ) -> Result<String, Refused> {
-        let mut cli = Cli::read(&self.words(&[command, "--json"], options))?;
+        let mut words = self.words(&[command, "--json"], options);
+        words.extend(second.map(|second| second.path.as_os_str().to_owned()));
+        let mut cli = Cli::read(&words)?;
         if let Some(workload) = cli.workload() {
             workload.take(self.input.clone());
+            workload.take_second(second.map(|second| second.input.clone()));
         }
         let mut answer = Vec::new();
         listener.during(|| commands::run(&cli, &mut answer))?;
@@ -129,19 +137,14 @@ impl Session {
         })
     }
 
-    /// A command line; what follows the options may be another file.
+    /// A command line.
     fn words(&self, first: &[&str], options: &[String]) -> Vec<OsString> {
         let mut words: Vec<OsString> = ["granule"].iter().chain(first).map(OsString::from).collect();
-        let (options, second) = match options.iter().position(|word| word == "--") {
-            Some(end) => (&options[..end], &options[end + 1..]),
-            None => (options, &[][..]),
-        };
         words.extend(options.iter().map(OsString::from));
         if let Some(device) = self.device {
             words.extend(["--device".into(), device.to_string().into()]);
         }
         words.extend(["--".into(), self.path.as_os_str().to_owned()]);
-        words.extend(second.iter().map(OsString::from));
         words
     }
 }

@@ -46,6 +46,10 @@ pub(crate) struct WorkloadArgs {
     /// The file, where it has been read before.
     #[arg(skip)]
     read: Option<Input>,
+
+    /// As that, of the file beside it.
+    #[arg(skip)]
+    second: Option<Input>,
 }
 
 /// A recording in memory, which several commands can share.
@@ -70,7 +74,16 @@ impl Input {
             load_with(path, limits)
         };
         spinner.finish_and_clear();
-        Ok(match loaded? {
+        Ok(Self::of(loaded?, path))
+    }
+
+    /// Reads what is in the file that has this name, or would have it.
+    pub(crate) fn of_bytes(content: &[u8], name: &Path, limits: &Limits) -> Result<Self, Failure> {
+        Ok(Self::of(load_from_with(content, name, limits)?, name))
+    }
+
+    fn of(loaded: Loaded, path: &Path) -> Self {
+        match loaded {
             Loaded::Trace(trace) => Self::Trace(Arc::from(trace)),
             Loaded::Snapshot(snapshot) => {
                 for note in convert::left_out(&snapshot) {
@@ -78,7 +91,7 @@ impl Input {
                 }
                 Self::Snapshot(Arc::from(snapshot))
             }
-        })
+        }
     }
 }
 
@@ -93,12 +106,18 @@ impl WorkloadArgs {
             device: None,
             trust: false,
             read: Some(Input::Snapshot(Arc::from(snapshot))),
+            second: None,
         })
     }
 
     /// Takes what has been read for what is in the file.
     pub(crate) fn take(&mut self, read: Input) {
         self.read = Some(read);
+    }
+
+    /// As [`WorkloadArgs::take`], for the file beside it.
+    pub(crate) fn take_second(&mut self, read: Option<Input>) {
+        self.second = read;
     }
 
     /// The path as it was given.
@@ -113,7 +132,7 @@ impl WorkloadArgs {
 
     /// The same for another file.
     pub(crate) fn of_file(&self, input: &Path) -> Self {
-        Self { input: input.to_owned(), read: None, ..self.clone() }
+        Self { input: input.to_owned(), read: self.second.clone(), ..self.clone() }
     }
 
     /// What the file is.

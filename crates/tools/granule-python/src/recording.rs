@@ -20,25 +20,27 @@ impl Recording {
     fn open(
         py: Python<'_>,
         path: PathBuf,
+        content: Option<Vec<u8>>,
         device: Option<usize>,
         trust: bool,
         listener: &Listener,
     ) -> PyResult<Self> {
         let ear = listener.ear();
-        let opened = py.detach(|| granule_cli::Session::open(&path, device, trust, &ear));
+        let opened = py.detach(|| granule_cli::Session::open(&path, content.as_deref(), device, trust, &ear));
         opened.map(Self).map_err(exception)
     }
 
-    /// What the command of this name prints under --json.
+    /// What the command of this name prints under --json; of some, about this recording and another.
     fn ask(
         &self,
         py: Python<'_>,
         command: &str,
         options: Vec<String>,
+        other: Option<Bound<'_, Self>>,
         listener: &Listener,
     ) -> PyResult<String> {
-        let ear = listener.ear();
-        py.detach(|| self.0.ask(command, &options, &ear)).map_err(exception)
+        let (ear, other) = (listener.ear(), other.as_ref().map(|other| &other.get().0));
+        py.detach(|| self.0.ask(command, &options, other, &ear)).map_err(exception)
     }
 
     /// What happened in the run, replayed under these options where it is a trace.

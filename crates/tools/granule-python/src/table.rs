@@ -39,6 +39,11 @@ impl Table {
         self.schema.fields().iter().map(|field| field.name().as_str()).collect()
     }
 
+    /// The table as a pandas data frame.
+    fn to_pandas(slf: Bound<'_, Self>) -> PyResult<Bound<'_, PyAny>> {
+        PyModule::import(slf.py(), "granule_alloc._frame")?.getattr("frame")?.call1((slf,))
+    }
+
     fn __len__(&self) -> usize {
         self.num_rows()
     }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from html import unescape
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -26,6 +28,13 @@ def test_names_are_no_markup(trace: Path, tmp_path: Path) -> None:
     path = tmp_path / "<b>&.trace.gz"
     path.write_bytes(trace.read_bytes())
     assert "<b>&lt;b&gt;&amp;.trace.gz</b>" in granule.load(path)._repr_html_()
+
+
+def test_the_page_is_shown_inline(snapshot: Path) -> None:
+    page = granule.load(snapshot).show(height=500)
+    assert page.html.startswith("<!doctype html>") and "characters; a notebook shows it" in repr(page)
+    frame = re.fullmatch(r'<iframe srcdoc="([^"]*)" style="([^"]*)" title="granule report"></iframe>', page._repr_html_())
+    assert frame is not None and unescape(frame[1]) == page.html and "height: 500px" in frame[2]
 
 
 def test_the_curve_has_the_peaks(run: granule.Run) -> None:

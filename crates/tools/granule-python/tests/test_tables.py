@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import granule_alloc as granule
@@ -56,12 +57,16 @@ def test_polars(recorded: granule.Run) -> None:
 
 
 def test_pandas(recorded: granule.Run) -> None:
-    pandas = pytest.importorskip("pandas")
-    if not hasattr(pandas.DataFrame, "from_arrow"):
-        pytest.skip("this pandas has no from_arrow")
-    frame = pandas.DataFrame.from_arrow(recorded.segments)
+    pytest.importorskip("pandas")
+    frame = recorded.segments.to_pandas()
     assert list(frame.columns) == recorded.segments.column_names
     assert int(frame["size"].sum()) == sum(pyarrow.table(recorded.segments)["size"].to_pylist())
+
+
+def test_pandas_is_imported_when_it_is_asked_for(recorded: granule.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas pyarrow"):
+        recorded.segments.to_pandas()
 
 
 def test_duckdb(recorded: granule.Run) -> None:

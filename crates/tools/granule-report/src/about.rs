@@ -2,6 +2,7 @@
 
 use crate::Report;
 use crate::classes::{Classes, Way};
+use crate::contents::Contents;
 use crate::levels::{self, Levels, TILE};
 use crate::lives::Addresses;
 use crate::texts::Texts;
@@ -18,6 +19,8 @@ const MOST_MARKS: usize = 100_000;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct About<'a> {
     title: &'a str,
+    /// The titles of all devices.
+    devices: &'a [&'a str],
     version: &'static str,
     /// What the run came to.
     verdict: &'a str,
@@ -33,6 +36,7 @@ pub(crate) struct About<'a> {
     /// What is not exact about it.
     remarks: &'a [String],
     what_if: &'a WhatIf,
+    contents: Vec<Contents>,
     ways: &'a [Way],
     /// The lowest address, as text: it need not be exact as a number.
     address_base: String,
@@ -77,6 +81,7 @@ struct Refused<'a> {
 /// Makes the section's bytes. Stacks of refused requests are added to `texts`.
 pub(crate) fn json(
     report: &Report<'_>,
+    devices: &[&str],
     classes: &Classes,
     levels: &Levels,
     intervals: &[Interval],
@@ -98,6 +103,7 @@ pub(crate) fn json(
     });
     let about = About {
         title: report.title,
+        devices,
         version: env!("CARGO_PKG_VERSION"),
         verdict: &report.verdict,
         length: run.length,
@@ -109,6 +115,7 @@ pub(crate) fn json(
         facts: &report.facts,
         remarks: &report.remarks,
         what_if: &report.what_if,
+        contents: report.contents(),
         ways: &classes.ways,
         address_base: format!("{:#x}", addresses.base),
         address_shift: addresses.shift,

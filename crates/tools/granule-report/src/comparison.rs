@@ -101,9 +101,9 @@ impl Comparison<'_> {
         };
         let sections: Vec<Section> = runs.par_iter().enumerate().map(of_run).collect::<io::Result<_>>()?;
         viewer::COMPARISON.write_head(self.title, out)?;
-        Section::new("about", &Bytes(serde_json::to_vec(&about)?))?.write(out)?;
+        Section::new("about", &Bytes(serde_json::to_vec(&about)?))?.write("", out)?;
         for section in sections {
-            section.write(out)?;
+            section.write("", out)?;
         }
         viewer::COMPARISON.write_script(out)?;
         viewer::write_end(out)

@@ -19,6 +19,7 @@ mod about;
 mod bytes;
 mod classes;
 mod comparison;
+mod contents;
 mod levels;
 mod lives;
 mod page;
@@ -32,18 +33,28 @@ mod viewer;
 mod what_if;
 
 pub use comparison::{Compared, Comparison};
+pub use contents::Contents;
 pub use what_if::{WhatIf, WhatIfDevice, WhatIfRow};
 
 use granule_analysis::Run;
 use granule_analysis::rules::Rules;
 use std::io::{self, Write};
 
+/// Writes the page of a file's devices, the one that is shown first before the others. Uses all cores, and blocks on the output.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write(devices: &[Report<'_>], out: &mut dyn Write) -> io::Result<()> {
+    page::write(devices, out)
+}
+
 /// What a report tells.
 #[derive(Debug)]
 pub struct Report<'a> {
     /// The run.
     pub run: &'a Run,
-    /// Heading of the page.
+    /// Heading of the page; of several devices, what to choose this one by.
     pub title: &'a str,
     /// What a request takes of the memory.
     pub rules: Rules,
@@ -62,12 +73,18 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Writes the page. Uses all cores, and blocks on the output.
+    /// What the page tells of who made it, by kinds of texts.
+    #[must_use]
+    pub fn contents(&self) -> Vec<Contents> {
+        Contents::of(self)
+    }
+
+    /// Writes the page of this one, as [`write`].
     ///
     /// # Errors
     ///
     /// Those of `out`.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        page::write(self, out)
+        write(std::slice::from_ref(self), out)
     }
 }

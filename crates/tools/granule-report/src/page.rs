@@ -18,8 +18,20 @@ use std::io::{self, Write};
 /// Sections that are made at once, and kept until they are written.
 const AT_ONCE: usize = 64;
 
-/// Writes the page. The viewer comes before most of the data, so that it draws while that is still being read.
-pub(crate) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the page.
+pub(crate) fn write(devices: &[Report<'_>], out: &mut dyn Write) -> io::Result<()> {
+    let titles: Vec<&str> = devices.iter().map(|report| report.title).collect();
+    viewer::REPORT.write_head(titles.first().unwrap_or(&""), out)?;
+    for (device, report) in devices.iter().enumerate() {
+        write_device(device, report, &titles, out)?;
+    }
+    viewer::write_end(out)
+}
+
+/// Writes a device's sections. The viewer comes with the first one's, before most of the data, so that it draws while that is
+/// still being read.
+fn write_device(device: usize, report: &Report<'_>, titles: &[&str], out: &mut dyn Write) -> io::Result<()> {
+    let prefix = &if device == 0 { String::new() } else { format!("device-{device}-") };
     let run = report.run;
     let addresses = Addresses::of(run);
     let ((classes, levels), intervals) = rayon::join(
@@ -32,27 +44,27 @@ pub(crate) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
     );
     let mut texts = Texts::default();
     let places: Vec<Interval> = intervals.iter().map(|(interval, _)| *interval).collect();
-    let about = about::json(report, &classes, &levels, &places, addresses, &mut texts)?;
+    let about = about::json(report, titles, &classes, &levels, &places, addresses, &mut texts)?;
 
-    viewer::REPORT.write_head(report.title, out)?;
-    Section::new("about", &Bytes(about))?.write(out)?;
-    class_section(&classes, report, addresses)?.write(out)?;
+    Section::new("about", &Bytes(about))?.write(prefix, out)?;
+    class_section(&classes, report, addresses)?.write(prefix, out)?;
     let first = first_wanted(report, &levels, intervals.len());
     let mut of_levels: Vec<_> =
         levels.levels.iter().flat_map(|level| levels::sections(&levels, level, run, addresses)).collect();
     // The coarsest level is one section: the picture of the whole run.
     if let Some(whole) = of_levels.pop() {
-        whole()?.write(out)?;
+        whole()?.write(prefix, out)?;
     }
     let (now, later): (Vec<_>, Vec<_>) = intervals.iter().partition(|(interval, _)| first.wants(*interval));
-    write_intervals(&now, run, addresses, out)?;
-    viewer::REPORT.write_script(out)?;
+    write_intervals(&now, run, addresses, prefix, out)?;
+    if device == 0 {
+        viewer::REPORT.write_script(out)?;
+    }
     let mut bytes = Bytes::default();
     texts.write(&mut bytes, run);
-    Section::new("texts", &bytes)?.write(out)?;
-    write_all(&of_levels, out)?;
-    write_intervals(&later, run, addresses, out)?;
-    viewer::write_end(out)
+    Section::new("texts", &bytes)?.write(prefix, out)?;
+    write_all(&of_levels, prefix, out)?;
+    write_intervals(&later, run, addresses, prefix, out)
 }
 
 /// Categories by number, the clock where there is one, the addresses that were ever in use, and what requests take.
@@ -109,21 +121,26 @@ fn write_intervals(
     intervals: &[&(Interval, Content)],
     run: &Run,
     addresses: Addresses,
+    prefix: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let sections: Vec<_> = intervals
         .iter()
         .map(|(interval, content)| move || tree::section(run, *interval, content, addresses))
         .collect();
-    write_all(&sections, out)
+    write_all(&sections, prefix, out)
 }
 
 /// Makes sections on all cores and writes them in order.
-fn write_all(sections: &[impl Fn() -> io::Result<Section> + Sync], out: &mut dyn Write) -> io::Result<()> {
+fn write_all(
+    sections: &[impl Fn() -> io::Result<Section> + Sync],
+    prefix: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     for some in sections.chunks(AT_ONCE) {
         let made: Vec<Section> = some.par_iter().map(|section| section()).collect::<io::Result<_>>()?;
         for section in made {
-            section.write(out)?;
+            section.write(prefix, out)?;
         }
     }
     Ok(())

@@ -23,7 +23,9 @@ impl Section {
         Ok(Self { id: id.into(), text: STANDARD.encode(encoder.finish()?) })
     }
 
-    pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "<script type=\"application/octet-stream\" id=\"{}\">{}</script>", self.id, self.text)
+    /// Writes it as one of the device that the prefix of ids names.
+    pub(crate) fn write(&self, prefix: &str, out: &mut dyn Write) -> io::Result<()> {
+        let Self { id, text } = self;
+        writeln!(out, "<script type=\"application/octet-stream\" id=\"{prefix}{id}\">{text}</script>")
     }
 }

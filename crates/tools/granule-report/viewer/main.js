@@ -6,6 +6,7 @@ import { palette, parseColour, themeColours } from "./base/colours.js";
 import { Store } from "./data/store.js";
 import { momentOf } from "./data/moment.js";
 import { Details } from "./panel/details.js";
+import { EventList } from "./panel/events.js";
 import { byId, choose, element } from "./base/dom.js";
 import { formatBytes, formatCount } from "./base/format.js";
 import { Flame } from "./flame/flame.js";
@@ -16,7 +17,7 @@ import { fillSave } from "./share/save.js";
 import { onChart, onFlame, onMap, onOverview } from "./input/pointer.js";
 import { Search } from "./panel/search.js";
 import { change, redraw, state, watch } from "./data/state.js";
-import { fillLines, fillRun, fillVerdict, fillWhatIf } from "./panel/tables.js";
+import { fillDevices, fillLines, fillRun, fillVerdict, fillWhatIf } from "./panel/tables.js";
 import { Texts } from "./data/texts.js";
 import { RunWindow } from "./time/window.js";
 
@@ -29,7 +30,7 @@ const COLOURS = ["only", "sites", "hovered", "selected", "dark", "texts"];
 class App {
   async start() {
     this.store = new Store(() => redraw("data"));
-    this.texts = new Texts(() => redraw("texts"));
+    this.texts = new Texts(this.store, () => redraw("texts"));
     await this.store.open();
     this.about = this.store.about;
     this.view = new RunWindow(this.store);
@@ -39,6 +40,7 @@ class App {
     this.map = new AddressMap(byId("map"), this.store);
     this.flame = new Flame(byId("flame"), this.store, this.texts);
     this.details = new Details(this.store, this.texts);
+    this.events = new EventList(this.store, this.texts, (at) => this.view.setMoment(at));
     this.search = new Search(this.store, this.texts, (life) => this.focus(life));
     this.fill();
     this.listen();
@@ -52,7 +54,7 @@ class App {
     const moment = this.about.refusals[0]?.at ?? this.about.most.at;
     change({ moment, mapCompact: this.map.scattered, way });
     this.view.whole();
-    this.link = new Link(this.about);
+    this.link = new Link(this.store);
     this.link.open();
     redraw("data");
   }
@@ -61,6 +63,7 @@ class App {
   fill() {
     const { about } = this;
     byId("title").textContent = about.title;
+    fillDevices(about.devices, this.store.device);
     const reserved = about.spans > 0 ? ` · reserved at most ${formatBytes(about.reservedMost.bytes)}` : "";
     byId("summary").textContent = `${formatCount(about.length)} entries · live at most ${formatBytes(about.most.bytes)}${reserved}`;
     fillVerdict(about, (at) => this.view.setMoment(at));
@@ -127,6 +130,7 @@ class App {
     if (state.below === "space" && (any(MAP) || any(COLOURS))) this.map.draw(this.look);
     if (state.below === "flame" && any(FLAME)) this.flame.draw(this.look);
     if (any(["moment", "way", "only", "dark", "data"])) this.details.drawMoment();
+    if (state.tab === "events" && any(["tab", "moment", "data", "texts"])) this.events.draw();
     if (any(["hovered", "selected", "texts", "dark"]) || !this.shown) this.details.drawAllocation();
     this.finishFocus();
     this.shown ||= Boolean(this.chart.drawn && this.overview.drawn && momentOf(this.store, state.moment));
@@ -204,18 +208,15 @@ class App {
   openTab(tab) {
     change({ tab });
     this.showTab();
+    if (tab !== "search") return;
+    byId("search-input").focus();
+    byId("search-input").select();
   }
 
   showTab() {
     const tabs = [...byId("tabs").children];
     choose(tabs, tabs.find((tab) => tab.dataset.tab === state.tab), "aria-selected");
     for (const tab of tabs) byId(tab.getAttribute("aria-controls")).hidden = tab.dataset.tab !== state.tab;
-  }
-
-  openSearch() {
-    this.openTab("search");
-    byId("search-input").focus();
-    byId("search-input").select();
   }
 
   clear() {

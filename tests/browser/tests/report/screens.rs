@@ -89,6 +89,12 @@ fn a_telephone_is_enough() {
     }
 }
 
+/// The book's, of the recording that comes with the command.
+#[test]
+fn pictures_of_the_book() {
+    browser_tests::book(&[(1400, 860), (390, 1500)]);
+}
+
 /// Names were dark on dark blue.
 #[test]
 fn names_can_be_read_on_every_colour() {

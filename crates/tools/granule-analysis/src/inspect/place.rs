@@ -122,31 +122,36 @@ pub fn program_frame(stack: &[Frame]) -> Option<&Frame> {
 /// Its index.
 fn program_line(stack: &[Frame]) -> usize {
     let own = stack.iter().position(is_own);
-    own.or_else(|| stack.iter().position(is_python)).unwrap_or(0)
+    own.or_else(|| stack.iter().position(|frame| is_python(&frame.filename))).unwrap_or(0)
 }
 
 fn caller(stack: &[Frame]) -> Caller {
     let at = program_line(stack);
     let Some(frame) = stack.get(at) else { return Caller::default() };
-    let through = stack[..at].iter().find(|frame| is_python(frame)).map(Place::of);
+    let through = stack[..at].iter().find(|frame| is_python(&frame.filename)).map(Place::of);
     let outer = stack[at + 1..].iter().filter(|frame| is_own(frame));
     Caller { place: Place::of(frame), through, called_by: outer.take(CALLERS).map(Place::of).collect() }
 }
 
+/// The beginning and the ending of a path that count for a frame of this file as its own path does.
+pub(crate) fn kind_of_file(path: &str) -> (&'static str, &'static str) {
+    // Some systems write paths with the other slash.
+    let file = if path.contains('\\') { Cow::Owned(path.replace('\\', "/")) } else { Cow::Borrowed(path) };
+    match () {
+        () if !is_python(path) => ("", ""),
+        () if is_torch(&file) => ("torch/", ".py"),
+        () if is_standard_library(&file) => ("/lib/python3/", ".py"),
+        () => ("", ".py"),
+    }
+}
+
 /// Whether a frame is of the program, or of a library that it uses.
 fn is_own(frame: &Frame) -> bool {
-    // Some systems write paths with the other slash.
-    let file = if frame.filename.contains('\\') {
-        Cow::Owned(frame.filename.replace('\\', "/"))
-    } else {
-        Cow::Borrowed(&*frame.filename)
-    };
-    is_python(frame) && !is_torch(&file) && !is_standard_library(&file)
+    kind_of_file(&frame.filename) == ("", ".py")
 }
 
 /// Frames of compiled code have other endings, or none.
-fn is_python(frame: &Frame) -> bool {
-    let file = &*frame.filename;
+fn is_python(file: &str) -> bool {
     file.ends_with(".py")
         || file.ends_with(".ipynb")
         || file.starts_with("<ipython-input")

@@ -50,6 +50,11 @@ impl Sites {
         self.stacks.iter().map(|stack| &**stack)
     }
 
+    /// Puts another in the place of each stack.
+    pub(super) fn replace(&mut self, other: impl FnMut(&[Frame]) -> Stack) {
+        self.stacks = self.iter().map(other).collect();
+    }
+
     /// The index of a stack, which is kept.
     pub(super) fn index(&mut self, stack: Option<&Stack>) -> u32 {
         let Some(stack) = stack.filter(|stack| !stack.is_empty()) else { return 0 };

@@ -1,11 +1,13 @@
 //! `granule report`: a run as one web page.
 
 mod compare;
+mod hide;
+mod open;
 pub(super) mod what_if;
 
 use super::{Outcome, write_json};
 use crate::allocator_args::AllocatorArgs;
-use crate::console::{self, counted};
+use crate::console::{self, Listener, counted};
 use crate::failure::Failure;
 use crate::recording::Recording;
 use crate::result_file::{self, ResultFile};
@@ -16,11 +18,14 @@ use granule_analysis::Inspection;
 use granule_analysis::inspect::{Summary, When};
 use granule_analysis::replay::whatif::Answer;
 use granule_analysis::rules::Rules;
-use granule_report::{Report, WhatIf};
+use granule_analysis::run::Anonymous;
+use granule_report::{Contents, Report, WhatIf};
+use granule_snapshot::convert;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The arguments of `granule report`.
 #[derive(clap::Args, Clone, Debug)]
@@ -32,6 +37,7 @@ Examples:
       -o expandable.html
   granule report before.pickle after.pickle -o change.html
   granule report rank*.pickle -o ranks.html
+  granule report snapshot.pickle --anonymous -o to-send.html
 
 The page needs nothing else: no server, no network. Open it in any browser of
 2023 or later. That of one run has help: press ? in it.")]
@@ -71,10 +77,21 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "whatif")]
     no_whatif: bool,
 
+    /// Placeholders in the place of paths, names and texts: of files, functions, labels, notes, and of the recording
+    #[arg(long)]
+    anonymous: bool,
+
+    /// Open the page in the browser: $BROWSER, or else the desktop's
+    #[arg(long)]
+    open: bool,
+
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
+
+/// Devices of one file that its page has.
+const DEVICES: usize = 64;
 
 /// Refused requests of which the page says why.
 const REASONS: usize = 50;
@@ -150,11 +167,11 @@ impl Page {
         self.what_if.of(self.capacity)
     }
 
-    /// Writes it under this title, and counts its bytes.
-    pub(super) fn write(&self, title: &str, path: &Path, file: ResultFile) -> Result<u64, Failure> {
+    /// What the page tells, under this title.
+    fn report<'a>(&'a self, title: &'a str) -> Report<'a> {
         let run = &self.recording.run;
         let refusals = Inspection::refusals(run, &self.rules, REASONS);
-        let report = Report {
+        Report {
             run,
             rules: self.rules.clone(),
             verdict: self.summary.text.clone(),
@@ -164,9 +181,53 @@ impl Page {
             facts: facts(&self.recording),
             remarks: remarks(&self.recording, !self.what_if.devices.is_empty()),
             what_if: self.what_if.clone(),
-        };
-        write(path, file, |file| report.write(file))
+        }
     }
+}
+
+/// Writes the pages of a file's devices as one, under this title or their names; says how long it is and what it tells.
+pub(super) fn write_pages(
+    pages: &[Page],
+    title: Option<&str>,
+    path: &Path,
+    file: ResultFile,
+) -> Result<(u64, Vec<Contents>), Failure> {
+    let title_of = |page: &Page| match title {
+        Some(title) if pages.len() > 1 => format!("{title}, device {}", page.recording.device),
+        _ => title.unwrap_or(&page.recording.name).to_owned(),
+    };
+    let titles: Vec<String> = pages.iter().map(title_of).collect();
+    let reports: Vec<Report<'_>> =
+        pages.iter().zip(&titles).map(|(page, title)| page.report(title)).collect();
+    let contents = reports.first().map(Report::contents).unwrap_or_default();
+    Ok((write(path, file, |file| granule_report::write(&reports, file))?, contents))
+}
+
+/// A file's devices, each as a workload of its own; the first is the one that is shown first.
+pub(super) fn devices(
+    workload: &WorkloadArgs,
+    hidden: Option<&mut Anonymous>,
+) -> Result<Vec<WorkloadArgs>, Failure> {
+    let input = hide::load(workload, hidden)?;
+    let mut first = workload.clone();
+    first.take(input.clone());
+    let mut all = vec![first];
+    if let (Input::Snapshot(snapshot), None) = (&input, workload.device()) {
+        let known = convert::devices(snapshot).into_iter().skip(1);
+        let others = known.filter(|one| one.history || one.reserved_peak > 0).take(DEVICES - 1);
+        let others: Vec<_> = others.map(|one| all[0].of_device(one.device)).collect();
+        all.extend(others);
+    }
+    Ok(all)
+}
+
+/// The pages of the devices besides the first. What there is to say of them is on the page.
+pub(super) fn others(
+    workloads: Vec<WorkloadArgs>,
+    mut page: impl FnMut(WorkloadArgs) -> Result<Page, Failure>,
+) -> Result<Vec<Page>, Failure> {
+    let listener = Arc::new(Listener::default());
+    listener.during(|| workloads.into_iter().map(&mut page).collect())
 }
 
 /// Writes the page, and says where it is.
@@ -177,12 +238,25 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         return compare::run(args, &path, file, out);
     }
     let capacity = args.capacity.map(|size| size.0);
-    let recording = read(&args.workload, &args.allocator, capacity)?;
     let wanted = (args.whatif || args.no_whatif).then_some(args.whatif);
-    let answer = what_if::answer(&recording, capacity, wanted)?;
-    let page = Page::new(recording, capacity, answer, &[]);
-    let bytes = page.write(args.title.as_deref().unwrap_or(&page.recording.name), &path, file)?;
-    say(args.json, &path, &page, bytes, out)?;
+    let mut hidden = args.anonymous.then(Anonymous::default);
+    let mut workloads = devices(&args.workload, hidden.as_mut())?;
+    let several = workloads.len() > 1;
+    let mut page = |workload: WorkloadArgs| {
+        let mut recording = read(&workload, &args.allocator, capacity)?;
+        if let Some(hidden) = &mut hidden {
+            hide::recording(&mut recording, several, hidden);
+        }
+        let answer = what_if::answer(&recording, capacity, wanted)?;
+        Ok(Page::new(recording, capacity, answer, &[]))
+    };
+    let mut pages = vec![page(workloads.remove(0))?];
+    pages.extend(others(workloads, page)?);
+    let (bytes, contents) = write_pages(&pages, args.title.as_deref(), &path, file)?;
+    say(args, &path, &pages, bytes, &contents, out)?;
+    if args.open {
+        open::open(&path);
+    }
     Ok(Outcome::Done)
 }
 
@@ -199,22 +273,32 @@ fn write(
     Ok(bytes)
 }
 
-fn say(json: bool, path: &Path, page: &Page, bytes: u64, out: &mut dyn Write) -> Result<(), Failure> {
+fn say(
+    args: &Args,
+    path: &Path,
+    pages: &[Page],
+    bytes: u64,
+    contents: &[Contents],
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let [page, others @ ..] = pages else { unreachable!("there is a first device") };
     let (run, file) = (&page.recording.run, path.to_string_lossy());
-    if json {
+    if args.json {
         return write_json(
             &Answered { file, bytes, run: AnswerRun::new(&page.recording, &page.summary) },
             out,
         );
     }
     let size = size_text(bytes);
-    writeln!(
-        out,
-        "{file}: {size}, {}, {}",
-        counted(run.length, "entry"),
-        counted(run.allocations.len(), "allocation")
-    )?;
+    let mut parts = vec![counted(run.length, "entry"), counted(run.allocations.len(), "allocation")];
+    parts.extend((!others.is_empty()).then(|| counted(pages.len(), "device")));
+    writeln!(out, "{file}: {size}, {}", parts.join(", "))?;
     writeln!(out, "open it in a browser: {}", address(path))?;
+    if !args.anonymous && contents.len() > 1 {
+        let held = |one: &Contents| format!("{} {}", one.count, one.what[usize::from(one.count > 1)]);
+        let held: Vec<_> = contents.iter().map(held).collect();
+        writeln!(out, "it holds {}, which --anonymous hides", held.join(", "))?;
+    }
     Ok(())
 }
 

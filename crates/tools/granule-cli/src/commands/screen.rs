@@ -1,7 +1,7 @@
 //! `granule FILE`: what there is to say of a recording, on one screen, and the page that says the rest.
 
 use super::Outcome;
-use super::report::{Page, address, read, what_if};
+use super::report::{self, Page, address, read, what_if};
 use super::whatif::text::gives;
 use crate::allocator_args::AllocatorArgs;
 use crate::console::{self, Listener, cut};
@@ -82,8 +82,10 @@ fn show(
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
     let listener = Arc::new(Listener::beside_a_terminal());
+    let mut workloads = Vec::new();
     let page = listener.during(|| {
-        let recording = read(workload, &AllocatorArgs::default(), capacity)?;
+        workloads = report::devices(workload, None)?;
+        let recording = read(&workloads.remove(0), &AllocatorArgs::default(), capacity)?;
         let answer = what_if::answer(&recording, capacity, None)?;
         let at = match &recording.run {
             run if run.length == 0 => When::End,
@@ -115,8 +117,14 @@ fn show(
     // The page of a long history takes longer than the screen.
     out.flush()?;
     let path = result_file::fresh(stem(&workload.file_name()), ".html");
-    let written =
-        ResultFile::create_new(&path, false).and_then(|file| page.write(&page.recording.name, &path, file));
+    let mut pages = vec![page];
+    let written = ResultFile::create_new(&path, false).and_then(|file| {
+        pages.extend(report::others(workloads, |workload| {
+            let recording = read(&workload, &AllocatorArgs::default(), capacity)?;
+            Ok(Page::new(recording, capacity, None, &[]))
+        })?);
+        report::write_pages(&pages, None, &path, file)
+    });
     match written {
         Ok(_) => writeln!(out, "Page: {}", address(&path))?,
         // A folder that cannot be written is no reason to show nothing.

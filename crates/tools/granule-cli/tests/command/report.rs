@@ -1,4 +1,9 @@
 use super::{BUNDLED, Place};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use granule::snapshot::{Action, Frame, Labels, Snapshot, Stack, TraceEntry, Value};
+use std::io::Read;
+use std::sync::Arc;
 
 #[test]
 fn a_run_becomes_one_page() {
@@ -108,4 +113,154 @@ fn a_bad_file_among_several_is_named_and_there_is_no_page() {
     // The settings of one run are none of several.
     let ran = place.run(&["report", "good.gz", "good.gz", "--whatif"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
+}
+
+/// What a file tells of who made it, and a page must not, once it was asked not to.
+const TELLING: [&str; 9] = [
+    "alice",
+    "secret_model",
+    "train_step",
+    "the-weights",
+    "after-warm-up",
+    "system_root:/home",
+    "of_mine",
+    "torch/nn/functional",
+    "secret_linear",
+];
+
+/// A file of two devices; it has each of the texts above.
+fn two_devices(place: &Place) {
+    let frame = |filename: &str, name: &str| Frame {
+        name: name.into(),
+        filename: filename.into(),
+        line: 12,
+        extra: Vec::new(),
+    };
+    let stack: Stack = [
+        frame("/home/alice/env/lib/python3.12/site-packages/torch/nn/functional.py", "secret_linear"),
+        frame("/home/alice/secret_model.py", "train_step"),
+    ]
+    .into();
+    let labels = |text: &str| {
+        let text = Some(text.into()).filter(|_| !text.is_empty());
+        Arc::new(Labels { user_metadata: text, ..Labels::default() })
+    };
+    let entry = |action, addr, size, frames, text| TraceEntry {
+        action,
+        addr,
+        size,
+        stream: 0,
+        time_us: 1,
+        labels: labels(text),
+        frames,
+    };
+    let history = |bytes: u64| {
+        vec![
+            entry(Action::SegmentAlloc, 1 << 30, 64 << 20, None, ""),
+            entry(Action::Alloc, 1 << 30, bytes, Some(stack.clone()), "the-weights"),
+            entry(Action::Annotate, 0, 0, None, "after-warm-up"),
+            entry(Action::Snapshot, 0, 0, None, ""),
+            entry(Action::FreeRequested, 1 << 30, bytes, None, ""),
+            entry(Action::FreeCompleted, 1 << 30, bytes, None, ""),
+            entry(Action::Oom, 1 << 20, 1 << 30, Some(stack.clone()), ""),
+        ]
+    };
+    let conf = Value::Str("max_split_size_mb:128,system_root:/home/alice".into());
+    let snapshot = Snapshot {
+        device_traces: vec![history(20 << 20), history(40 << 20)],
+        allocator_settings: vec![("GRANULE_CONF".into(), conf)],
+        ..Snapshot::default()
+    };
+    let mut bytes = Vec::new();
+    granule_snapshot::pickle::write(&snapshot, &mut bytes, Default::default()).unwrap();
+    // An action that nobody knows.
+    let at = bytes.windows(8).position(|word| word == b"snapshot").unwrap();
+    bytes[at..at + 8].copy_from_slice(b"of_mine!");
+    place.file("alice.pickle", &bytes);
+}
+
+/// All that is in a page, unpacked.
+fn unpacked(page: &str) -> String {
+    let mut whole = page.to_owned();
+    for section in page.split("<script type=\"application/octet-stream\" id=\"").skip(1) {
+        let (id, text) = section.split_once("\">").unwrap();
+        let packed = STANDARD.decode(text.split_once('<').unwrap().0).unwrap();
+        let mut bytes = Vec::new();
+        flate2::read::DeflateDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
+        whole += id;
+        whole += &String::from_utf8_lossy(&bytes);
+    }
+    whole
+}
+
+#[test]
+fn a_page_has_all_devices_of_a_file() {
+    let place = Place::new();
+    two_devices(&place);
+    let ran = place.run(&["report", "alice.pickle", "-o", "r.html"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("6 entries, 1 allocation, 2 devices\n"), "{}", ran.out);
+    assert!(
+        ran.out.contains("it holds 2 paths, 2 function names, 2 texts of the program, 1 fact"),
+        "{}",
+        ran.out
+    );
+    assert_eq!(ran.err.matches("what follows is about").count(), 1, "{}", ran.err);
+    let whole = unpacked(&std::fs::read_to_string(place.path("r.html")).unwrap());
+    let titles = "\"devices\":[\"alice.pickle, device 0\",\"alice.pickle, device 1\"]";
+    assert_eq!(whole.matches(titles).count(), 2);
+    assert!(whole.contains("device-1-texts") && !whole.contains("device-2-"));
+    for text in TELLING {
+        assert!(whole.contains(text), "the file has no {text}");
+    }
+    let one = place.run(&["report", "alice.pickle", "--device", "1", "-o", "one.html"]);
+    assert!(one.out.contains("1 allocation\n"), "{}", one.out);
+    assert!(!std::fs::read_to_string(place.path("one.html")).unwrap().contains("device-1-"));
+}
+
+#[test]
+fn an_anonymous_page_tells_nothing_of_who_made_it() {
+    let place = Place::new();
+    two_devices(&place);
+    let others = ["report", "alice.pickle", "alice.pickle", "--device", "0", "--anonymous", "-o", "all.html"];
+    for words in [&["report", "alice.pickle", "--anonymous", "-o", "r.html"][..], &others] {
+        let ran = place.run(words);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let whole = unpacked(&std::fs::read_to_string(place.path(words[words.len() - 1])).unwrap());
+        for text in TELLING {
+            assert!(!whole.contains(text), "{words:?}: {text} is in the page");
+        }
+        // What is the program's own is still told from what is PyTorch's.
+        assert!(whole.contains("file2.py") && whole.contains("f2"), "{words:?}");
+    }
+    // A trace has texts of its own.
+    let trace = "# {\"workload\":\"alice\",\"reasons\":[\"of_mine\"]}\na 0 1000 0\n";
+    place.file("t.gz", &super::gzip(trace.as_bytes()));
+    assert_eq!(place.run(&["report", "t.gz", "--anonymous", "-o", "t.html"]).code, 0);
+    let whole = unpacked(&std::fs::read_to_string(place.path("t.html")).unwrap());
+    assert!(!whole.contains("alice") && !whole.contains("of_mine") && whole.contains("text1"));
+}
+
+#[test]
+fn a_page_is_opened_and_nothing_waits_for_it() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 1000 0\n");
+    place.file("browser", b"#!/bin/sh\necho \"$1\" > opened\nexec sleep 60\n");
+    std::fs::set_permissions(place.path("browser"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let open = |browser: &str| {
+        place.run_with(&["report", "t.gz", "--open", "--force", "-o", "r.html"], &[("BROWSER", browser)])
+    };
+    let begin = std::time::Instant::now();
+    let ran = open("./browser");
+    assert!(begin.elapsed().as_secs() < 30, "it waits for the browser");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let opened = std::fs::read_to_string(place.path("opened")).unwrap();
+    assert!(opened.starts_with("file:///") && opened.ends_with("/r.html\n"), "{opened}");
+    for (browser, why) in [("./no-such-browser", "No such file or directory"), ("false", "exit status: 1")] {
+        let ran = open(browser);
+        assert_eq!(ran.code, 0, "the page is there");
+        let said = format!("warning: {browser} does not open the page: {why}");
+        assert!(ran.err.starts_with(&said) && ran.err.contains("BROWSER names another"), "{}", ran.err);
+    }
 }

@@ -13,16 +13,21 @@ from importlib.metadata import version as _version
 from ._answer import Answer
 from ._errors import FileError, FileMissingError, GranuleError, GranuleWarning, InputError, UsageError
 from ._native import Table
+from ._page import Page
 from ._run import TABLES, Run, load
+from ._units import Bytes, Nanoseconds
 
 __all__ = [
     "TABLES",
     "Answer",
+    "Bytes",
     "FileError",
     "FileMissingError",
     "GranuleError",
     "GranuleWarning",
     "InputError",
+    "Nanoseconds",
+    "Page",
     "Run",
     "Table",
     "UsageError",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, TypeVar
 
+from ._units import measured
+
 
 class Answer(dict[str, Any]):
     """An object of an answer. `answer.peak` and `answer["peak"]` are the same."""
@@ -25,4 +27,8 @@ A = TypeVar("A", bound=Answer)
 
 def read(text: str, kind: type[A]) -> A:
     """The answer in a text of JSON."""
-    return kind(json.loads(text, object_hook=Answer))
+
+    def made(pairs: list[tuple[str, Any]]) -> Answer:
+        return Answer((name, measured(name, value)) for name, value in pairs)
+
+    return kind(json.loads(text, object_pairs_hook=made))

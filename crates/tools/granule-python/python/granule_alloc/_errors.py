@@ -1,8 +1,9 @@
-"""Exceptions. Their texts are the command's; what to do next is in `hint`."""
+"""Exceptions. Their texts are the command's, in Python's words; what to do next is in `hint`."""
 
 from __future__ import annotations
 
 import errno
+import re
 
 
 class GranuleError(Exception):
@@ -40,8 +41,30 @@ class GranuleWarning(UserWarning):
     """What is probably not meant."""
 
 
+_OPTION = re.compile(r"--([a-z][a-z-]*)(?:[ =](peak\b|end\b|oom\b|auto\b|openreg\b|[0-9][\w.]*))?(?: <[A-Z|]+>)?")
+_COMMAND = re.compile(r"\bgranule (inspect|whatif|replay|min-capacity|plan|check|report|export)\b")
+#: Options without a value.
+_SWITCHES = {"across_streams", "force", "no_virtual_memory", "overwrite", "stop_on_oom", "trust", "whatif"}
+
+
+def in_python(text: str) -> str:
+    """A text of the command in Python's words: `--min-gain 5` is `min_gain="5"`, `granule whatif` is `run.whatif()`."""
+
+    def keyword(found: re.Match[str]) -> str:
+        name, value = found[1].replace("-", "_"), found[2]
+        if name == "no_whatif":
+            return "whatif=False"
+        if name in _SWITCHES:
+            return f"{name}=True" + (f" {value}" if value else "")
+        return f'{name}="{value}"' if value else name
+
+    text = _COMMAND.sub(lambda found: f"run.{found[1].replace('-', '_')}()", _OPTION.sub(keyword, text))
+    return re.sub(r"(?<!\S)-o (?=gives)", "another path ", text)
+
+
 def exception(kind: str, number: int | None, message: str, hint: str | None) -> GranuleError:
     """The exception for what Rust refused."""
+    message, hint = in_python(message), hint and in_python(hint)
     error: GranuleError
     if kind == "usage":
         error = UsageError(message)

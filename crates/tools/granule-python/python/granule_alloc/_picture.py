@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from ._native import History
+from ._units import size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,16 +15,6 @@ WIDTH, HEIGHT = 800, 240
 LEFT, RIGHT, TOP, BOTTOM = 80, 12, 12, 40
 #: Lines at refused requests beyond this many are a wall.
 REFUSALS = 50
-
-GIB = 1 << 30
-
-
-def size(count: int) -> str:
-    """Bytes as people read them."""
-    for unit, name in ((1 << 40, "TiB"), (GIB, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if count >= unit:
-            return f"{count / unit:.2f} {name}"
-    return f"{count} B"
 
 
 def html(history: History, title: str) -> str:
@@ -60,10 +51,11 @@ def svg(history: History, points: list[tuple[int, int, int]], most: int) -> str:
         return f'<path d="M{LEFT} {bottom}{steps}V{bottom}Z" fill="{colour}"/>'
 
     parts = [area(2, "#c9d8ea"), area(1, "#3b6fb0")]
-    for at, number in _spread(history.iterations(), 12):
+    for index, (at, number) in enumerate(_spread(history.iterations(), 12)):
+        name = f"iteration {number}" if index == 0 else number
         parts.append(f'<path d="M{x(at):.1f} {bottom}v5" stroke="#888"/>')
         parts.append(
-            f'<text x="{x(at):.1f}" y="{bottom + 16}" text-anchor="middle" font-size="11" fill="#888">{number}</text>'
+            f'<text x="{x(at):.1f}" y="{bottom + 16}" text-anchor="middle" font-size="11" fill="#888">{name}</text>'
         )
     for at, _ in history.refusals()[:REFUSALS]:
         parts.append(f'<path d="M{x(at):.1f} {TOP}V{bottom}" stroke="#c0392b"/>')
@@ -99,7 +91,7 @@ def plot(history: History, title: str, ax: Axes | None, points: int) -> Axes:
     curve = history.curve(points)
     at = [point[0] for point in curve] + [history.length]
     for column, label, colour in ((2, "reserved", "#c9d8ea"), (1, "live", "#3b6fb0")):
-        figures = [point[column] / GIB for point in curve]
+        figures = [point[column] / 2**30 for point in curve]
         ax.fill_between(at, [*figures, figures[-1]], step="post", label=label, color=colour)
     for moment, _ in history.refusals()[:REFUSALS]:
         ax.axvline(moment, color="#c0392b", linewidth=1)

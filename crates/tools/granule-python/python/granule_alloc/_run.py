@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import pickle
+import tempfile
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from . import _picture, answers
 from ._answer import Answer, read
+from ._errors import InputError
 from ._native import History, Recording, Table
+from ._page import Page
 from ._work import work
 
 if TYPE_CHECKING:
@@ -26,16 +30,41 @@ Path = str | os.PathLike[str]
 TABLES = ("runs", "iterations", "sites", "segments", "allocations", "events")
 
 
-def load(path: Path, *, device: int | None = None, trust: bool = False) -> Run:
-    """Reads a trace, or a snapshot that torch.cuda.memory._dump_snapshot wrote.
+def load(
+    source: Path | bytes | bytearray | memoryview | IO[bytes] | Mapping[str, Any],
+    *,
+    device: int | None = None,
+    trust: bool = False,
+) -> Run:
+    """Reads a trace, or a snapshot: its path, its bytes, an open file, or what torch.cuda.memory._snapshot() returned.
 
     `device` chooses one of a snapshot's histories; the first is taken where it is left out. `trust` reads a file whatever
     memory that takes.
     """
-    name = os.fspath(path)
-    # To the command, this name is standard input.
-    name = "./-" if name == "-" else name
-    return Run(work(lambda listener: Recording(name, device, trust, listener)), name)
+    name, content = _content(source)
+    return Run(work(lambda listener: Recording(name, content, device, trust, listener)), name)
+
+
+def _content(source: Any) -> tuple[str, bytes | None]:
+    """What to call it, and its bytes, where they are not in a file of that name."""
+    if isinstance(source, (str, os.PathLike)):
+        name = os.fspath(source)
+        # To the command, this name is standard input.
+        return ("./-" if name == "-" else name), None
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return "recording", bytes(source)
+    if isinstance(source, Mapping):
+        try:
+            return "snapshot", pickle.dumps(dict(source), protocol=4)
+        except Exception as error:
+            raise InputError(f"the snapshot holds what cannot be written to a file: {error}") from error
+    if not hasattr(source, "read"):
+        raise TypeError(f"load() takes a path, bytes, an open file or a snapshot, not {type(source).__name__}")
+    content = source.read()
+    if isinstance(content, str):
+        raise InputError('the file is open for text: open it with "rb"')
+    name = getattr(source, "name", None)
+    return (name if isinstance(name, str) else "recording"), bytes(content)
 
 
 class Run:
@@ -47,7 +76,7 @@ class Run:
 
     def __init__(self, recording: Recording, name: str) -> None:
         self._recording = recording
-        #: The file it was read from.
+        #: The file it was read from, or what stands for it.
         self.path = name
 
     def inspect(
@@ -71,7 +100,6 @@ class Run:
         capacity: Size | None = None,
     ) -> answers.InspectComparison:
         """What changed from this run to another."""
-        path = other.path if isinstance(other, Run) else os.fspath(other)
         return self._ask(
             answers.InspectComparison,
             "inspect",
@@ -79,7 +107,7 @@ class Run:
             conf=conf,
             policy=policy,
             capacity=capacity,
-            second=path,
+            second=other if isinstance(other, Run) else load(other),
         )
 
     def replay(
@@ -209,18 +237,20 @@ class Run:
         path: Path | None = None,
         *,
         force: bool = False,
+        anonymous: bool = False,
         title: str | None = None,
         conf: str | None = None,
         policy: str | None = None,
         capacity: Size | None = None,
         whatif: bool | None = None,
     ) -> answers.Report:
-        """Writes a page that shows the run; over another file only with `force`. `whatif` says whether other settings are tried; left out, short runs are."""
+        """Writes a page that shows the run; over another file only with `force`. `anonymous` puts placeholders in the place of paths, names and texts. `whatif` says whether other settings are tried; left out, short runs are."""
         return self._ask(
             answers.Report,
             "report",
             output=path,
             force=force,
+            anonymous=anonymous,
             title=title,
             conf=conf,
             policy=policy,
@@ -228,6 +258,14 @@ class Run:
             whatif=whatif is True,
             no_whatif=whatif is False,
         )
+
+    def show(self, *, height: int = 800, whatif: bool | None = None) -> Page:
+        """The page of `report` within a notebook, where it is the last line of a cell."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "page.html")
+            self.report(path, whatif=whatif)
+            with open(path, encoding="utf-8") as file:
+                return Page(file.read(), height)
 
     def export(
         self,
@@ -322,16 +360,16 @@ class Run:
     def _history(self) -> History:
         return work(lambda listener: self._recording.history([], listener))
 
-    def _ask(self, kind: type[A], command: str, second: str | None = None, **options: object) -> A:
-        words = _words(second, **options)
-        return read(work(lambda listener: self._recording.ask(command, words, listener)), kind)
+    def _ask(self, kind: type[A], command: str, second: Run | None = None, **options: object) -> A:
+        words, other = _words(**options), second._recording if second else None
+        return read(work(lambda listener: self._recording.ask(command, words, other, listener)), kind)
 
 
 def _several(value: object) -> Iterable[object]:
     return [value] if isinstance(value, (str, int)) else value  # type: ignore[return-value]
 
 
-def _words(second: str | None = None, **options: object) -> list[str]:
+def _words(**options: object) -> list[str]:
     """Options as a command line has them."""
     words = []
     for name, value in options.items():
@@ -345,4 +383,4 @@ def _words(second: str | None = None, **options: object) -> list[str]:
             text = os.fspath(one) if isinstance(one, os.PathLike) else str(one)
             # In one word, so that a value may begin with a dash.
             words.append(f"{option}={text}")
-    return words if second is None else [*words, "--", second]
+    return words

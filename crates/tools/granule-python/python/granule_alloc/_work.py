@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ._errors import GranuleWarning
+from ._errors import GranuleWarning, in_python
 from ._native import Listener
 
 T = TypeVar("T")
@@ -49,7 +49,8 @@ def work(call: Callable[[Listener], T]) -> T:
 
 
 def _tell(listener: Listener) -> None:
-    for kind, text in listener.messages():
+    for kind, said in listener.messages():
+        text = in_python(said)
         if kind == "warning":
             warnings.warn(text, GranuleWarning, stacklevel=5)
         else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._answer import Answer
+from ._units import Bytes, Nanoseconds
 
 __all__ = [
     "Check",
@@ -95,12 +96,12 @@ class Replay(Answer):
     backend: str
     policy: str
     conf: str
-    capacity: int
-    requested_bytes_peak: int
-    live_requested_bytes_peak: int
-    allocated_bytes_peak: int
-    active_bytes_peak: int
-    reserved_bytes_peak: int
+    capacity: Bytes
+    requested_bytes_peak: Bytes
+    live_requested_bytes_peak: Bytes
+    allocated_bytes_peak: Bytes
+    active_bytes_peak: Bytes
+    reserved_bytes_peak: Bytes
     efficiency: float
     reserved_over_live: float
     num_device_alloc: int
@@ -113,11 +114,11 @@ class Replay(Answer):
     ops: int
     ns_per_op: float
     lag: int
-    driver_peak_held: int
+    driver_peak_held: Bytes
     device_calls: dict[str, int]
     modelled_ns_by_call: dict[str, int]
-    waited_ns: int
-    modelled_driver_ns: int
+    waited_ns: Nanoseconds
+    modelled_driver_ns: Nanoseconds
     traps: int
     driver: ReplayDriver
     iterations: list[ReplayIteration]
@@ -129,8 +130,8 @@ class Replay(Answer):
 
 class ReplayDoubt(Answer):
     text: str
-    replayed: int
-    recorded: int | None
+    replayed: Bytes
+    recorded: Bytes | None
 
 
 class ReplayDriver(Answer):
@@ -138,10 +139,10 @@ class ReplayDriver(Answer):
     granules_unmapped: int
     granules_moved: int
     physical_creations: int
-    created_bytes: int
+    created_bytes: Bytes
     host_waits: int
     device_wide_waits: int
-    modelled_driver_ns: int
+    modelled_driver_ns: Nanoseconds
 
 
 class ReplayIteration(Answer):
@@ -152,10 +153,10 @@ class ReplayIteration(Answer):
     granules_unmapped: int
     granules_moved: int
     physical_creations: int
-    created_bytes: int
+    created_bytes: Bytes
     host_waits: int
     device_wide_waits: int
-    modelled_driver_ns: int
+    modelled_driver_ns: Nanoseconds
 
 
 class ReplayAfterSecondIteration(Answer):
@@ -185,18 +186,18 @@ class ReplayFirstOom(Answer):
     block: int
     iteration: int | None
     stream: int
-    requested: int
-    block_size: int
+    requested: Bytes
+    block_size: Bytes
     tried: int
-    device_total: int
-    device_free: int
+    device_total: Bytes
+    device_free: Bytes
     allowed: int | None
-    allocated: int
-    reserved: int
+    allocated: Bytes
+    reserved: Bytes
     pending: int
-    largest_fit: int
-    largest_anywhere: int
-    shortfall: int
+    largest_fit: Bytes
+    largest_anywhere: Bytes
+    shortfall: Bytes
     blockers: list[ReplayFirstOomBlocker]
     remedies: list[ReplayFirstOomRemedy]
     message: str
@@ -204,14 +205,14 @@ class ReplayFirstOom(Answer):
 
 class ReplayFirstOomBlocker(Answer):
     address: str
-    size: int
+    size: Bytes
     beside: int
-    would_free: int
+    would_free: Bytes
 
 
 class ReplayFirstOomRemedy(Answer):
     what: str
-    bytes: int
+    bytes: Bytes
     enough: bool
 
 
@@ -219,10 +220,10 @@ class ReplayNative(Answer):
     name: str
     recorded_by: str
     conf: str
-    capacity: int | None
+    capacity: Bytes | None
     comparable: bool
     differences: list[str]
-    modelled_driver_ns: int | None
+    modelled_driver_ns: Nanoseconds | None
     figures: dict[str, ReplayNativeFigure]
 
 
@@ -241,23 +242,23 @@ class Whatif(Answer):
     current_policy: str
     exact: bool
     not_exact: list[WhatifNotExact]
-    peak_requested: int
+    peak_requested: Bytes
     events: int
     has_iterations: bool
     lag: int
-    roomy_capacity: int
+    roomy_capacity: Bytes
     replays: int
     verdicts: list[WhatifVerdict]
     smallest: WhatifSmallest
     candidates: list[WhatifCandidate]
     not_tried: list[str]
-    reserved_before: int | None
+    reserved_before: Bytes | None
 
 
 class WhatifDoubt(Answer):
     text: str
-    replayed: int
-    recorded: int | None
+    replayed: Bytes
+    recorded: Bytes | None
 
 
 class WhatifNotExact(Answer):
@@ -270,7 +271,7 @@ class WhatifNotExact(Answer):
 class WhatifVerdict(Answer):
     text: str
     advice: str
-    capacity: int
+    capacity: Bytes
     card: None | WhatifVerdictCard
     fitting: int
     least_change: None | WhatifVerdictLeastChange
@@ -282,7 +283,7 @@ class WhatifVerdict(Answer):
 
 class WhatifVerdictCard(Answer):
     name: str
-    usable: int
+    usable: Bytes
     example: str
 
 
@@ -293,9 +294,9 @@ class WhatifVerdictLeastChange(Answer):
     conf: str
     granule_conf: str | None
     steps: list[str]
-    reserved_bytes_peak: int
+    reserved_bytes_peak: Bytes
     num_alloc_retries: int
-    modelled_driver_ns: int
+    modelled_driver_ns: Nanoseconds
 
 
 class WhatifVerdictNearest(Answer):
@@ -308,7 +309,7 @@ class WhatifVerdictNearest(Answer):
 class WhatifVerdictNearestFirstRefusal(Answer):
     event: int
     iteration: int | None
-    requested: int
+    requested: Bytes
 
 
 class WhatifSmallest(Answer):
@@ -321,12 +322,12 @@ class WhatifSmallestPytorch(Answer):
     conf: str
     granule_conf: str | None
     steps: list[str]
-    min_capacity: int
-    peak_live: int
+    min_capacity: Bytes
+    peak_live: Bytes
     retries_at_min_capacity: int
     repeating_iterations: int
     device_wide_waits_in_repeating_iterations: int
-    modelled_driver_ns: int
+    modelled_driver_ns: Nanoseconds
     step: int
     replays: int
 
@@ -336,12 +337,12 @@ class WhatifSmallestGranule(Answer):
     conf: str
     granule_conf: str
     steps: list[str]
-    min_capacity: int
-    peak_live: int
+    min_capacity: Bytes
+    peak_live: Bytes
     retries_at_min_capacity: int
     repeating_iterations: int
     device_wide_waits_in_repeating_iterations: int
-    modelled_driver_ns: int
+    modelled_driver_ns: Nanoseconds
     step: int
     replays: int
 
@@ -360,20 +361,20 @@ class WhatifCandidate(Answer):
 
 
 class WhatifCandidateRoomy(Answer):
-    capacity: int
+    capacity: Bytes
     refused: int
     first_refusal: None | WhatifVerdictNearestFirstRefusal
-    requested_bytes_peak: int
-    allocated_bytes_peak: int
-    active_bytes_peak: int
-    reserved_bytes_peak: int
+    requested_bytes_peak: Bytes
+    allocated_bytes_peak: Bytes
+    active_bytes_peak: Bytes
+    reserved_bytes_peak: Bytes
     num_device_alloc: int
     num_device_free: int
     num_alloc_retries: int
     num_ooms: int
-    driver_peak_held: int
+    driver_peak_held: Bytes
     device_calls: dict[str, int]
-    modelled_driver_ns: int
+    modelled_driver_ns: Nanoseconds
 
 
 class MinCapacity(Answer):
@@ -386,12 +387,12 @@ class MinCapacity(Answer):
     policy: str
     conf: str
     lag: int
-    min_capacity: int
-    peak_live: int
+    min_capacity: Bytes
+    peak_live: Bytes
     retries_at_min_capacity: int
     repeating_iterations: int
     device_wide_waits_in_repeating_iterations: int
-    modelled_driver_ns: int
+    modelled_driver_ns: Nanoseconds
     step: int
     replays: int
     larger: MinCapacityLarger
@@ -400,8 +401,8 @@ class MinCapacity(Answer):
 
 class MinCapacityDoubt(Answer):
     text: str
-    replayed: int
-    recorded: int | None
+    replayed: Bytes
+    recorded: Bytes | None
 
 
 class MinCapacityLarger(Answer):
@@ -410,7 +411,7 @@ class MinCapacityLarger(Answer):
 
 
 class MinCapacityNative(Answer):
-    min_capacity: int
+    min_capacity: Bytes
     retries_at_min_capacity: int
     verdict: str
 
@@ -428,8 +429,8 @@ class Plan(Answer):
     requests: int
     planned: int
     alignment: int
-    resident_bytes: int
-    max_load: int
+    resident_bytes: Bytes
+    max_load: Bytes
     height: int
     ratio: float
     optimal: bool
@@ -440,14 +441,14 @@ class Plan(Answer):
 
 class PlanDoubt(Answer):
     text: str
-    replayed: int
-    recorded: int | None
+    replayed: Bytes
+    recorded: Bytes | None
 
 
 class Inspect(Answer):
     name: str
     conf: str | None
-    capacity: int | None
+    capacity: Bytes | None
     lower_bounds: bool
     notes: list[str]
     run: InspectRun
@@ -463,14 +464,14 @@ class InspectRun(Answer):
     entries: int
     allocations: int
     older: int
-    peak_live: int
+    peak_live: Bytes
     peak_live_at: int
-    peak_reserved: int
+    peak_reserved: Bytes
     peak_reserved_at: int
-    live_at_end: int
-    reserved_at_end: int
+    live_at_end: Bytes
+    reserved_at_end: Bytes
     waited: int
-    peak_waiting: int
+    peak_waiting: Bytes
     peak_waiting_at: int
     refused: int
     iterations: int
@@ -487,7 +488,7 @@ class InspectMoment(Answer):
 
 
 class InspectMomentLive(Answer):
-    bytes: int
+    bytes: Bytes
     count: int
     by_size: list[InspectMomentLiveBySize]
     by_class: list[InspectMomentLiveByClass]
@@ -498,26 +499,26 @@ class InspectMomentLive(Answer):
 
 
 class InspectMomentLiveBySize(Answer):
-    size: int
-    bytes: int
+    size: Bytes
+    bytes: Bytes
     count: int
 
 
 class InspectMomentLiveByClass(Answer):
     up_to: int
-    bytes: int
+    bytes: Bytes
     count: int
 
 
 class InspectMomentLiveByStream(Answer):
     stream: int
-    bytes: int
+    bytes: Bytes
     count: int
 
 
 class InspectMomentLiveByPool(Answer):
     pool: list[int]
-    bytes: int
+    bytes: Bytes
     count: int
 
 
@@ -527,7 +528,7 @@ class InspectMomentLiveByCaller(Answer):
     function: str
     through: None | InspectMomentLiveByCallerThrough
     called_by: list[InspectMomentLiveByCallerThrough]
-    bytes: int
+    bytes: Bytes
     count: int
 
 
@@ -539,27 +540,27 @@ class InspectMomentLiveByCallerThrough(Answer):
 
 class InspectMomentLiveByLabel(Answer):
     label: str
-    bytes: int
+    bytes: Bytes
     count: int
 
 
 class InspectMomentMemory(Answer):
-    reserved: int
-    requested: int
-    rounding: int
+    reserved: Bytes
+    requested: Bytes
+    rounding: Bytes
     tails: int
-    waiting: int
-    free: int
+    waiting: Bytes
+    free: Bytes
     outside: int
     segments: int
     idle_segments: int
     idle: int
     free_pieces: int
-    largest_free: int
+    largest_free: Bytes
     by_pool: list[InspectMomentMemoryByPool]
     held_open: list[InspectMomentMemoryHeldOpen]
     held_open_count: int
-    held_open_free: int
+    held_open_free: Bytes
     blockers: list[InspectMomentMemoryBlocker]
 
 
@@ -567,30 +568,30 @@ class InspectMomentMemoryByPool(Answer):
     pool: list[int]
     stream: int
     small: bool
-    reserved: int
-    requested: int
-    waiting: int
-    free: int
+    reserved: Bytes
+    requested: Bytes
+    waiting: Bytes
+    free: Bytes
     free_pieces: int
-    largest_free: int
+    largest_free: Bytes
     segments: int
 
 
 class InspectMomentMemoryHeldOpen(Answer):
     address: str
-    size: int
+    size: Bytes
     pool: list[int]
     stream: int
     used: int
-    free: int
+    free: Bytes
     block_count: int
     blocks: list[InspectMomentMemoryHeldOpenBlock]
 
 
 class InspectMomentMemoryHeldOpenBlock(Answer):
     address: str
-    size: int
-    requested: int
+    size: Bytes
+    requested: Bytes
     since: int
     age_us: int | None
     waits: bool
@@ -608,38 +609,38 @@ class InspectMomentMemoryHeldOpenBlockCaller(Answer):
 
 class InspectMomentMemoryBlocker(Answer):
     address: str
-    size: int
-    requested: int
+    size: Bytes
+    requested: Bytes
     since: int
     age_us: int | None
     waits: bool
     caller: None | InspectMomentMemoryHeldOpenBlockCaller
     label: str
     beside: int
-    would_free: int
+    would_free: Bytes
 
 
 class InspectMomentWaste(Answer):
-    size: int
+    size: Bytes
     count: int
-    rounding: int
+    rounding: Bytes
     tails: int
 
 
 class InspectRefused(Answer):
     at: int
     iteration: int | None
-    size: int
+    size: Bytes
     block: int
     segment: int
     stream: int
     caller: None | InspectMomentMemoryHeldOpenBlockCaller
-    device_free: int
-    usable_free: int
-    usable_largest: int
-    other_free: int
+    device_free: Bytes
+    usable_free: Bytes
+    usable_largest: Bytes
+    other_free: Bytes
     other_largest: int
-    waiting: int
+    waiting: Bytes
     verdict: str
     missing: int
     in_the_way: list[InspectMomentMemoryBlocker]
@@ -658,16 +659,16 @@ class InspectGrowth(Answer):
 class InspectGrowthStep(Answer):
     number: int
     at: int
-    live: int
-    peak_live: int
-    peak_reserved: int
+    live: Bytes
+    peak_live: Bytes
+    peak_reserved: Bytes
     allocations: int
     frees: int
 
 
 class InspectGrowthSuspect(Answer):
     caller: None | InspectMomentMemoryHeldOpenBlockCaller
-    size: int | None
+    size: Bytes | None
     label: str
     grew_in: int
     steps: int
@@ -677,9 +678,9 @@ class InspectGrowthSuspect(Answer):
 
 class InspectSummary(Answer):
     text: str
-    peak_live: int
-    peak_reserved: int
-    capacity: int | None
+    peak_live: Bytes
+    peak_reserved: Bytes
+    capacity: Bytes | None
     lower_bounds: bool
     refused: int
     why: None | str
@@ -697,7 +698,7 @@ class InspectComparison(Answer):
 class InspectInspected(Answer):
     name: str
     conf: str | None
-    capacity: int | None
+    capacity: Bytes | None
     lower_bounds: bool
     notes: list[str]
     run: InspectRun
@@ -743,7 +744,7 @@ class InspectComparisonComparisonMomentByLabel(Answer):
 
 
 class InspectComparisonComparisonMomentBySize(Answer):
-    size: int
+    size: Bytes
     bytes: list[int]
     count: list[int]
 
@@ -763,21 +764,21 @@ class InspectComparisonComparisonMomentByPool(Answer):
 class Report(Answer):
     entries: int
     allocations: int
-    peak_live: int
-    peak_reserved: int
+    peak_live: Bytes
+    peak_reserved: Bytes
     refused: int
     summary: ReportSummary
     notes: list[str]
     schema: int
     file: str
-    bytes: int
+    bytes: Bytes
 
 
 class ReportSummary(Answer):
     text: str
-    peak_live: int
-    peak_reserved: int
-    capacity: int | None
+    peak_live: Bytes
+    peak_reserved: Bytes
+    capacity: Bytes | None
     lower_bounds: bool
     refused: int
     why: None | str
@@ -787,15 +788,15 @@ class ReportSummary(Answer):
 class ReportComparison(Answer):
     schema: int
     file: str
-    bytes: int
+    bytes: Bytes
     runs: list[ReportComparisonRun]
 
 
 class ReportComparisonRun(Answer):
     entries: int
     allocations: int
-    peak_live: int
-    peak_reserved: int
+    peak_live: Bytes
+    peak_reserved: Bytes
     refused: int
     summary: ReportSummary
     notes: list[str]
@@ -805,7 +806,7 @@ class ReportComparisonRun(Answer):
 class Check(Answer):
     schema: int
     ok: bool
-    reserved_peak: int
+    reserved_peak: Bytes
     growth: float | None
     refused: int
     limits: CheckLimits
@@ -814,7 +815,7 @@ class Check(Answer):
 
 
 class CheckLimits(Answer):
-    reserved_peak: int | None
+    reserved_peak: Bytes | None
     growth: float | None
 
 
@@ -829,4 +830,4 @@ class Export(Answer):
 class ExportFile(Answer):
     path: str
     entries: int
-    bytes: int
+    bytes: Bytes

@@ -12,6 +12,17 @@ export function element(tag, properties = {}, children = []) {
   return made;
 }
 
+/** A text of which the end is kept where it has no room: that of a line of code says most. */
+export function tail(kind, text) {
+  return element("span", { class: `${kind} tail` }, [element("bdi", { text })]);
+}
+
+/** Whether a key is no command: with Ctrl and the like, while a dialog is open, or where something is typed or chosen. */
+export function isTyped(event) {
+  const field = event.target.matches?.("input:not([type=checkbox]), select, textarea");
+  return event.ctrlKey || event.metaKey || event.altKey || Boolean(document.querySelector("dialog[open]")) || field;
+}
+
 export function byId(id) {
   return document.getElementById(id);
 }

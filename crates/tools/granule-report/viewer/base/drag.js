@@ -36,8 +36,8 @@ export function factorOf(event) {
   return Math.exp(Math.min(Math.max(turned * lines, -300), 300) * 0.0022);
 }
 
-/** Has the wheel zoom and drags move the window of a chart. `placeAt` is the place of the axis at an x of the canvas. */
-export function moveAndZoom(chart, view, placeAt, click) {
+/** Has the wheel zoom and drags move the window of a chart. */
+export function moveAndZoom(chart, view, click) {
   const { canvas } = chart;
   canvas.addEventListener("wheel", (event) => {
     event.preventDefault();
@@ -45,7 +45,7 @@ export function moveAndZoom(chart, view, placeAt, click) {
     if (sideways) view.move(event.deltaX / chart.plot.width);
     else if (event.shiftKey || event.offsetX < chart.plot.left) {
       view.zoomBytes(factorOf(event), chart.bytesAt(event.offsetY));
-    } else view.zoom(factorOf(event), placeAt(event.offsetX));
+    } else view.zoom(factorOf(event), chart.placeAt(event.offsetX));
   }, { passive: false });
   onDrag(canvas, {
     start: () => ({ ...view.shown }),

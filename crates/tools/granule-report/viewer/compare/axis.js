@@ -25,7 +25,7 @@ export class Axis {
     return at < this.lead ? "before iteration 1" : `iteration ${formatCount(Math.floor(at) - this.lead + 1)}`;
   }
 
-  /** Places with a name from one bin up to another, not more than `most`: the part of the width, and the name. */
+  /** Places with a name from one bin up to another, not more than `most`: each with its bin. */
   ticks(from, to, most) {
     const scale = this.pieces / this.bins;
     const [first, last] = [from * scale - this.lead, to * scale - this.lead];
@@ -37,7 +37,8 @@ export class Axis {
       const at = count * step;
       // Nothing begins where the last iteration ends.
       if (this.byIteration && at >= this.pieces - this.lead) break;
-      ticks.push([(at - first) / (last - first), this.byIteration ? formatCount(at + 1) : `${Number(at.toFixed(2))} %`]);
+      const unit = ticks.length === 0 ? "iteration " : "";
+      ticks.push([(at + this.lead) / scale, this.byIteration ? `${unit}${formatCount(at + 1)}` : `${Number(at.toFixed(2))} %`]);
     }
     return ticks;
   }

@@ -1,5 +1,5 @@
 // The keyboard and the pointer on the charts of several runs, which move and zoom together.
-import { byId } from "../base/dom.js";
+import { byId, isTyped } from "../base/dom.js";
 import { moveAndZoom } from "../base/drag.js";
 import { formatBytes } from "../base/format.js";
 import { fillHelp, openHelp } from "../base/help.js";
@@ -38,8 +38,7 @@ export function onComparison(page) {
   press("zoom-out", () => view.zoom(2));
   for (const strip of page.strips) onStrip(strip, page);
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-    const action = actionOf(event, page);
+    const action = isTyped(event) ? null : actionOf(event, page);
     if (!action) return;
     event.preventDefault();
     action();
@@ -63,7 +62,7 @@ function actionOf(event, page) {
 
 function onStrip(strip, page) {
   const { canvas } = strip;
-  moveAndZoom(strip, page.view, (x) => strip.placeAt(x), (event) => page.keep(strip.binAt(event.offsetX)));
+  moveAndZoom(strip, page.view, (event) => page.keep(strip.binAt(event.offsetX)));
   canvas.addEventListener("dblclick", (event) => page.view.zoom(0.25, strip.placeAt(event.offsetX)));
   canvas.addEventListener("pointermove", (event) => {
     page.point(strip.binAt(event.offsetX));

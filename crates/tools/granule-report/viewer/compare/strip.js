@@ -1,17 +1,19 @@
 // One run's memory over time, on the axis and the scale that all runs have.
-import { line } from "../base/canvas.js";
+import { emptied, line } from "../base/canvas.js";
 import { css, SHADES } from "../base/colours.js";
 import { element } from "../base/dom.js";
-import { formatBytes, formatCount, formatCounted, roundStep } from "../base/format.js";
+import { formatBytes, formatCount, formatCounted } from "../base/format.js";
+import { Plot } from "../base/plot.js";
 
 const SIDE = { left: 76, right: 26, top: 10, bottom: 20 };
 
-export class Strip {
+export class Strip extends Plot {
   /** `shown` is what all charts show: bins of the axis from and up to, bytes low and high. */
   constructor(run, bins, axis, shown) {
-    Object.assign(this, { run, bins, axis, shown });
     const label = `Memory over time: ${run.name}. Arrow keys move, plus and minus zoom, comma and full stop choose the place, in all runs.`;
-    this.canvas = element("canvas", { tabindex: "0", role: "application", "data-testid": "strip", "aria-label": label });
+    const canvas = element("canvas", { tabindex: "0", role: "application", "data-testid": "strip", "aria-label": label });
+    super(canvas, shown, SIDE);
+    Object.assign(this, { run, bins, axis });
     this.readout = element("span", { class: "soft", "data-testid": "strip-readout" });
     this.still = document.createElement("canvas");
     const parts = [`live at most ${formatBytes(run.most)}`];
@@ -27,36 +29,6 @@ export class Strip {
     const verdict = run.verdict ? [element("p", { text: run.verdict })] : [];
     const remarks = run.remarks.map((text) => element("p", { class: "soft", text: `Not exact: ${text}` }));
     this.element = element("div", {}, [caption, ...verdict, ...remarks, this.canvas]);
-  }
-
-  get plot() {
-    const width = Math.max(this.canvas.clientWidth - SIDE.left - SIDE.right, 10);
-    return { left: SIDE.left, top: SIDE.top, width, height: Math.max(this.canvas.clientHeight - SIDE.top - SIDE.bottom, 10) };
-  }
-
-  yOf(bytes) {
-    const { top, height } = this.plot;
-    const { low, high } = this.shown;
-    return top + height * (1 - (bytes - low) / (high - low));
-  }
-
-  bytesAt(y) {
-    const { top, height } = this.plot;
-    const { low, high } = this.shown;
-    return low + (1 - (y - top) / height) * (high - low);
-  }
-
-  xOf(place) {
-    const { left, width } = this.plot;
-    const { from, to } = this.shown;
-    return left + ((place - from) / (to - from)) * width;
-  }
-
-  /** The place of the axis, in bins, at an x of the canvas. */
-  placeAt(x) {
-    const { left, width } = this.plot;
-    const { from, to } = this.shown;
-    return from + ((x - left) / width) * (to - from);
   }
 
   /** The bin at a place of the canvas; `null` outside of the plot. */
@@ -89,8 +61,7 @@ export class Strip {
     }
     const context = still.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.font = "11px system-ui, sans-serif";
-    this.scale(context, look);
+    this.axes(context, look, this.axis.ticks(this.shown.from, this.shown.to, plot.width / 60));
     context.save();
     context.beginPath();
     context.rect(plot.left, plot.top, plot.width, plot.height);
@@ -119,27 +90,6 @@ export class Strip {
     }
   }
 
-  scale(context, look) {
-    const { left, top, width, height } = this.plot;
-    context.strokeStyle = look.theme.grid;
-    context.fillStyle = look.theme.soft;
-    context.textAlign = "right";
-    const { from, to, low, high } = this.shown;
-    const step = roundStep(high - low, height / 40, true);
-    for (let at = Math.ceil(low / step) * step; at <= high; at += step) {
-      const y = Math.round(this.yOf(at)) + 0.5;
-      line(context, left, y, left + width, y);
-      context.fillText(formatBytes(at), left - 8, y + 4);
-    }
-    context.textAlign = "center";
-    for (const [part, name] of this.axis.ticks(from, to, width / 60)) {
-      const x = Math.round(left + part * width) + 0.5;
-      line(context, x, top + height, x, top + height + 4);
-      context.fillText(name, x, top + height + 16);
-    }
-    context.textAlign = "left";
-  }
-
   /** What was reserved, and the device's capacity. */
   lines(context, look, reserved) {
     const { left, width } = this.plot;
@@ -166,10 +116,7 @@ export class Strip {
   /** Draws, with the cursor at a bin; `first` is the run that others are compared with. */
   draw(look, cursor, first) {
     const { canvas, still, plot } = this;
-    const ratio = window.devicePixelRatio || 1;
-    const context = canvas.getContext("2d");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, canvas.clientWidth, canvas.clientHeight);
+    const context = emptied(canvas);
     context.drawImage(still, 0, 0, canvas.clientWidth, canvas.clientHeight);
     this.readout.textContent = cursor === null ? "" : this.describe(cursor, first);
     if (cursor === null) return;

@@ -7,12 +7,8 @@ import { LIFE_COLUMNS, newColumn } from "./store.js";
  */
 export function momentOf(store, at) {
   if (store.lastMoment?.at === at) return store.lastMoment;
-  const leaf = Math.floor(at / 2 ** store.about.leaf);
-  const parts = [];
-  for (let height = 0; height <= store.top; height += 1) {
-    parts.push(store.interval(height, Math.floor(leaf / 2 ** height)));
-  }
-  if (parts.includes(null)) return null;
+  const parts = store.intervalsOf(at, at);
+  if (!parts) return null;
   const lives = pick(parts.map((part) => part.lives), (list, i) => list.begin[i] <= at && list.reusable[i] > at);
   const waiting = lives.end.map((end) => (end <= at ? 1 : 0));
   const spans = [];

@@ -1,6 +1,6 @@
 // The page's sections: unpacked when they are first wanted, and forgotten when too many are.
 import { readBins } from "../base/bins.js";
-import { Reader, sectionText, unpack, whenThere } from "../base/bytes.js";
+import { Reader, unpack, whenThere } from "../base/bytes.js";
 
 /** The end of what does not end within the run. */
 export const NEVER = 0xffffffff;
@@ -16,39 +16,36 @@ export function newColumn(name, count) {
 /** Allocations kept unpacked, in all sections together. */
 const MOST_LIVES = 1_500_000;
 
+/** When each begins and ends. */
+function readRanges(reader, count) {
+  const begin = reader.steps(new Uint32Array(count));
+  const end = begin.map((from) => {
+    const after = reader.number();
+    return after === 0 ? NEVER : from + after - 1;
+  });
+  return { begin, end };
+}
+
 /** Allocations as columns, by index in the run. */
 export function readLives(reader, addressScale) {
   const count = reader.count();
   const index = reader.steps(new Uint32Array(count));
-  const begin = reader.steps(new Uint32Array(count));
-  const end = new Uint32Array(count);
-  for (let i = 0; i < count; i += 1) {
-    const after = reader.number();
-    end[i] = after === 0 ? NEVER : begin[i] + after - 1;
-  }
-  const reusable = new Uint32Array(count);
-  for (let i = 0; i < count; i += 1) {
+  const { begin, end } = readRanges(reader, count);
+  const reusable = end.map((from) => {
     const wait = reader.number();
-    reusable[i] = wait === 0 ? end[i] : wait === 1 ? NEVER : end[i] + wait - 1;
-  }
+    return wait === 0 ? from : wait === 1 ? NEVER : from + wait - 1;
+  });
   const size = reader.column(new Float64Array(count));
-  const address = reader.steps(new Float64Array(count));
-  for (let i = 0; i < count; i += 1) address[i] *= addressScale;
+  const address = reader.steps(new Float64Array(count)).map((code) => code * addressScale);
   const [stream, pool, site, label] = [0, 1, 2, 3].map(() => reader.column(new Uint32Array(count)));
   return { count, index, begin, end, reusable, size, address, stream, pool, site, label };
 }
 
 function readSpans(reader, addressScale) {
   const count = reader.count();
-  const begin = reader.steps(new Uint32Array(count));
-  const end = new Uint32Array(count);
-  for (let i = 0; i < count; i += 1) {
-    const after = reader.number();
-    end[i] = after === 0 ? NEVER : begin[i] + after - 1;
-  }
+  const { begin, end } = readRanges(reader, count);
   const size = reader.column(new Float64Array(count));
-  const address = reader.steps(new Float64Array(count));
-  for (let i = 0; i < count; i += 1) address[i] *= addressScale;
+  const address = reader.steps(new Float64Array(count)).map((code) => code * addressScale);
   const stream = reader.column(new Uint32Array(count));
   const pool = reader.column(new Uint32Array(count));
   const growable = reader.column(new Uint8Array(count));
@@ -87,17 +84,30 @@ export class Store {
     this.sections = new Map();
     this.lives = 0;
     this.use = 0;
+    this.device = 0;
   }
 
   async open() {
-    this.about = JSON.parse(new TextDecoder().decode(await unpack(sectionText("about"))));
+    this.about = await this.aboutDevice();
+    // Each has all sections; the first device's are there without reading on.
+    this.device = linkedDevice(this.about.devices.length);
+    if (this.device > 0) this.about = await this.aboutDevice();
     const { about } = this;
     this.addressScale = 2 ** about.addressShift;
     this.addressBase = BigInt(about.addressBase);
     this.intervals = new Set(about.intervals.map(([height, index]) => intervalId(height, index)));
     this.top = about.intervals.reduce((top, [height]) => Math.max(top, height), 0);
     this.classCount = about.ways.reduce((sum, way) => sum + way.names.length, 0);
-    this.classes = readClasses(new Reader(await unpack(sectionText("classes"))), this.addressScale);
+    this.classes = readClasses(await this.reader("classes"), this.addressScale);
+  }
+
+  async aboutDevice() {
+    return JSON.parse(new TextDecoder().decode((await this.reader("about")).bytes));
+  }
+
+  /** A section of the device. */
+  async reader(id) {
+    return new Reader(await unpack(await whenThere(this.device > 0 ? `device-${this.device}-${id}` : id)));
   }
 
   /** The address as people write it. */
@@ -140,12 +150,21 @@ export class Store {
     });
   }
 
+  /** What there was in the moments from one to another, and more, or `null` while it is being unpacked. */
+  intervalsOf(first, last) {
+    const parts = [];
+    for (let height = 0; height <= this.top; height += 1) {
+      const width = 2 ** (this.about.leaf + height);
+      for (let index = Math.floor(first / width); index <= Math.floor(last / width); index += 1) parts.push(this.interval(height, index));
+    }
+    return parts.includes(null) ? null : parts;
+  }
+
   /** Waits for a section that is not to be kept. */
   async once(height, index) {
     const kept = this.sections.get(intervalId(height, index));
     if (kept?.content) return kept.content;
-    const reader = new Reader(await unpack(await whenThere(intervalId(height, index))));
-    return { lives: readLives(reader, this.addressScale) };
+    return { lives: readLives(await this.reader(intervalId(height, index)), this.addressScale) };
   }
 
   section(id, read) {
@@ -162,7 +181,7 @@ export class Store {
   }
 
   async read(id, section, read) {
-    section.content = read(new Reader(await unpack(await whenThere(id))));
+    section.content = read(await this.reader(id));
     this.lives += section.content.weight;
     this.forget();
     this.loaded();
@@ -183,6 +202,12 @@ export class Store {
 
 const EMPTY_LIVES = readLives(new Reader(new Uint8Array(1)), 1);
 const EMPTY_INTERVAL = { lives: EMPTY_LIVES, spans: readSpans(new Reader(new Uint8Array(1)), 1), weight: 0 };
+
+/** The place of the device that the page's address names, among those of the file. */
+export function linkedDevice(count) {
+  const given = count > 1 ? Number(new URLSearchParams(window.location.hash.slice(1)).get("device")) : 0;
+  return Number.isInteger(given) && given > 0 && given < count ? given : 0;
+}
 
 function intervalId(height, index) {
   return `interval-${height}-${index}`;

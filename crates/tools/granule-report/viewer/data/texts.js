@@ -1,5 +1,4 @@
 // Names and stacks, unpacked when the first one is wanted.
-import { Reader, unpack, whenThere } from "../base/bytes.js";
 
 /** Frames of compiled code have other endings, or none. Cells of notebooks are Python, too. */
 export function isPython(file) {
@@ -7,9 +6,9 @@ export function isPython(file) {
 }
 
 export class Texts {
-  constructor(loaded) {
+  constructor(store, loaded) {
     this.ready = false;
-    this.loaded = loaded;
+    Object.assign(this, { store, loaded });
   }
 
   /** Begins to unpack them. */
@@ -19,7 +18,7 @@ export class Texts {
   }
 
   async read() {
-    const reader = new Reader(await unpack(await whenThere("texts")));
+    const reader = await this.store.reader("texts");
     const decoder = new TextDecoder();
     this.strings = Array.from({ length: reader.count() }, () => reader.text(decoder));
     const frames = reader.count();

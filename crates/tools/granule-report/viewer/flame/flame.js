@@ -1,4 +1,5 @@
 // The flame graph: what is live at the chosen moment, by call stack.
+import { emptied } from "../base/canvas.js";
 import { inkOn, mix, palette, parseColour, css, shadeOf } from "../base/colours.js";
 import { byId } from "../base/dom.js";
 import { formatBytes, formatCount, formatCounted, formatShare } from "../base/format.js";
@@ -30,12 +31,7 @@ export class Flame {
     if (!texts.ready || !now || width < 50 || height < FRAME_ROW) return;
     this.take(now);
     this.arrange(width, height);
-    const ratio = window.devicePixelRatio || 1;
-    if (canvas.width !== Math.round(width * ratio)) canvas.width = Math.round(width * ratio);
-    if (canvas.height !== Math.round(height * ratio)) canvas.height = Math.round(height * ratio);
-    const context = canvas.getContext("2d");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, width, height);
+    const context = emptied(canvas);
     context.font = "11px system-ui, sans-serif";
     const colours = this.colours(look);
     for (const box of this.boxes) this.paint(context, box, colours, look);

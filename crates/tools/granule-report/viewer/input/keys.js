@@ -1,5 +1,5 @@
 // The keyboard, and the help that tells of it.
-import { byId } from "../base/dom.js";
+import { byId, isTyped } from "../base/dom.js";
 import { fillHelp, openHelp } from "../base/help.js";
 import { WINDOW_KEYS } from "../base/window.js";
 import { change, state } from "../data/state.js";
@@ -13,6 +13,7 @@ const KEYS = [
   ["n N", "the next or the last iteration"],
   ["1 … 6", "colour by call site, size, stream, pool, label, age"],
   ["Enter", "zoom to the selected allocation (also: double click)"],
+  ["e", "what happened around the moment"],
   ["f", "address space or flame graph"],
   ["/", "search"],
   ["s", "save the picture or a table, or copy the link"],
@@ -37,8 +38,7 @@ const TEXTS = [
 export function onKeys(app) {
   fillHelp(KEYS, TEXTS);
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-    if (event.target instanceof HTMLInputElement && event.target.type !== "checkbox") {
+    if (isTyped(event)) {
       if (event.key === "Escape") event.target.blur();
       return;
     }
@@ -63,7 +63,8 @@ function actionOf(event, app) {
     O: () => app.toMark(about.refusals.map((one) => one.at), -1),
     n: () => app.toMark(about.iterations.map((one) => one[0]), 1),
     N: () => app.toMark(about.iterations.map((one) => one[0]), -1),
-    "/": () => app.openSearch(),
+    e: () => change({ tab: "events" }),
+    "/": () => app.openTab("search"),
     f: () => change({ below: state.below === "space" ? "flame" : "space" }),
     s: () => byId("save").showModal(),
     t: () => app.switchTheme(),

@@ -9,7 +9,7 @@ import { byId } from "../base/dom.js";
 export function onChart(chart, view, texts, focus) {
   const { canvas } = chart;
   const names = () => chart.store.about.ways[state.way].names;
-  moveAndZoom(chart, view, (x) => chart.momentAt(x), (event) => {
+  moveAndZoom(chart, view, (event) => {
     const mark = chart.markAt(event.offsetX, event.offsetY);
     if (mark) return view.setMoment(mark.refusal?.at ?? mark.note[0]);
     const found = chart.at(event.offsetX, event.offsetY);
@@ -20,7 +20,7 @@ export function onChart(chart, view, texts, focus) {
   canvas.addEventListener("dblclick", (event) => {
     const found = chart.at(event.offsetX, event.offsetY);
     if (found?.life) focus(found.life);
-    else view.zoom(0.25, chart.momentAt(event.offsetX));
+    else view.zoom(0.25, chart.placeAt(event.offsetX));
   });
   canvas.addEventListener("pointermove", (event) => {
     const found = chart.markAt(event.offsetX, event.offsetY) ?? chart.at(event.offsetX, event.offsetY);
@@ -36,7 +36,6 @@ export function onChart(chart, view, texts, focus) {
 function leave() {
   hideTip();
   readout(null, null);
-  byId("map-readout").textContent = "";
   change({ hovered: null });
 }
 

@@ -2,7 +2,7 @@
 import { classesOf } from "../time/columns.js";
 import { css, palette, SHADES } from "../base/colours.js";
 import { NEVER } from "../data/store.js";
-import { byId, element, fillFigures } from "../base/dom.js";
+import { byId, element, fillFigures, tail } from "../base/dom.js";
 import { formatBytes, formatCount, formatCounted, formatExact, formatShare, formatTime } from "../base/format.js";
 import { momentOf } from "../data/moment.js";
 import { change, state } from "../data/state.js";
@@ -20,7 +20,7 @@ export class Details {
     if (!now) return;
     const time = store.timeOf(state.moment);
     const waiting = now.lives.size.reduce((sum, size, i) => (now.waiting[i] ? sum + size : sum), 0);
-    const figures = [["Live", `${formatBytes(now.live)} in ${formatCount(now.lives.count)}`]];
+    const figures = [["Live", `${formatBytes(now.live)} in ${formatCounted(now.lives.count, "allocation")}`]];
     if (now.reserved > 0) {
       figures.push(["Reserved", formatBytes(now.reserved)]);
       figures.push(["Free in it", `${formatBytes(now.free)} in ${formatCounted(now.pieces, "piece")}`]);
@@ -53,7 +53,7 @@ export class Details {
         },
         [
           swatch,
-          element("span", { class: "name", text: name }),
+          tail("name", name),
           element("span", { class: "soft", text: bytes[category] > 0 ? share : "" }),
           element("span", { text: bytes[category] > 0 ? formatBytes(bytes[category]) : "–" }),
         ],

@@ -1,5 +1,5 @@
 // Finding allocations: by what is in their stack or label, by size, by address.
-import { byId, element } from "../base/dom.js";
+import { byId, element, tail } from "../base/dom.js";
 import { formatBytes, formatCount, formatCounted, parseBytes } from "../base/format.js";
 import { change, lifeAt } from "../data/state.js";
 
@@ -102,7 +102,7 @@ export class Search {
     return element(
       "button",
       { class: "entry", title: `${place}\n${count}${peak}`, onclick: () => change({ sites: new Set([site]) }) },
-      [element("span", { class: "name", text: place }), element("span", { class: "soft", text: count })],
+      [tail("name", place), element("span", { class: "soft", text: count })],
     );
   }
 
@@ -134,7 +134,7 @@ export class Search {
     const place = this.texts.place(life.site);
     return element("button", { class: "entry", "data-testid": "found", onclick: () => this.show(life) }, [
       element("span", { text: formatBytes(life.size) }),
-      element("span", { class: "name soft", text: place }),
+      tail("name soft", place),
       element("span", { class: "soft", text: where }),
     ]);
   }

@@ -35,6 +35,16 @@ function refusalButton(kind, go) {
   return element("button", { class: "refusal", "data-testid": "refusal", text, title, onclick });
 }
 
+/** The devices of the file, in place of the heading where there are several. */
+export function fillDevices(devices, chosen) {
+  byId("title").hidden = devices.length > 1;
+  byId("device").hidden = devices.length < 2;
+  byId("device").append(...devices.map((text, value) => element("option", { text, value, selected: value === chosen ? "" : null })));
+  byId("device").addEventListener("change", ({ target }) => {
+    window.location.hash = `device=${target.value}`;
+  });
+}
+
 /** Says what the chart's lines are. */
 export function fillLines({ spans, capacity, refusals }) {
   const lines = [

@@ -42,7 +42,8 @@ export class Address {
     const { correct } = this;
     this.correct = false;
     if (this.text === text) return;
-    // An empty address would be that of the file, which opens it again in some browsers.
-    window.history[correct ? "replaceState" : "pushState"](null, "", `#${text}`);
+    // Whole: in a notebook the page is in a frame, of which a part of an address would be the notebook's. An empty part would be
+    // the address of the file, which opens it again in some browsers.
+    window.history[correct ? "replaceState" : "pushState"](null, "", `${window.location.href.split("#")[0]}#${text}`);
   }
 }

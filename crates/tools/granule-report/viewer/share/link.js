@@ -1,5 +1,6 @@
 // The address of the page holds what is looked at: a copied link opens the same, and back and forward work.
 import { change, state } from "../data/state.js";
+import { linkedDevice } from "../data/store.js";
 import { Address } from "./address.js";
 
 const WHOLE = /^[0-9]+$/;
@@ -46,15 +47,15 @@ function partsOf(about) {
     number("map-zoom", "mapZoom", 1, 4096, 3),
     number("map-scroll", "mapScroll", 0, 2 ** 32),
     flag("map-reserved", "mapCompact"),
-    choice("panel", "tab", ["moment", "search", "whatif", "run"]),
+    choice("panel", "tab", ["moment", "events", "search", "whatif", "run"]),
     { word: "search", name: "query", write: (text) => text, read: (text) => text },
   ];
 }
 
 export class Link {
   /** What the state is now is what a page without a link opens with. */
-  constructor(about) {
-    this.about = about;
+  constructor({ about, device }) {
+    Object.assign(this, { about, device });
     this.address = new Address();
     this.parts = partsOf(about);
     this.home = Object.fromEntries(this.parts.map(({ name }) => [name, state[name]]));
@@ -63,8 +64,10 @@ export class Link {
 
   /** Shows what the address says. */
   open() {
+    // The page shows another device when it opens anew.
+    if (linkedDevice(this.about.devices.length) !== this.device) return window.location.reload();
     change(this.read(this.address.text));
-    this.address.open(this.write());
+    return this.address.open(this.write());
   }
 
   /** The state that a link is of. What it does not say is as when the page opens. */
@@ -85,7 +88,7 @@ export class Link {
 
   /** The link to what is looked at. */
   write() {
-    const given = new URLSearchParams();
+    const given = new URLSearchParams(this.device > 0 ? { device: this.device } : {});
     for (const { word, name, write } of this.parts) {
       if (state[name] !== this.home[name] && state[name] !== null) given.set(word, write(state[name]));
     }

@@ -33,8 +33,16 @@ export function fillSave(app) {
       element("span", { class: "soft", text: what }),
     ]),
   );
+  const held = about.contents.map(({ what, count, example }) =>
+    element("li", {}, [`${formatCount(count)} ${what[count === 1 ? 0 : 1]}, such as `, element("code", { text: example })]),
+  );
+  const box = [
+    element("h3", { text: "Before you send the page: it holds" }),
+    element("ul", { "data-testid": "contents" }, held),
+    element("p", { class: "soft", text: "granule report --anonymous puts placeholders in the place of paths, names and texts." }),
+  ];
   const close = element("button", { text: "Close", onclick: () => byId("save").close() });
-  byId("save").append(element("h2", { text: "Save or share" }), ...rows, close);
+  byId("save").append(element("h2", { text: "Save or share" }), ...rows, ...box, close);
   // The next time another link is to be copied.
   byId("save").addEventListener("close", () => {
     entries.forEach(([, text], i) => {

@@ -1,6 +1,8 @@
 // The address space at one moment.
+import { emptied } from "../base/canvas.js";
 import { mix, palette, parseColour, shadeOf } from "../base/colours.js";
 import { classesOf, rangeOf } from "../time/columns.js";
+import { byId } from "../base/dom.js";
 import { formatBytes, formatCounted } from "../base/format.js";
 import { joined, layOut, pieceAt, place, roundUp } from "./layout.js";
 import { momentOf } from "../data/moment.js";
@@ -29,17 +31,12 @@ export class AddressMap {
   /** Draws the moment. Keeps what it shows while the moment is being unpacked. */
   draw(look) {
     const { canvas } = this;
-    const ratio = window.devicePixelRatio || 1;
     const [width, height] = [canvas.clientWidth, canvas.clientHeight];
     if (width < GUTTER + 50 || height < 20) return;
     const now = momentOf(this.store, state.moment) ?? this.now;
     if (!now) return;
     this.now = now;
-    if (canvas.width !== Math.round(width * ratio)) canvas.width = Math.round(width * ratio);
-    if (canvas.height !== Math.round(height * ratio)) canvas.height = Math.round(height * ratio);
-    const context = canvas.getContext("2d");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, width, height);
+    const context = emptied(canvas);
     if (now.spans.length === 0) {
       context.fillStyle = look.theme.soft;
       context.font = "13px system-ui, sans-serif";
@@ -51,6 +48,7 @@ export class AddressMap {
     this.arrange(width - GUTTER - 8, height);
     this.cells(now);
     this.paint(context, look, now, height);
+    byId("map-readout").textContent = `by address; a row is ${formatBytes(this.layout.perRow)}`;
   }
 
   /** Lays out the rows, when the room or the zoom is another. */

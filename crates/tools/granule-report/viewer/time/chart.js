@@ -1,52 +1,24 @@
 // Memory over time.
-import { line } from "../base/canvas.js";
+import { emptied, line } from "../base/canvas.js";
 import { inkOn } from "../base/colours.js";
 import { formatBytes, formatCount, formatTime, roundStep } from "../base/format.js";
+import { Plot } from "../base/plot.js";
 import { Raster } from "./raster.js";
 import { lifeAt, state } from "../data/state.js";
 
 const EDGE = { left: 76, right: 26, top: 20, bottom: 22 };
 
-export class Chart {
+export class Chart extends Plot {
   constructor(canvas, store, texts, columns) {
-    Object.assign(this, { canvas, store, texts, columns });
+    super(canvas, state, EDGE);
+    Object.assign(this, { store, texts, columns });
     this.raster = new Raster();
-  }
-
-  /** Size of the plot in CSS pixels. */
-  get plot() {
-    const width = Math.max(this.canvas.clientWidth - EDGE.left - EDGE.right, 10);
-    const height = Math.max(this.canvas.clientHeight - EDGE.top - EDGE.bottom, 10);
-    return { left: EDGE.left, top: EDGE.top, width, height };
-  }
-
-  xOf(moment) {
-    const { left, width } = this.plot;
-    return left + ((moment - state.from) / (state.to - state.from)) * width;
-  }
-
-  yOf(bytes) {
-    const { top, height } = this.plot;
-    return top + height - ((bytes - state.low) / (state.high - state.low)) * height;
-  }
-
-  momentAt(x) {
-    const { left, width } = this.plot;
-    return state.from + ((x - left) / width) * (state.to - state.from);
-  }
-
-  bytesAt(y) {
-    const { top, height } = this.plot;
-    return state.low + ((top + height - y) / height) * (state.high - state.low);
   }
 
   /** Draws; `filled` says that the raster is still good and only colours have changed. */
   draw(look, filled) {
     const { canvas, plot } = this;
     const ratio = window.devicePixelRatio || 1;
-    const [wide, high] = [Math.round(canvas.clientWidth * ratio), Math.round(canvas.clientHeight * ratio)];
-    if (canvas.width !== wide) canvas.width = wide;
-    if (canvas.height !== high) canvas.height = high;
     if (!filled || !this.drawn) {
       const drawn = this.columns.of(state.from, state.to, Math.floor(plot.width), state.way);
       if (drawn) {
@@ -54,10 +26,8 @@ export class Chart {
         this.raster.fill(drawn, Math.floor(plot.height * ratio), state.low, state.high);
       }
     }
-    const context = canvas.getContext("2d");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, canvas.clientWidth, canvas.clientHeight);
-    this.axes(context, look);
+    const context = emptied(canvas);
+    this.axes(context, look, this.ticks());
     if (!this.drawn) return;
     this.raster.paint(look);
     context.save();
@@ -74,27 +44,12 @@ export class Chart {
     this.marks(context, look);
   }
 
-  axes(context, look) {
-    const { left, top, width, height } = this.plot;
-    context.font = "11px system-ui, sans-serif";
-    context.strokeStyle = look.theme.grid;
-    context.fillStyle = look.theme.soft;
-    context.lineWidth = 1;
-    context.textAlign = "right";
-    const bytes = roundStep(state.high - state.low, height / 40, true);
-    for (let at = Math.ceil(state.low / bytes) * bytes; at <= state.high; at += bytes) {
-      const y = Math.round(this.yOf(at)) + 0.5;
-      line(context, left, y, left + width, y);
-      context.fillText(formatBytes(at), left - 8, y + 4);
-    }
-    context.textAlign = "center";
-    const step = Math.max(roundStep(state.to - state.from, width / 110, false), 1);
-    for (let at = Math.ceil(state.from / step) * step; at <= state.to; at += step) {
-      const x = Math.round(this.xOf(at)) + 0.5;
-      line(context, x, top + height, x, top + height + 4);
-      context.fillText(formatCount(at), x, top + height + 16);
-    }
-    context.textAlign = "left";
+  /** Moments with a name. */
+  ticks() {
+    const step = Math.max(roundStep(state.to - state.from, this.plot.width / 120, false), 1);
+    const ticks = [];
+    for (let at = Math.ceil(state.from / step) * step; at <= state.to; at += step) ticks.push([at, `entry ${formatCount(at)}`]);
+    return ticks;
   }
 
   /** What was reserved, the device's capacity, and the least that was live between two columns. */
@@ -150,15 +105,16 @@ export class Chart {
       const life = box.id - 1;
       const { lives } = this.drawn;
       const place = this.texts.place(lives.site[life]) || this.texts.label(lives.label[life]);
-      const text = place ? `${formatBytes(lives.size[life])} · ${place}` : formatBytes(lives.size[life]);
-      const fits = fitted(context, text, width);
+      const size = formatBytes(lives.size[life]);
+      const name = fitted(context, place, width - context.measureText(`${size} · `).width);
+      const text = name ? `${size} · ${name}` : size;
       const x = this.xOf(this.drawn.from) + box.column * scale + 5;
       const y = this.plot.top + (this.raster.height - (box.high + box.low) / 2) / ratio + 4;
-      if (!fits) continue;
+      if (context.measureText(text).width > width) continue;
       const { ink, contrast } = inkOn(this.raster.painted[box.id]);
       this.leastContrast = Math.min(this.leastContrast, contrast);
       context.fillStyle = ink;
-      context.fillText(fits, x, y);
+      context.fillText(text, x, y);
     }
   }
 
@@ -177,8 +133,9 @@ export class Chart {
       const x = Math.round(this.xOf(at)) + 0.5;
       if (!inside(x) || x < room) continue;
       line(context, x, top - 6, x, top + height);
-      context.fillText(`${number}`, x + 3, top - 6);
-      room = x + 28;
+      const text = room < 0 ? `iteration ${number}` : `${number}`;
+      context.fillText(text, x + 3, top - 6);
+      room = x + context.measureText(text).width + 16;
     }
     room = -Infinity;
     context.fillStyle = look.theme.mark;
@@ -214,7 +171,7 @@ export class Chart {
     const { left, top, width, height } = this.plot;
     if (!this.drawn || x < left || y < top || x >= left + width || y >= top + height) return null;
     const { drawn, raster } = this;
-    const column = Math.floor(((this.momentAt(x) - drawn.from) / (drawn.to - drawn.from)) * drawn.width);
+    const column = Math.floor(((this.placeAt(x) - drawn.from) / (drawn.to - drawn.from)) * drawn.width);
     const found = raster.at(column, Math.floor(((y - top) / height) * raster.height));
     const inColumn = {
       moment: drawn.at[column],
@@ -273,8 +230,9 @@ function triangle(context, x, y) {
   context.fill();
 }
 
+/** A text, or as much of its end as fits: lines of code have there what tells them apart. */
 export function fitted(context, text, width) {
   if (context.measureText(text).width <= width) return text;
   const letters = Math.floor((text.length * width) / context.measureText(text).width) - 1;
-  return letters > 5 ? `${text.slice(0, letters)}…` : "";
+  return letters > 5 ? `…${text.slice(-letters)}` : "";
 }

@@ -1,4 +1,5 @@
 // The whole run, and which part of it the chart shows.
+import { emptied } from "../base/canvas.js";
 import { Raster } from "./raster.js";
 import { state } from "../data/state.js";
 
@@ -13,8 +14,6 @@ export class Overview {
     const { canvas } = this;
     const ratio = window.devicePixelRatio || 1;
     const [width, height] = [canvas.clientWidth, canvas.clientHeight];
-    if (canvas.width !== Math.round(width * ratio)) canvas.width = Math.round(width * ratio);
-    if (canvas.height !== Math.round(height * ratio)) canvas.height = Math.round(height * ratio);
     if (!filled || !this.drawn) {
       const drawn = this.columns.of(0, this.end, width, state.way);
       if (drawn) {
@@ -23,9 +22,7 @@ export class Overview {
         this.raster.fill(drawn, Math.floor(height * ratio), 0, 1.05 * Math.max(most.bytes, reservedMost.bytes, 1));
       }
     }
-    const context = canvas.getContext("2d");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, width, height);
+    const context = emptied(canvas);
     if (!this.drawn) return;
     this.raster.paint({ ...look, hovered: null });
     context.imageSmoothingEnabled = false;

@@ -1,6 +1,6 @@
 //! One page for several runs.
 
-use super::{AnswerRun, Args, address, read, write};
+use super::{AnswerRun, Args, address, hide, open, read, write};
 use crate::commands::{Outcome, write_json};
 use crate::console::counted;
 use crate::failure::Failure;
@@ -9,6 +9,7 @@ use crate::result_file::ResultFile;
 use granule::round::size_text;
 use granule_analysis::Inspection;
 use granule_analysis::inspect::Summary;
+use granule_analysis::run::Anonymous;
 use granule_report::{Compared, Comparison};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -52,17 +53,24 @@ pub(super) fn run(
     let inputs = std::iter::once(args.workload.clone())
         .chain(args.others.iter().map(|other| args.workload.of_file(other)));
     let mut runs = Vec::new();
-    for workload in inputs {
+    let mut hidden = args.anonymous.then(Anonymous::default);
+    for mut workload in inputs {
+        workload.take(hide::load(&workload, hidden.as_mut())?);
         let mut recording = read(&workload, &args.allocator, args.capacity.map(|size| size.0))?;
+        if let Some(hidden) = &mut hidden {
+            hide::recording(&mut recording, false, hidden);
+        }
         // Only replays ask for it, and of many long runs it is large.
         recording.trace = Arc::default();
         let capacity = args.capacity.map(|size| size.0).or(recording.capacity);
         let inspection = Inspection::new(&recording.run, &recording.rules(), &[]);
         let summary = Summary::new(&inspection, capacity, recording.window, None);
-        runs.push((
-            workload.input().display().to_string(),
-            Read { name: workload.file_name(), recording, capacity, summary },
-        ));
+        let (mut path, mut name) = (workload.input().display().to_string(), workload.file_name());
+        if args.anonymous {
+            path = format!("run {}", runs.len() + 1);
+            name.clone_from(&path);
+        }
+        runs.push((path, Read { name, recording, capacity, summary }));
     }
     let runs = told_apart(runs);
     let title = args.title.clone().unwrap_or_else(|| title_of(&runs));
@@ -76,6 +84,9 @@ pub(super) fn run(
     let comparison = Comparison { title: &title, runs: compared.collect() };
     let bytes = write(path, page, |file| comparison.write(file))?;
     say(args.json, path, &runs, bytes, out)?;
+    if args.open {
+        open::open(path);
+    }
     Ok(Outcome::Done)
 }
 
