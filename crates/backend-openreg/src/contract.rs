@@ -45,6 +45,10 @@ unsafe impl Backend for OpenReg {
         "openreg"
     }
 
+    fn label(&self) -> &'static str {
+        "OpenReg"
+    }
+
     fn error_name(&self, code: i32) -> String {
         device::error_name(code).into()
     }

@@ -25,14 +25,14 @@ pub struct Buffer<T> {
     /// Leaked in `drop`: the driver does not own its memory.
     slice: ManuallyDrop<CudaSlice<T>>,
     /// Freed in `drop`, after the slice.
-    memory: ManuallyDrop<DeviceBuffer>,
+    memory: ManuallyDrop<DeviceBuffer<u8>>,
     allocator: Allocator,
 }
 
 impl<T> Buffer<T> {
     /// All of `memory`, which is of `stream` and as long as `len` elements.
     pub(crate) fn over(
-        memory: DeviceBuffer,
+        memory: DeviceBuffer<u8>,
         stream: &Arc<CudaStream>,
         len: usize,
         allocator: Allocator,

@@ -86,7 +86,7 @@ impl Allocator {
         let size = size_of::<T>();
         let bytes = len.checked_mul(size).filter(|bytes| isize::try_from(*bytes).is_ok());
         let bytes = bytes.ok_or(Error::TooLong { len, size })?;
-        let memory = self.granule().allocate(bytes as u64, &self.stream(stream)?)?;
+        let memory = self.granule().allocate(bytes, &self.stream(stream)?)?;
         Buffer::over(memory, stream, len, self.clone())
     }
 }

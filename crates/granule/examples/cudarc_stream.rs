@@ -17,7 +17,7 @@ fn main() -> anyhow::Result<()> {
         // SAFETY: a stream of this device, destroyed below, when the buffer and this value are gone.
         let ours = unsafe { Stream::from_external(&device, theirs.addr() as u64) };
         let mut buffer = allocator.allocate(1 << 20, &ours)?;
-        buffer.fill(42)?;
+        buffer.fill_bytes(42)?;
         let mut first = [0; 16];
         buffer.read(&mut first)?;
         println!("{} bytes at {} on cudarc's stream begin with {first:?}", buffer.len(), buffer.ptr());

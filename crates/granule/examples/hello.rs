@@ -2,25 +2,26 @@
 //!
 //! On a GPU, take the backend of `granule::backends::choose(None)` in place of `OpenReg`; the rest stays.
 
-use granule::backend::Backend;
-use granule::config::Settings;
-use granule::openreg::{OpenReg, OpenRegConfig};
-use granule::types::DeviceIndex;
-use granule::{AllocError, CachingAllocator, DeviceBuffer};
+use granule::prelude::*;
 use std::sync::Arc;
 
 fn main() -> Result<(), AllocError> {
     let device = DeviceIndex(0);
-    let machine = OpenReg::new(OpenRegConfig::default())?;
+    // Memory with contents: the default only counts.
+    let machine = OpenReg::new(OpenRegConfig::default().memory(MemoryMode::Mapped))?;
     // What `GRANULE_CONF` takes; an error names the word that is wrong, and what is allowed.
     let settings = Settings::parse("expandable_segments:True,memory_limit:4GiB")?;
     let allocator = Arc::new(CachingAllocator::new(machine.clone(), settings)?);
 
     let stream = machine.create_stream(device, 0)?;
-    let weights = DeviceBuffer::new(&allocator, 48 << 20, stream)?;
-    println!("hello: {} bytes at {}", weights.len(), weights.ptr());
+    let mut weights = DeviceBuffer::<f32>::new(&allocator, 12 << 20, stream)?;
+    println!("hello: {} values, {} bytes, at {}", weights.len(), weights.bytes(), weights.ptr());
+    weights.write(&[1.0, 2.0, 3.0])?;
+    let mut first = [0.0; 3];
+    weights.read(&mut first)?;
+    println!("the first three: {first:?}");
 
-    if let Err(refused) = DeviceBuffer::new(&allocator, 8 << 30, stream) {
+    if let Err(refused) = DeviceBuffer::<u8>::new(&allocator, 8 << 30, stream) {
         println!("\n8 GiB more are refused, and the error says why:\n\n{refused}\n");
     }
 

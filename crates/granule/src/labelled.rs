@@ -66,7 +66,7 @@ macro_rules! module {
             /// The allocator.
             pub type CachingAllocator = labelled::CachingAllocator<$label>;
             /// Memory that frees itself.
-            pub type DeviceBuffer = labelled::DeviceBuffer<$label>;
+            pub type DeviceBuffer<T> = labelled::DeviceBuffer<$label, T>;
             /// A pool of the program's own.
             pub type MemoryPool = labelled::MemoryPool<$label>;
             /// A capture of a stream's work.

@@ -2,30 +2,25 @@
 //!
 #![cfg_attr(feature = "openreg", doc = "```")]
 #![cfg_attr(not(feature = "openreg"), doc = "```ignore")]
-//! use granule::backend::Backend;
-//! use granule::config::Settings;
-//! use granule::openreg::{OpenReg, OpenRegConfig};
-//! use granule::types::DeviceIndex;
-//! use granule::{AllocError, CachingAllocator, DeviceBuffer};
+//! use granule::prelude::*;
 //! use std::sync::Arc;
 //!
 //! fn main() -> Result<(), AllocError> {
-//!     let device = DeviceIndex(0);
-//!     // The simulated accelerator. On a GPU: the backend of `granule::backends::choose(None)`.
-//!     let machine = OpenReg::new(OpenRegConfig::default())?;
+//!     // A simulated accelerator with memory that has contents. On a GPU: `granule::backends::choose(None)`.
+//!     let machine = OpenReg::new(OpenRegConfig::default().memory(MemoryMode::Mapped))?;
 //!     let settings = Settings::parse("expandable_segments:True")?;
 //!     let allocator = Arc::new(CachingAllocator::new(machine.clone(), settings)?);
 //!
-//!     let stream = machine.create_stream(device, 0)?;
-//!     let batch = DeviceBuffer::new(&allocator, 48 << 20, stream)?;
-//!     println!("{} bytes at {}", batch.len(), batch.ptr());
+//!     let stream = machine.create_stream(DeviceIndex(0), 0)?;
+//!     let mut batch = DeviceBuffer::<f32>::new(&allocator, 12 << 20, stream)?;
+//!     batch.write(&[1.0, 2.0, 3.0])?;
 //!     drop(batch); // freed in the order of the stream's work
-//!     println!("{} bytes reserved", allocator.stats(device)?.reserved_bytes.all.current);
+//!     println!("{} bytes reserved", allocator.stats(DeviceIndex(0))?.reserved_bytes.all.current);
 //!     Ok(())
 //! }
 //! ```
 //!
-//! [`CachingAllocator`] serves every device of a backend; [`DeviceBuffer`] is memory that frees itself. Begin with these modules:
+//! [`CachingAllocator`] serves every device of a backend; [`DeviceBuffer`] is memory that frees itself. Begin with the [`prelude`] and these modules:
 //!
 //! | module | for |
 //! |---|---|
@@ -55,7 +50,46 @@
 //! Source written against `granule::cuda` alone compiles unchanged with `cuda` and with `hip-as-cuda`. The
 //! types of the modules ([`labelled`]) carry the label, so that a stream of one is not given to the other.
 
-pub use alloc_core::{AllocError, CachingAllocator, DeviceBuffer, HostAllocator, PinnedBuffer};
+/// An allocator for every device of a backend.
+///
+#[cfg_attr(feature = "openreg", doc = "```")]
+#[cfg_attr(not(feature = "openreg"), doc = "```ignore")]
+/// # fn main() -> Result<(), granule::AllocError> {
+/// use granule::prelude::*;
+///
+/// let machine = OpenReg::new(OpenRegConfig::default())?;
+/// let allocator = CachingAllocator::new(machine.clone(), Settings::parse("policy:granule")?)?;
+/// let stream = machine.create_stream(DeviceIndex(0), 0)?;
+/// let block = allocator.malloc(48 << 20, stream)?;
+/// allocator.free(block)?; // the stream's next request may have it at once
+/// assert_eq!(allocator.malloc(48 << 20, stream)?, block);
+/// # Ok(())
+/// # }
+/// ```
+#[doc(inline)]
+pub use alloc_core::CachingAllocator;
+/// Device memory for values of one type, which frees itself.
+///
+#[cfg_attr(feature = "openreg", doc = "```")]
+#[cfg_attr(not(feature = "openreg"), doc = "```ignore")]
+/// # fn main() -> Result<(), granule::AllocError> {
+/// use granule::prelude::*;
+/// # use std::sync::Arc;
+///
+/// # let machine = OpenReg::new(OpenRegConfig::default().memory(MemoryMode::Mapped))?;
+/// # let allocator = Arc::new(CachingAllocator::new(machine.clone(), Settings::default())?);
+/// # let stream = machine.create_stream(DeviceIndex(0), 0)?;
+/// let mut buffer = DeviceBuffer::<f32>::new(&allocator, 1 << 20, stream)?;
+/// buffer.write(&[1.0, 2.0, 3.0])?;
+/// let mut first = [0.0; 2];
+/// buffer.read(&mut first)?;
+/// assert_eq!(first, [1.0, 2.0]);
+/// # Ok(())
+/// # }
+/// ```
+#[doc(inline)]
+pub use alloc_core::DeviceBuffer;
+pub use alloc_core::{AllocError, HostAllocator, PinnedBuffer};
 pub use alloc_core::{
     backend, budget, config, graph, history, host, ledger, oom, policy, pool, share, sleep, stats, system,
     types,
@@ -107,6 +141,16 @@ pub mod files {
     pub use granule_snapshot::{
         LoadError, Loaded, convert, json, load, load_from, load_from_with, load_with, pickle, trace,
     };
+}
+
+/// What most programs name: `use granule::prelude::*;`
+pub mod prelude {
+    pub use crate::backend::Backend;
+    pub use crate::config::Settings;
+    #[cfg(feature = "openreg")]
+    pub use crate::openreg::{MemoryMode, OpenReg, OpenRegConfig};
+    pub use crate::types::{DeviceIndex, DevicePtr, GIB, KIB, MIB, Stream};
+    pub use crate::{AllocError, CachingAllocator, DeviceBuffer, HostAllocator, PinnedBuffer};
 }
 
 /// Figures for the tools that watch programs.

@@ -27,8 +27,8 @@ fn main() -> Result<()> {
     let allocator = CachingAllocator::new(Settings::default())?;
     let (producer, consumer) = (device.create_stream(0)?, device.create_stream(-1)?);
     let written: Vec<u8> = (0..=255).collect();
-    let mut buffer = allocator.allocate(4096, &producer)?;
-    buffer.fill(7)?;
+    let mut buffer = allocator.allocate::<u8>(4096, &producer)?;
+    buffer.fill_bytes(7)?;
     buffer.write(&written)?;
 
     // The consumer reads after the producer has written, and the memory waits for both.
@@ -59,12 +59,12 @@ fn main() -> Result<()> {
 fn copies(
     device: &Device,
     allocator: &CachingAllocator,
-    buffer: &DeviceBuffer,
+    buffer: &DeviceBuffer<u8>,
     stream: &Stream,
 ) -> Result<()> {
     let pool = MemoryPool::new(allocator, device.index(), PoolOptions::default())?;
     let scope = pool.enter()?;
-    let mut copy = allocator.allocate(4096, stream)?;
+    let mut copy = allocator.allocate::<u8>(4096, stream)?;
     drop(scope);
     // SAFETY: the stream has waited for what the buffer was given, and the buffer gets nothing more.
     unsafe { allocator.copy(&mut copy, buffer, stream)? };
@@ -79,8 +79,8 @@ fn copies(
 /// A graph that fills memory of its own, launched twice.
 fn graphs(allocator: &CachingAllocator, stream: &Stream) -> Result<()> {
     let capture = GraphCapture::begin(allocator, stream, CaptureMode::ThreadLocal, None)?;
-    let mut filled = allocator.allocate(512, stream)?;
-    filled.fill(9)?;
+    let mut filled = allocator.allocate::<u8>(512, stream)?;
+    filled.fill_bytes(9)?;
     let mut graph = capture.end()?;
     for _ in 0..2 {
         // SAFETY: all memory that it uses is of its own pool.

@@ -250,7 +250,7 @@ fn s11_rejections_come_before_the_driver_and_leave_the_rest_working<P: Policy>()
     let error = allocator.malloc(600 * MIB, stream).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "PrivateUse1 out of memory. Allocation was preemptively rejected because it would exceed \
+        "OpenReg out of memory. Allocation was preemptively rejected because it would exceed \
          per_process_memory_fraction limit. Requested size: 600.00 MiB"
     );
     assert_eq!(device.calls().get(Call::Malloc), 0);

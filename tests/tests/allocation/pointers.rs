@@ -244,7 +244,7 @@ fn what_a_buffer_has_nobody_else_takes<P: Policy>() {
     on_each(&machine(), |rig| {
         for caching in [true, false] {
             let allocator = rig.with_policy::<P>(Settings { caching, ..Settings::default() });
-            let buffer = DeviceBuffer::new(&allocator, 3000, rig.stream()).unwrap();
+            let buffer = DeviceBuffer::<u8>::new(&allocator, 3000, rig.stream()).unwrap();
             let ptr = buffer.ptr();
             let wrong = problem(&allocator, ptr);
             assert_eq!(wrong.problem, Problem::Owned);
@@ -257,12 +257,12 @@ fn what_a_buffer_has_nobody_else_takes<P: Policy>() {
                 assert_eq!((wrong.ptr, wrong.problem), (ptr, Problem::Owned));
             }
             allocator.record_stream(ptr, rig.new_stream()).expect("a use is no harm");
-            let other = DeviceBuffer::new(&allocator, 3000, rig.stream()).unwrap();
+            let other = DeviceBuffer::<u8>::new(&allocator, 3000, rig.stream()).unwrap();
             assert_ne!(other.ptr(), ptr);
             drop(other);
             let raw = buffer.into_raw();
             allocator.free(raw).expect("it is nobody's now");
-            let again = DeviceBuffer::new(&allocator, 3000, rig.stream()).unwrap().ptr();
+            let again = DeviceBuffer::<u8>::new(&allocator, 3000, rig.stream()).unwrap().ptr();
             assert!(!matches!(problem(&allocator, again).problem, Problem::Owned), "the buffer is gone");
             allocator.synchronise(DEVICE).unwrap();
             rig.nothing_is_left(&allocator);

@@ -45,7 +45,7 @@ fn a_buffer_is_ordinary_memory_and_frees_itself() {
         machine.default_stream(DEVICE),
         Arc::new(CachingAllocator::new(machine.clone(), Settings::default()).unwrap()),
     );
-    let device: alloc_core::DeviceBuffer = alloc_core::DeviceBuffer::new(&devices, 6, stream).unwrap();
+    let device = alloc_core::DeviceBuffer::<u8>::new(&devices, 6, stream).unwrap();
     // SAFETY: rule 2: all three live on, and no slice is used before the stream was waited for.
     unsafe { host.copy_async(device.ptr(), written.ptr(), 6, CopyKind::HostToDevice, stream) }.unwrap();
     // SAFETY: as above.

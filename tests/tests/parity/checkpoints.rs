@@ -242,7 +242,7 @@ fn a_checkpoint_is_not_restored_over_what_a_buffer_has() {
     on_each(&of(200), |rig| {
         let scene = Scene::new(rig, Settings::default());
         let saved = scene.allocator.pools().checkpoint(DEVICE, scene.pool.id()).unwrap();
-        let buffer = DeviceBuffer::new(&scene.allocator, KIB, scene.home).unwrap();
+        let buffer = DeviceBuffer::<u8>::new(&scene.allocator, 1024, scene.home).unwrap();
         let refused = scene.allocator.pools().restore(&saved, None).unwrap_err();
         assert!(refused.to_string().contains("drop the buffer, or take its address out"), "{refused}");
         assert!(scene.has_live([buffer.ptr()]), "nothing has changed");

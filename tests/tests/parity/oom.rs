@@ -43,7 +43,7 @@ const HINT: &str = " If reserved but unallocated memory is large try setting \
 fn o01_the_message_has_every_part_and_figure() {
     on_each(&of_bytes(256 * MIB), |rig| {
         let allocator = rig.allocator(Settings::default());
-        let label = rig.backend.kind().label();
+        let label = rig.backend.label();
         let mut blocks: Vec<_> =
             [30 * MIB, 3 * MIB].map(|n| allocator.malloc(n, rig.stream()).unwrap()).into();
         let pool = PoolId::fresh();

@@ -332,7 +332,7 @@ fn s11_rejections_are_counted_and_told_on_each_device_by_itself() {
             told_here.lock().unwrap().push((device.0, wanted, held, limit));
         });
         allocator.hooks().on_out_of_memory(|report| panic!("a rejection is no such error: {report}"));
-        let label = rig.backend.kind().label();
+        let label = rig.backend.label();
         for device in [DeviceIndex(0), DeviceIndex(1)] {
             let stream = rig.backend.default_stream(device);
             // The allowed maximum would refuse before; what counts is the option.

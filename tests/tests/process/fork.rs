@@ -129,7 +129,7 @@ fn a_forked_child_gets_a_typed_error_from_every_call_and_the_parent_is_unaffecte
         allocator.record_stream(shared, other).unwrap();
         allocator.retire(other).unwrap();
         let allocator = Arc::new(allocator);
-        let buffer = DeviceBuffer::new(&allocator, 7 * MIB, stream).unwrap();
+        let mut buffer = DeviceBuffer::<u8>::new(&allocator, 7 << 20, stream).unwrap();
         let scope = PoolScope::new(&allocator, DEVICE, PoolId::fresh(), Filter::this_thread());
         let scope = scope.unwrap();
         let captured = machine.create_stream(DEVICE, 0).unwrap();
@@ -139,7 +139,13 @@ fn a_forked_child_gets_a_typed_error_from_every_call_and_the_parent_is_unaffecte
             Fork::Parent(child) => child,
             Fork::Child(report) => {
                 let mut wrong = misuse(&allocator, ptr, stream, &saved);
-                wrong.extend(unexpected(vec![("the end of a capture", capture.end().map(drop))], is_forked));
+                let calls = [
+                    ("the end of a capture", capture.end().map(drop)),
+                    ("a write to a buffer", buffer.write(&[1])),
+                    ("a read of a buffer", buffer.read(&mut [0])),
+                    ("a buffer's fill", buffer.fill_bytes(1)),
+                ];
+                wrong.extend(unexpected(calls.into(), is_forked));
                 drop(buffer);
                 drop(scope);
                 let last = Arc::into_inner(allocator);

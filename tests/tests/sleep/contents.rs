@@ -558,9 +558,9 @@ fn a_buffer_keeps_its_memory_over_sleep_and_wake<P: Policy>() {
     on_each(&machine(), |rig| {
         let allocator = rig.with_policy::<P>(small_granules());
         let pool = tagged(&allocator, "weights");
-        let buffers = [3 * MIB, 13 * MIB].map(|bytes| {
+        let buffers = [3 << 20, 13 << 20].map(|bytes| {
             let _scope = pool.enter(Filter::Always).unwrap();
-            DeviceBuffer::new(&allocator, bytes, rig.stream()).unwrap()
+            DeviceBuffer::<u8>::new(&allocator, bytes, rig.stream()).unwrap()
         });
         let refused = |ptr| {
             let Err(AllocError::InvalidPointer(wrong)) = allocator.free(ptr) else {

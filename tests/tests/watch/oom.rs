@@ -29,7 +29,7 @@ fn o01_the_message_has_pytorchs_words_and_figures() {
     let AllocError::OutOfMemory(report) = &error else { panic!("{error}") };
     assert_eq!(
         report.pytorch_message(),
-        "PrivateUse1 out of memory. Tried to allocate 50.00 MiB. GPU 0 has a total capacity of 64.00 MiB of which \
+        "OpenReg out of memory. Tried to allocate 50.00 MiB. GPU 0 has a total capacity of 64.00 MiB of which \
          34.00 MiB is free. Of the allocated memory 30.00 MiB is allocated by PyTorch, and 0 bytes is reserved by \
          PyTorch but unallocated. If reserved but unallocated memory is large try setting \
          PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory \

@@ -178,7 +178,7 @@ impl CachingAllocator {
     }
 
     /// The engine's one name for a stream of this backend.
-    fn own(&self, stream: Stream) -> Result<Stream> {
+    pub(in crate::api) fn own(&self, stream: Stream) -> Result<Stream> {
         is_of(self.id, stream)?;
         Ok(stream_identity::resolve(stream, self.backend.kind()))
     }

@@ -14,14 +14,14 @@ use std::sync::Arc;
 
 /// Device memory that is given back once the buffer and all tensors made of it are gone.
 pub struct granule_buffer {
-    memory: Arc<DeviceBuffer>,
+    memory: Arc<DeviceBuffer<u8>>,
     engine: Arc<CachingAllocator>,
 }
 
 handles!(granule_buffer);
 
 impl granule_buffer {
-    pub(super) fn memory(&self) -> &Arc<DeviceBuffer> {
+    pub(super) fn memory(&self) -> &Arc<DeviceBuffer<u8>> {
         &self.memory
     }
 
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn granule_buffer_create(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        let memory = Arc::new(DeviceBuffer::new(&a.engine, bytes, a.stream(device, stream)?)?);
+        let memory = Arc::new(DeviceBuffer::new(&a.engine, bytes as usize, a.stream(device, stream)?)?);
         out.set(new_handle(granule_buffer { memory, engine: Arc::clone(&a.engine) }));
         Ok(())
     })

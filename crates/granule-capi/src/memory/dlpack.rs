@@ -87,11 +87,11 @@ struct Kept<T> {
     managed: T,
     // The tensor points into it.
     layout: Box<[i64]>,
-    memory: Arc<DeviceBuffer>,
+    memory: Arc<DeviceBuffer<u8>>,
 }
 
 impl<T> Kept<T> {
-    fn handed_out(managed: T, layout: Box<[i64]>, memory: Arc<DeviceBuffer>) -> *mut c_void {
+    fn handed_out(managed: T, layout: Box<[i64]>, memory: Arc<DeviceBuffer<u8>>) -> *mut c_void {
         Box::into_raw(Box::new(Self { managed, layout, memory })).cast()
     }
 }
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn granule_buffer_to_dlpack(
         let shape = given!(array shape, dimensions);
         let ndim = i32::try_from(shape.len()).map_err(|_| Failure::argument("dimensions is too large"))?;
         let memory = b.memory();
-        let mut layout = layout(shape, how.bits, memory.len())?;
+        let mut layout = layout(shape, how.bits, memory.bytes())?;
         if how.has_consumer {
             b.serve(b.stream(how.consumer))?;
         }

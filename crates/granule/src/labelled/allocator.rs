@@ -2,14 +2,14 @@
 
 use super::{Label, PinnedBuffer, Stream};
 use alloc_core::allocator::{History, Hooks, Statistics};
-use alloc_core::backend::CopyKind;
 use alloc_core::config::Settings;
-use alloc_core::error::{AllocError, Result};
-use alloc_core::share::SharedBlock;
+use alloc_core::error::Result;
 use alloc_core::snapshot::Snapshot;
 use alloc_core::stats::DeviceStats;
-use alloc_core::types::{DeviceIndex, DevicePtr};
+use alloc_core::types::DeviceIndex;
+use bytemuck::Pod;
 use std::marker::PhantomData;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// The caching allocator over a label's backend; its statistics, snapshots and settings are those of
@@ -24,7 +24,7 @@ impl<L: Label> CachingAllocator<L> {
     /// An allocator for every device. Starts the backend at the first use, which may block.
     ///
     /// # Errors
-    /// What the backend says when it starts; [`AllocError::Settings`] for settings that cannot be honoured.
+    /// What the backend says when it starts; [`AllocError::Settings`](alloc_core::AllocError::Settings) for settings that cannot be honoured.
     pub fn new(settings: Settings) -> Result<Self> {
         let inner = alloc_core::CachingAllocator::new(L::backend()?, settings)?;
         Ok(Self { inner: Arc::new(inner), label: PhantomData })
@@ -40,40 +40,30 @@ impl<L: Label> CachingAllocator<L> {
         Ok(Self { inner: Arc::new(inner), label: PhantomData })
     }
 
-    /// Memory of `bytes` for work of `stream`. Blocks only where the cache has no fit.
+    /// Memory of `len` values for work of `stream`. Blocks only where the cache has no fit.
     ///
     /// # Errors
     /// Those of [`alloc_core::CachingAllocator::malloc`].
-    pub fn allocate(&self, bytes: u64, stream: &Stream<L>) -> Result<DeviceBuffer<L>> {
-        let memory = alloc_core::DeviceBuffer::new(&self.inner, bytes, stream.handle())?;
+    pub fn allocate<T: Pod>(&self, len: usize, stream: &Stream<L>) -> Result<DeviceBuffer<L, T>> {
+        let memory = alloc_core::DeviceBuffer::new(&self.inner, len, stream.handle())?;
         Ok(DeviceBuffer { memory, stream: stream.clone() })
     }
-}
 
-impl<L: Label> CachingAllocator<L> {
-    /// Copies all of `from` to the beginning of `to`, in the order of `stream`'s work, also from one device to another. Does not
-    /// block: neither buffer's memory is reused before the copy is done.
+    /// Copies all of `from` to the beginning of `to`: [`alloc_core::DeviceBuffer::copy_from`].
     ///
     /// # Errors
-    /// Those of [`Peers::copy_async`](alloc_core::allocator::Peers::copy_async); `InvalidValue` where `from` is longer than `to`.
+    /// As there.
     ///
     /// # Safety
-    /// Both buffers are this allocator's. `stream` may be another stream than a buffer's own. Then the copy comes after
-    /// the work that the buffer's stream was given for that buffer. And later work of the buffer's stream comes after
-    /// the copy ([`Stream::wait`]).
-    pub unsafe fn copy(
+    /// As there. [`Stream::wait`] orders streams.
+    pub unsafe fn copy<T: Pod>(
         &self,
-        to: &mut DeviceBuffer<L>,
-        from: &DeviceBuffer<L>,
+        to: &mut DeviceBuffer<L, T>,
+        from: &DeviceBuffer<L, T>,
         stream: &Stream<L>,
     ) -> Result<()> {
-        to.holds(from.len())?;
-        to.record_stream(stream)?;
-        from.record_stream(stream)?;
-        let place = |buffer: &DeviceBuffer<L>| (buffer.stream.handle().device, buffer.ptr());
-        // SAFETY: rule 2: both are live, as long as this, and stay until the stream has passed the copy; the rest is the caller's
-        // promise.
-        unsafe { self.inner.peers().copy_async(place(to), place(from), from.len(), stream.handle()) }
+        // SAFETY: the caller's promise.
+        unsafe { to.memory.copy_from(&from.memory, stream.handle()) }
     }
 
     /// The engine itself, for calls that have no labelled form: checkpoints, pools by id, sleep, sharing. Its handles
@@ -133,7 +123,7 @@ impl<L: Label> CachingAllocator<L> {
     /// Statistics of a device: exact, and of one moment.
     ///
     /// # Errors
-    /// [`AllocError::InvalidDevice`].
+    /// [`AllocError::InvalidDevice`](alloc_core::AllocError::InvalidDevice).
     pub fn stats(&self, device: DeviceIndex) -> Result<DeviceStats> {
         self.inner.stats(device)
     }
@@ -141,7 +131,7 @@ impl<L: Label> CachingAllocator<L> {
     /// Limits the memory held on a device to a share of the device's memory; 1 lifts the limit.
     ///
     /// # Errors
-    /// [`AllocError::InvalidFraction`] outside 0 to 1.
+    /// [`AllocError::InvalidFraction`](alloc_core::AllocError::InvalidFraction) outside 0 to 1.
     pub fn set_memory_fraction(&self, fraction: f64, device: DeviceIndex) -> Result<()> {
         self.inner.set_memory_fraction(fraction, device)
     }
@@ -185,33 +175,25 @@ impl<L: Label> CachingAllocator<L> {
     }
 }
 
-/// Device memory that is freed, in the order of its stream's work, when this is dropped.
+/// Device memory for values of one type, freed in the order of its stream's work when this is dropped. What only looks at
+/// it is [`alloc_core::DeviceBuffer`]'s.
 #[derive(Debug)]
-pub struct DeviceBuffer<L: Label> {
+pub struct DeviceBuffer<L: Label, T> {
     // Freed before its stream may go.
-    memory: alloc_core::DeviceBuffer,
+    memory: alloc_core::DeviceBuffer<T>,
     stream: Stream<L>,
 }
 
-impl<L: Label> DeviceBuffer<L> {
-    /// Its address; null for 0 bytes.
-    #[must_use]
-    pub fn ptr(&self) -> DevicePtr {
-        self.memory.ptr()
-    }
+// No `DerefMut`: swapped, the memory could outlive its stream.
+impl<L: Label, T> Deref for DeviceBuffer<L, T> {
+    type Target = alloc_core::DeviceBuffer<T>;
 
-    /// Its length in bytes, as requested.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        self.memory.len()
+    fn deref(&self) -> &Self::Target {
+        &self.memory
     }
+}
 
-    /// True for a buffer of 0 bytes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.memory.is_empty()
-    }
-
+impl<L: Label, T: Pod> DeviceBuffer<L, T> {
     /// The stream it belongs to.
     #[must_use]
     pub fn stream(&self) -> &Stream<L> {
@@ -226,121 +208,43 @@ impl<L: Label> DeviceBuffer<L> {
         self.memory.record_stream(stream.handle())
     }
 
-    /// Lets other processes open it; see [`Sharing::share`](alloc_core::allocator::Sharing::share).
-    ///
-    /// # Errors
-    /// Those of [`Sharing::share`](alloc_core::allocator::Sharing::share).
-    pub fn share(&self) -> Result<SharedBlock> {
-        self.memory.share()
-    }
-
     /// Sets every byte, in the order of its stream's work. Does not block.
     ///
     /// # Errors
     /// What the driver says.
-    pub fn fill(&mut self, value: u8) -> Result<()> {
-        if self.is_empty() {
-            return Ok(());
-        }
-        let (ptr, bytes, stream) = (self.ptr(), self.len(), self.stream.handle());
-        // SAFETY: rule 2: the whole of this live buffer, in the order of its own stream, in which it is freed too.
-        unsafe { self.stream.backend().memset_async(ptr, value, bytes, stream)? };
-        Ok(())
+    pub fn fill_bytes(&mut self, value: u8) -> Result<()> {
+        self.memory.fill_bytes(value)
     }
 
-    /// Copies `bytes` to its beginning, in the order of its stream's work, and waits. **Blocks.**
+    /// Copies `values` to its beginning, in the order of its stream's work, and waits. **Blocks.**
     ///
     /// # Errors
-    /// What the driver says; `InvalidValue` where `bytes` are more than it holds.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.holds(bytes.len() as u64)?;
-        self.copy(bytes.to_vec(), CopyKind::HostToDevice).map(drop)
+    /// Those of [`alloc_core::DeviceBuffer::write`].
+    pub fn write(&mut self, values: &[T]) -> Result<()> {
+        self.memory.write(values)
     }
 
     /// Copies all of `from` to its beginning, in the order of its stream's work. Does not block.
     ///
     /// # Errors
-    /// What the driver says; `InvalidValue` where `from` is longer.
+    /// Those of [`write`](Self::write).
     ///
     /// # Safety
     /// Nobody writes `from` before the stream has passed the copy, nor while a graph that recorded it runs.
     pub unsafe fn write_async(&mut self, from: &PinnedBuffer<L>) -> Result<()> {
-        self.holds(from.len())?;
-        from.record_stream(&self.stream)?;
-        // SAFETY: rule 2: this buffer is freed in its stream's order, pinned memory is kept for the stream; the rest is the
-        // caller's promise.
-        unsafe { self.queue(self.ptr(), from.ptr(), from.len(), CopyKind::HostToDevice) }
+        // SAFETY: the caller's promise.
+        unsafe { self.memory.write_async(&from.memory) }
     }
 
     /// Copies its beginning to all of `to`, in the order of its stream's work. Does not block.
     ///
     /// # Errors
-    /// What the driver says; `InvalidValue` where `to` is longer.
+    /// Those of [`write`](Self::write).
     ///
     /// # Safety
     /// Nobody reads or writes `to` before the stream has passed the copy, nor while a graph that recorded it runs.
     pub unsafe fn read_async(&self, to: &mut PinnedBuffer<L>) -> Result<()> {
-        self.holds(to.len())?;
-        to.record_stream(&self.stream)?;
-        // SAFETY: as above.
-        unsafe { self.queue(to.ptr(), self.ptr(), to.len(), CopyKind::DeviceToHost) }
-    }
-
-    /// # Safety
-    /// That of `Backend::copy_async`.
-    unsafe fn queue(&self, to: DevicePtr, from: DevicePtr, bytes: u64, kind: CopyKind) -> Result<()> {
-        if bytes > 0 {
-            // SAFETY: the caller's promise.
-            unsafe { self.stream.backend().copy_async(to, from, bytes, kind, self.stream.handle())? };
-        }
-        Ok(())
-    }
-
-    /// Copies its beginning to `bytes`, in the order of its stream's work, and waits. **Blocks.**
-    ///
-    /// # Errors
-    /// What the driver says, and `bytes` are unchanged; `InvalidValue` where they are more than it holds.
-    pub fn read(&self, bytes: &mut [u8]) -> Result<()> {
-        self.holds(bytes.len() as u64)?;
-        let read = self.copy(vec![0; bytes.len()], CopyKind::DeviceToHost)?;
-        bytes.copy_from_slice(&read);
-        Ok(())
-    }
-
-    fn holds(&self, bytes: u64) -> Result<()> {
-        use alloc_core::backend::{BackendError, ErrorKind};
-        if bytes <= self.len() {
-            return Ok(());
-        }
-        let detail = format!("{bytes} bytes do not fit into a buffer of {}", self.len());
-        let device = self.stream.handle().device;
-        Err(AllocError::Backend(BackendError::new(
-            ErrorKind::InvalidValue,
-            0,
-            "DeviceBuffer",
-            device,
-            detail,
-        )))
-    }
-
-    /// Copies between the beginning and `host`, which is no longer than the buffer. It owns the host's bytes, for
-    /// where the wait fails nobody knows when the driver is done with them: they are leaked.
-    fn copy(&self, host: Vec<u8>, kind: CopyKind) -> Result<Vec<u8>> {
-        let bytes = host.len() as u64;
-        if bytes == 0 {
-            return Ok(host);
-        }
-        let mut host = std::mem::ManuallyDrop::new(host);
-        let at = DevicePtr(host.as_mut_ptr().expose_provenance() as u64);
-        let (to, from) = if kind == CopyKind::HostToDevice { (self.ptr(), at) } else { (at, self.ptr()) };
-        let (backend, stream) = (self.stream.backend(), self.stream.handle());
-        // SAFETY: rule 2: the buffer is live and at least as long; the host's bytes stay until the stream has
-        // passed the copy: it is waited for, or they stay for good.
-        let queued = unsafe { backend.copy_async(to, from, bytes, kind, stream) };
-        // Also after a failure: what it left behind may still run.
-        backend.synchronize_stream(stream)?;
-        let host = std::mem::ManuallyDrop::into_inner(host);
-        queued?;
-        Ok(host)
+        // SAFETY: the caller's promise.
+        unsafe { self.memory.read_async(&mut to.memory) }
     }
 }

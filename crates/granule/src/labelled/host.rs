@@ -68,7 +68,7 @@ impl<L: Label> HostAllocator<L> {
 /// Pinned host memory that is given back when this is dropped; see [`alloc_core::PinnedBuffer`].
 #[derive(Debug)]
 pub struct PinnedBuffer<L: Label> {
-    memory: alloc_core::PinnedBuffer,
+    pub(super) memory: alloc_core::PinnedBuffer,
     label: PhantomData<L>,
 }
 

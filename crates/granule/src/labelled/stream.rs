@@ -127,10 +127,6 @@ impl<L: Label> Stream<L> {
     pub fn launch_host_function(&self, function: HostFunction) -> Result<()> {
         self.inner.backend.launch_host_function(self.inner.handle, function)
     }
-
-    pub(super) fn backend(&self) -> &Arc<dyn Backend> {
-        &self.inner.backend
-    }
 }
 
 /// A point in a stream; destroyed when dropped.

@@ -1,8 +1,8 @@
 //! The steps of the self-test.
 
-use alloc_core::backend::{self, Backend, BackendError, CopyKind, ErrorKind, EventFlags};
+use alloc_core::backend::{self, Backend, BackendError, ErrorKind, EventFlags};
 use alloc_core::config::Settings;
-use alloc_core::types::{DeviceIndex, DevicePtr, MIB, Stream};
+use alloc_core::types::{DeviceIndex, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator, DeviceBuffer};
 use std::sync::Arc;
 
@@ -66,22 +66,8 @@ fn allocator(backend: &Arc<dyn Backend>, settings: Settings) -> Result<Arc<Cachi
 }
 
 /// Bytes that differ from their neighbours and, by `seed`, from those of other steps.
-fn pattern(bytes: u64, seed: u64) -> Vec<u8> {
+fn pattern(bytes: usize, seed: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ seed).to_le_bytes()[0]).collect()
-}
-
-fn write(backend: &dyn Backend, to: &DeviceBuffer, bytes: &[u8]) -> backend::Result<()> {
-    let host = DevicePtr(bytes.as_ptr().expose_provenance() as u64);
-    // SAFETY: rule 2: callers give a live buffer of that length, and the call waits for the copy.
-    unsafe { backend.copy(to.ptr(), host, bytes.len() as u64, CopyKind::HostToDevice) }
-}
-
-fn read(backend: &dyn Backend, from: &DeviceBuffer) -> backend::Result<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(from.len()).unwrap_or(0)];
-    let host = DevicePtr(bytes.as_mut_ptr().expose_provenance() as u64);
-    // SAFETY: rule 2: the buffer is live and as long as the host's bytes, and the call waits for the copy.
-    unsafe { backend.copy(host, from.ptr(), from.len(), CopyKind::DeviceToHost)? };
-    Ok(bytes)
 }
 
 /// An allocator as the program makes it: settings that it refuses, and limits that leave nothing, show here.
@@ -94,12 +80,13 @@ fn as_settings_say(tested: &Tested, device: DeviceIndex) -> Result<(), Stop> {
 fn bytes_there_and_back(Tested { backend, .. }: &Tested, device: DeviceIndex) -> Result<(), Stop> {
     let allocator = allocator(backend, Settings::default())?;
     let stream = backend.default_stream(device);
-    let buffers = [4 * MIB, 65_537].map(|bytes| DeviceBuffer::new(&allocator, bytes, stream));
+    let buffers = [4 << 20, 65_537].map(|bytes| DeviceBuffer::<u8>::new(&allocator, bytes, stream));
     for (seed, buffer) in (1..).zip(buffers) {
-        let buffer = buffer?;
+        let mut buffer = buffer?;
         let sent = pattern(buffer.len(), seed);
-        write(&**backend, &buffer, &sent)?;
-        let came = read(&**backend, &buffer)?;
+        let mut came = vec![0; sent.len()];
+        buffer.write(&sent)?;
+        buffer.read(&mut came)?;
         let differs = sent.iter().zip(&came).position(|(sent, came)| sent != came);
         if let Some(at) = differs {
             let (len, sent, came) = (buffer.len(), sent[at], came[at]);
@@ -164,22 +151,19 @@ fn two_streams(Tested { backend, .. }: &Tested, device: DeviceIndex) -> Result<(
     let mut streams = Streams { backend: &**backend, made: Vec::new() };
     let (writer, reader) = (streams.another(device)?, streams.another(device)?);
     let allocator = allocator(backend, Settings::default())?;
-    let bytes = 8 * MIB;
-    let source = DeviceBuffer::new(&allocator, bytes, writer)?;
-    let copy = DeviceBuffer::new(&allocator, bytes, reader)?;
-    // SAFETY: rule 2: all of a live buffer, in the order of its own stream.
-    unsafe { backend.memset_async(source.ptr(), 0xa7, bytes, writer)? };
+    let mut source = DeviceBuffer::<u8>::new(&allocator, 8 << 20, writer)?;
+    let mut copy = DeviceBuffer::<u8>::new(&allocator, 8 << 20, reader)?;
+    source.fill_bytes(0xa7)?;
     let written = backend.create_event(device, EventFlags::empty())?;
     let ordered = backend.record_event(written, writer).and_then(|()| backend.wait_event(reader, written));
     // SAFETY: rule 1: it was made here and is not used again; waits that are queued still hold.
     unsafe { backend.destroy_event(written)? };
     ordered?;
-    // SAFETY: rule 2: two live buffers of that length; the source is not reused before the reader is done with it.
-    unsafe { backend.copy_async(copy.ptr(), source.ptr(), bytes, CopyKind::DeviceToDevice, reader)? };
-    source.record_stream(reader)?;
+    // SAFETY: the reader waits for what the writer does, and neither is given more for the two.
+    unsafe { copy.copy_from(&source, reader)? };
     drop(source);
-    backend.synchronize_stream(reader)?;
-    let came = read(&**backend, &copy)?;
+    let mut came = vec![0; copy.len()];
+    copy.read(&mut came)?;
     ensure(
         came.iter().all(|byte| *byte == 0xa7),
         "a copy on one stream did not see what another wrote before",
@@ -190,14 +174,15 @@ fn growable_segments(Tested { backend, .. }: &Tested, device: DeviceIndex) -> Re
     backend.virtual_memory().map_err(|absent| Stop::Skipped(absent.to_string()))?;
     let allocator = allocator(backend, Settings { expandable_segments: true, ..Settings::default() })?;
     let stream = backend.default_stream(device);
-    let pieces = [12, 16, 40].map(|mib| DeviceBuffer::new(&allocator, mib * MIB, stream));
-    let pieces = pieces.into_iter().collect::<Result<Vec<_>, _>>()?;
-    for (seed, piece) in (1..).zip(&pieces) {
-        write(&**backend, piece, &pattern(64 * 1024, seed))?;
+    let pieces = [12, 16, 40].map(|mib| DeviceBuffer::new(&allocator, mib << 20, stream));
+    let mut pieces = pieces.into_iter().collect::<Result<Vec<_>, _>>()?;
+    for (seed, piece) in (1..).zip(&mut pieces) {
+        piece.write(&pattern(64 << 10, seed))?;
     }
     for (seed, piece) in (1..).zip(&pieces) {
-        let came = read(&**backend, piece)?;
-        ensure(came.starts_with(&pattern(64 * 1024, seed)), "mapped memory lost its contents")?;
+        let mut came = vec![0; 64 << 10];
+        piece.read(&mut came)?;
+        ensure(came == pattern(64 << 10, seed), "mapped memory lost its contents")?;
     }
     let grown = allocator.snapshot(false).segments.iter().any(|segment| segment.is_expandable);
     ensure(grown, "no segment grows, though virtual memory is offered")?;

@@ -74,7 +74,7 @@ fn a_stream_that_the_allocator_may_still_wait_for_is_not_destroyed() {
     let allocator = CachingAllocator::<Simulated>::new(Settings::default()).unwrap();
     let (owner, user) = (device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
     let handles = [owner.handle(), user.handle()];
-    let buffer = allocator.allocate(4096, &owner).unwrap();
+    let buffer = allocator.allocate::<u8>(4096, &owner).unwrap();
     buffer.record_stream(&user).unwrap();
     // The stream that was recorded goes before the memory, the owner before the cache.
     drop(user);
@@ -113,7 +113,7 @@ fn the_hosts_bytes_are_the_callers_again_also_where_the_wait_fails() {
     let device = device();
     let allocator = CachingAllocator::<Simulated>::new(Settings::default()).unwrap();
     let stream = device.create_stream(0).unwrap();
-    let mut buffer = allocator.allocate(4, &stream).unwrap();
+    let mut buffer = allocator.allocate::<u8>(4, &stream).unwrap();
     buffer.write(&[1, 2, 3, 4]).unwrap();
     LATE.set(true);
     let mut read = [9; 4];
@@ -134,12 +134,12 @@ fn a_buffers_memory_is_freed_by_the_buffer_alone() {
     let device = device();
     let allocator = CachingAllocator::<Simulated>::new(Settings::default()).unwrap();
     let stream = device.create_stream(0).unwrap();
-    let mut one = allocator.allocate(4096, &stream).unwrap();
+    let mut one = allocator.allocate::<u8>(4096, &stream).unwrap();
     let refused = allocator.engine().free(one.ptr()).unwrap_err().to_string();
     assert!(refused.contains("a DeviceBuffer has the block"), "{refused}");
-    let mut other = allocator.allocate(4096, &stream).unwrap();
-    other.fill(0x55).unwrap();
-    one.fill(0xAA).unwrap();
+    let mut other = allocator.allocate::<u8>(4096, &stream).unwrap();
+    other.fill_bytes(0x55).unwrap();
+    one.fill_bytes(0xAA).unwrap();
     let mut read = [0; 4096];
     other.read(&mut read).unwrap();
     assert_eq!(read, [0x55; 4096]);
@@ -161,10 +161,10 @@ fn copies_go_from_buffer_to_buffer_in_a_streams_order() {
     let device = device();
     let allocator = CachingAllocator::<Simulated>::new(Settings::default()).unwrap();
     let (first, second) = (device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
-    let mut source = allocator.allocate(4096, &first).unwrap();
-    source.fill(3).unwrap();
+    let mut source = allocator.allocate::<u8>(4096, &first).unwrap();
+    source.fill_bytes(3).unwrap();
     first.synchronize().unwrap();
-    let mut copy = allocator.allocate(8192, &second).unwrap();
+    let mut copy = allocator.allocate::<u8>(8192, &second).unwrap();
     // Held up, so that the copy is under way.
     let (open, gate) = std::sync::mpsc::channel::<()>();
     let wait = Box::new(move || {
@@ -175,7 +175,7 @@ fn copies_go_from_buffer_to_buffer_in_a_streams_order() {
     unsafe { allocator.copy(&mut copy, &source, &second) }.unwrap();
     let freed = source.ptr();
     drop(source);
-    assert_ne!(allocator.allocate(4096, &first).unwrap().ptr(), freed, "the copy still reads it");
+    assert_ne!(allocator.allocate::<u8>(4096, &first).unwrap().ptr(), freed, "the copy still reads it");
     drop(open);
     let host = HostAllocator::<Simulated>::new(&Settings::default(), HostOptions::default()).unwrap();
     let mut read = host.zeroed(4096).unwrap();
@@ -189,7 +189,7 @@ fn copies_go_from_buffer_to_buffer_in_a_streams_order() {
     let mut bytes = [0; 17];
     copy.read(&mut bytes).unwrap();
     assert_eq!((&bytes[..16], bytes[16]), ([8; 16].as_slice(), 3));
-    let mut short = allocator.allocate(512, &second).unwrap();
+    let mut short = allocator.allocate::<u8>(512, &second).unwrap();
     // SAFETY: all is one stream's.
     let refused = unsafe { allocator.copy(&mut short, &copy, &second) }.unwrap_err().to_string();
     assert!(refused.contains("8192 bytes do not fit"), "{refused}");
@@ -202,12 +202,12 @@ fn pools_and_graphs_have_a_label_too() {
     let stream = device.create_stream(0).unwrap();
     let pool = MemoryPool::new(&allocator, device.index(), PoolOptions::default()).unwrap();
     let scope = pool.enter().unwrap();
-    let own = allocator.allocate(4096, &stream).unwrap();
+    let own = allocator.allocate::<u64>(512, &stream).unwrap();
     drop(scope);
-    assert_eq!(pool.stats().unwrap().allocated_bytes, own.len());
+    assert_eq!(pool.stats().unwrap().allocated_bytes, own.bytes());
     let capture = GraphCapture::begin(&allocator, &stream, CaptureMode::ThreadLocal, None).unwrap();
-    let mut filled = allocator.allocate(512, &stream).unwrap();
-    filled.fill(6).unwrap();
+    let mut filled = allocator.allocate::<u8>(512, &stream).unwrap();
+    filled.fill_bytes(6).unwrap();
     let mut graph = capture.end().unwrap();
     // SAFETY: all memory that it uses is of its own pool.
     unsafe { graph.launch(&stream) }.unwrap();

@@ -39,16 +39,17 @@ fn a_machine_that_is_well_passes_and_keeps_nothing() {
 struct Shortens;
 
 impl Hook for Shortens {
-    unsafe fn copy(
+    unsafe fn copy_async(
         &self,
         inner: &dyn Backend,
         dst: DevicePtr,
         src: DevicePtr,
         bytes: u64,
         kind: CopyKind,
+        stream: Stream,
     ) -> Result<()> {
         // SAFETY: less than the caller's promise.
-        unsafe { inner.copy(dst, src, bytes - 1, kind) }
+        unsafe { inner.copy_async(dst, src, bytes - 1, kind, stream) }
     }
 }
 
