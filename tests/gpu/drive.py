@@ -89,7 +89,7 @@ def selftest(kit):
 
 def conformance(kit, seconds):
     """In one run. Where a check takes the whole process down, the areas behind its own are run by another."""
-    words = [GRANULE, "conformance", "--backend", "cuda", "--json"]
+    words = [GRANULE, "conformance", "--backend", "cuda", "--json", "--keep-going"]
     listed = kit.run(Step("conformance-list", [GRANULE, "conformance", "--backend", "cuda", "--list"], 20, wants=DRIVER, env=BYTES, tail=1))
     left = list(dict.fromkeys(line.split(".")[0] for line in listed.text.splitlines() if "." in line))
     until = kit.left() - seconds

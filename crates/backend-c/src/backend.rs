@@ -3,8 +3,8 @@
 use crate::VERSION;
 use crate::names;
 use crate::table::{self, Table};
-use backend_api::types::{BackendId, DeviceKind};
-use backend_api::{Backend, LabelOwner, LabelTaken, Result, Unsupported};
+use backend_api::types::{BackendId, DeviceIndex, DeviceKind};
+use backend_api::{Backend, BackendError, ErrorKind, LabelOwner, LabelTaken, Result, Unsupported};
 use std::ffi::{CStr, c_char};
 use std::mem::{MaybeUninit, offset_of};
 use std::sync::{Arc, OnceLock};
@@ -60,6 +60,12 @@ pub enum TableError {
     /// Another backend presents its devices under the same label.
     #[error(transparent)]
     Label(#[from] LabelTaken),
+}
+
+impl From<TableError> for BackendError {
+    fn from(error: TableError) -> Self {
+        Self::new(ErrorKind::Unusable, 0, "from_table", DeviceIndex(0), error.to_string())
+    }
 }
 
 impl CBackend {

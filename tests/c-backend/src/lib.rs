@@ -1,9 +1,6 @@
-//! Opens the backend of `example.c`.
+//! The table of `example.c`.
 
-use alloc_core::backend::{Backend, BackendError, ErrorKind, Result};
-use alloc_core::types::{DeviceIndex, DeviceKind};
-use backend_c::{CBackend, Table};
-use std::sync::Arc;
+use backend_c::Table;
 
 unsafe extern "C" {
     fn example_backend() -> *const Table;
@@ -14,20 +11,4 @@ unsafe extern "C" {
 pub fn table() -> *const Table {
     // SAFETY: the function takes nothing, and answers with the address of a static table.
     unsafe { example_backend() }
-}
-
-/// The backend.
-///
-/// # Errors
-/// `Unusable` with what is wrong with the table.
-pub fn open() -> Result<Arc<dyn Backend>> {
-    // SAFETY: a static table, compiled with this version's header, whose functions keep what it says.
-    let backend = unsafe { CBackend::from_table("example", DeviceKind::PrivateUse1, table()) };
-    match backend {
-        Ok(backend) => Ok(backend),
-        Err(error) => {
-            let device = DeviceIndex(0);
-            Err(BackendError::new(ErrorKind::Unusable, 0, "from_table", device, error.to_string()))
-        }
-    }
 }

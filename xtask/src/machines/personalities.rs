@@ -178,7 +178,7 @@ fn says_why_not(bench: &Bench, machine: &str, row: &mut Row) -> Result<()> {
 }
 
 fn conforms(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) -> Result<()> {
-    let output = bench.run(machine, &["conformance", "--json", "--backend", row.backend])?;
+    let output = bench.run(machine, &["conformance", "--json", "--keep-going", "--backend", row.backend])?;
     row.failures.extend(aborted(&output));
     let lines = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>();
     let lines: Vec<Value> = lines.map_while(Result::ok).collect();

@@ -39,6 +39,27 @@ pub enum Area {
     Engine,
 }
 
+impl Area {
+    /// Whether its checks say nothing where those of the other area fail.
+    pub(crate) fn builds_on(self, other: Self) -> bool {
+        self.needs().iter().any(|need| *need == other || need.builds_on(other))
+    }
+
+    const fn needs(self) -> &'static [Self] {
+        match self {
+            Self::Device => &[],
+            Self::Memory => &[Self::Device],
+            Self::Copies | Self::Families => &[Self::Memory],
+            Self::Streams => &[Self::Copies],
+            Self::Events => &[Self::Streams],
+            Self::Ordering => &[Self::Events],
+            Self::Host | Self::Errors | Self::Threads | Self::VirtualMemory => &[Self::Ordering],
+            Self::Ipc | Self::Peers | Self::Capture => &[Self::Ordering],
+            Self::Engine => &[Self::Host, Self::Errors, Self::Threads, Self::VirtualMemory, Self::Capture],
+        }
+    }
+}
+
 /// One rule of the contract, and how it is checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {

@@ -17,6 +17,8 @@ pub struct Options {
     /// After so many checks of an area that did not end in time, the rest of it is skipped: a backend that stands
     /// still would take the deadline for each of them.
     pub hangs: usize,
+    /// Whether an area is run although one that it needs is broken.
+    pub keep_going: bool,
     /// How often each check runs; it has failed where one run did. For what goes wrong now and then.
     pub repeat: u32,
     /// How a second process is started. All checks run in one then, so that no backend ends the run. `None` runs them here,
@@ -32,6 +34,7 @@ impl Default for Options {
             deadline: Duration::from_secs(20),
             patience: Duration::from_secs(10),
             hangs: 3,
+            keep_going: false,
             repeat: 1,
             child: None,
         }

@@ -17,6 +17,8 @@ Arguments: [OPTIONS] [PART]...
                        the area; all checks where there is none
   --deadline SECONDS   how long one check may take before it has failed (20); after 3 such checks the rest
                        of their area is skipped
+  --keep-going         run an area although one that it needs is broken
+  --backtrace          print a backtrace where a check panics
   --repeat N           run each check N times (1): for what goes wrong now and then
   --json               print JSON Lines: each check and each area as it ends, then the totals
   --help               print this
@@ -32,6 +34,7 @@ struct Arguments {
     options: Options,
     json: bool,
     help: bool,
+    backtrace: bool,
 }
 
 impl Arguments {
@@ -42,6 +45,8 @@ impl Arguments {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--json" => arguments.json = true,
+                "--keep-going" => options.keep_going = true,
+                "--backtrace" => arguments.backtrace = true,
                 "--help" | "-h" => arguments.help = true,
                 "--deadline" => {
                     let text = words.next().unwrap_or_default();
@@ -89,7 +94,8 @@ pub fn main(name: &str, open: impl Fn() -> Result<Arc<dyn Backend>> + Send + Syn
         println!("{HELP}");
         return ExitCode::SUCCESS;
     }
-    let options = Options { child: Some(ChildCommand::this_program()), ..arguments.options };
+    let child = ChildCommand::this_program().with_backtraces(arguments.backtrace);
+    let options = Options { child: Some(child), ..arguments.options };
     let mut failed = false;
     let tell = |line: Line<'_>| {
         failed |= line.is_failure();
@@ -122,11 +128,11 @@ mod tests {
 
     #[test]
     fn arguments_are_options_and_parts_of_names() {
-        let read = read("memory. --deadline 2.5 --repeat 3 --json free").unwrap();
+        let read = read("memory. --deadline 2.5 --repeat 3 --json --keep-going --backtrace free").unwrap();
         let only = ["memory.", "free"].map(str::to_owned).to_vec();
         let deadline = Duration::from_millis(2500);
-        let options = Options { only, deadline, repeat: 3, ..Options::default() };
-        assert_eq!(read, Arguments { options, json: true, help: false });
+        let options = Options { only, deadline, repeat: 3, keep_going: true, ..Options::default() };
+        assert_eq!(read, Arguments { options, json: true, help: false, backtrace: true });
     }
 
     #[test]

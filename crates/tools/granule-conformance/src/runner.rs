@@ -1,13 +1,13 @@
 //! Runs checks, each on a thread of its own and with a deadline.
 
 use crate::peer::{ChildCommand, Peer};
-use crate::scorecard::{Line, Scorecard, Scored, Tally};
-use crate::{Check, Context, Options, Outcome, Stop, Subject, checks, guide};
+use crate::scorecard::{Line, MEND, Scorecard, Scored, Tally};
+use crate::{Area, Check, Context, Options, Outcome, Stop, Subject, checks, guide};
 use backend_api::{Backend, Result};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Runs the kit over a subject, and tells each line of the scorecard as soon as it is known.
@@ -38,27 +38,55 @@ fn run_areas(
     mut tell: impl FnMut(Line<'_>) -> io::Result<()>,
 ) -> io::Result<Scorecard> {
     let checks: Vec<&Check> = checks::selected(options).collect();
-    let mut scored = Vec::with_capacity(checks.len());
+    let mut scored: Vec<Scored> = Vec::with_capacity(checks.len());
+    let mut broken: Vec<(Area, &str)> = Vec::new();
     for area in checks.chunk_by(|a, b| a.area == b.area) {
-        let (first, mut hangs) = (scored.len(), 0);
+        let (first, mut hangs, of) = (scored.len(), 0, area[0].area);
+        let stops = |(broken, _): &&(Area, _)| !options.keep_going && of.builds_on(*broken);
+        let mend = broken.iter().find(stops).map(|(_, area)| *area);
         for check in area {
-            let outcome = if hangs < options.hangs {
+            let outcome = if let Some(mend) = mend {
+                Outcome::Skipped(format!("{MEND}{mend} first"))
+            } else if hangs < options.hangs {
                 let (outcome, late) = run_repeatedly(**check, &mut place, options);
                 hangs += usize::from(late);
                 outcome
             } else {
                 Outcome::Skipped(format!("not run: {hangs} checks of its area did not end in time"))
             };
-            let see = matches!(outcome, Outcome::Failed(_)).then(|| guide::link(check));
-            let check = Scored { name: check.name, area: check.area, rule: check.rule, outcome, see };
+            let see = outcome.failure().map(|_| guide::link(check));
+            let mut told = scored[first..].iter().filter(|o| o.outcome.failure().is_some() && !o.brief);
+            let brief = outcome.failure().is_some()
+                && (told.clone().count() >= MOST_TOLD || told.any(|other| other.outcome == outcome));
+            let check = Scored { name: check.name, area: check.area, rule: check.rule, outcome, see, brief };
             tell(Line::Check(&check))?;
             scored.push(check);
         }
-        tell(Line::Area { area: area[0].area_name(), tally: Tally::of(&scored[first..]) })?;
+        let (area, checks) = (area[0].area_name(), &scored[first..]);
+        let tally = Tally::of(checks);
+        broken.extend((tally.failed > 0).then_some((of, area)));
+        tell(Line::Area { area, tally, checks })?;
     }
     let card = Scorecard { backend: backend.to_owned(), tally: Tally::of(&scored), checks: scored };
     tell(Line::Card(&card))?;
     Ok(card)
+}
+
+/// So many failures of an area are told in full.
+const MOST_TOLD: usize = 5;
+
+/// Where the last panic of a process of checks came from.
+static PANICKED: Mutex<Option<String>> = Mutex::new(None);
+
+/// From here on a panic is told by the check that fails with it, and on the terminal where backtraces are wanted.
+pub(crate) fn keep_panics(backtraces: bool) {
+    let usual = take_hook();
+    set_hook(Box::new(move |panic| {
+        *PANICKED.lock().unwrap_or_else(PoisonError::into_inner) = panic.location().map(ToString::to_string);
+        if backtraces {
+            usual(panic);
+        }
+    }));
 }
 
 /// Where checks run.
@@ -84,7 +112,7 @@ impl Place<'_> {
             Err(Stop::Failed(why) | Stop::Skipped(why)) => (Outcome::Failed(why), None),
         };
         // What a broken check left behind must not disturb the next.
-        *peer = left.filter(|_| !matches!(outcome, Outcome::Failed(_)));
+        *peer = left.filter(|_| outcome.failure().is_none());
         outcome
     }
 }
@@ -122,16 +150,18 @@ pub(crate) fn run_one(check: Check, backend: &Arc<dyn Backend>, options: &Option
     if let Err(error) = std::thread::Builder::new().name(check.name.to_owned()).spawn(work) {
         return Outcome::Failed(format!("no thread could be started: {error}"));
     }
-    match answers.recv_timeout(options.deadline) {
-        Ok(Ok(Ok(()))) => Outcome::Passed,
-        Ok(Ok(Err(Stop::Failed(why)))) => Outcome::Failed(shortened(why)),
-        Ok(Ok(Err(Stop::Skipped(why)))) => Outcome::Skipped(why),
-        Ok(Err(panic)) => Outcome::Failed(shortened(format!("it panicked: {}", message(&*panic)))),
+    let why = match answers.recv_timeout(options.deadline) {
+        Ok(Ok(Ok(()))) => return Outcome::Passed,
+        Ok(Ok(Err(Stop::Skipped(why)))) => return Outcome::Skipped(why),
+        Ok(Ok(Err(Stop::Failed(why)))) => shortened(why),
+        Ok(Err(panic)) => shortened(format!("it panicked: {}", message(&*panic))),
         Err(RecvTimeoutError::Timeout) => {
-            Outcome::Failed(format!("it did not end within {} s", options.deadline.as_secs_f32()))
+            format!("it did not end within {} s", options.deadline.as_secs_f32())
         }
-        Err(RecvTimeoutError::Disconnected) => Outcome::Failed("its thread ended without an answer".into()),
-    }
+        Err(RecvTimeoutError::Disconnected) => "its thread ended without an answer".into(),
+    };
+    let panicked = PANICKED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    Outcome::Failed(panicked.map_or(why.clone(), |place| format!("{why} (a panic at {place})")))
 }
 
 /// Memory that differs is shown by its beginning only.

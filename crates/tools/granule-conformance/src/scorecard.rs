@@ -8,6 +8,9 @@ use std::io::{self, Write};
 /// The version of a line as JSON; it grows where a name or a meaning changes.
 const SCHEMA: u32 = 2;
 
+/// How the reason begins for which an area is not run that needs another one.
+pub(crate) const MEND: &str = "not run: mend ";
+
 /// What a run tells as it goes.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(untagged)]
@@ -21,6 +24,9 @@ pub enum Line<'c> {
         /// How its checks ended.
         #[serde(flatten)]
         tally: Tally,
+        /// Its checks.
+        #[serde(skip)]
+        checks: &'c [Scored],
     },
     /// The run has ended.
     Card(&'c Scorecard),
@@ -41,6 +47,9 @@ pub struct Scored {
     /// Where the guide for vendors tells of such a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub see: Option<String>,
+    /// Whether it failed as one before it in its area did, or behind many: its name is told with its area.
+    #[serde(skip)]
+    pub brief: bool,
 }
 
 /// How many checks ended how.
@@ -70,11 +79,12 @@ pub struct Scorecard {
 impl Line<'_> {
     /// Whether it tells of a check that failed.
     #[must_use]
-    pub const fn is_failure(&self) -> bool {
-        matches!(self, Self::Check(Scored { outcome: Outcome::Failed(_), .. }))
+    pub fn is_failure(&self) -> bool {
+        matches!(self, Self::Check(check) if check.outcome.failure().is_some())
     }
 
-    /// Writes the line at once and in one piece, as JSON or as text: a run that is killed leaves whole lines.
+    /// Writes the line at once and in one piece, as JSON or as text: a run that is killed leaves whole lines. The text of a
+    /// check is empty unless it tells of a failure.
     ///
     /// # Errors
     /// What `out` says.
@@ -86,10 +96,10 @@ impl Line<'_> {
             line: Line<'c>,
         }
         let text = match json {
-            true => serde_json::to_string(&Versioned { schema: SCHEMA, line: self })?,
+            true => serde_json::to_string(&Versioned { schema: SCHEMA, line: self })? + "\n",
             false => self.to_string(),
         };
-        out.write_all(format!("{text}\n").as_bytes())?;
+        out.write_all(text.as_bytes())?;
         out.flush()
     }
 }
@@ -97,19 +107,48 @@ impl Line<'_> {
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Check(check) => {
-                let (word, why) = match &check.outcome {
-                    Outcome::Passed => ("passed", ""),
-                    Outcome::Failed(why) => ("FAILED", why.as_str()),
-                    Outcome::Skipped(why) => ("skipped", why.as_str()),
-                };
-                write!(f, "{word:<8} {}", check.name)?;
-                // The card has the rest of a long answer.
-                why.lines().next().map_or(Ok(()), |why| write!(f, ": {why}"))
-            }
-            Self::Area { area, tally } => writeln!(f, "{area}: {tally}"),
-            Self::Card(card) => card.fmt(f),
+            Self::Check(check) if check.brief => Ok(()),
+            Self::Check(check) => check.fmt(f),
+            Self::Area { area, tally, checks } => area_text(area, *tally, checks, f),
+            Self::Card(card) => card.totals(f),
         }
+    }
+}
+
+/// The counts; the failures that were not told; why checks were skipped, each reason once.
+fn area_text(area: &str, tally: Tally, checks: &[Scored], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut reasons: Vec<(&str, usize)> = Vec::new();
+    for check in checks {
+        let Outcome::Skipped(why) = &check.outcome else { continue };
+        match reasons.iter_mut().find(|(reason, _)| reason == why) {
+            Some((_, count)) => *count += 1,
+            None => reasons.push((why, 1)),
+        }
+    }
+    if let [(why, count)] = reasons[..]
+        && count == checks.len()
+    {
+        return writeln!(f, "{area}: {count} skipped: {why}");
+    }
+    writeln!(f, "{area}: {tally}")?;
+    let brief: Vec<&str> = checks.iter().filter(|check| check.brief).map(|check| check.name).collect();
+    for (line, names) in brief.chunks(3).enumerate() {
+        let head = if line == 0 { "FAILED  " } else { "" };
+        writeln!(f, "{head:<9}{}", names.join(", "))?;
+    }
+    reasons.iter().try_for_each(|(why, count)| writeln!(f, "skipped  {count}: {why}"))
+}
+
+/// A failure; nothing where there is none.
+impl fmt::Display for Scored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(why) = self.outcome.failure() else { return Ok(()) };
+        writeln!(f, "FAILED   {}: {}\n         {why}", self.name, self.rule)?;
+        self.see.as_ref().map_or(Ok(()), |see| {
+            // In the tree first: it needs no network.
+            let page = see.find("docs/").map_or(see.as_str(), |path| &see[path..]);
+            writeln!(f, "         see: {page}")
+        })
     }
 }
 
@@ -142,24 +181,25 @@ impl Scorecard {
 
     /// The names of the checks that failed.
     pub fn failures(&self) -> impl Iterator<Item = &'static str> + '_ {
-        self.checks.iter().filter(|c| matches!(c.outcome, Outcome::Failed(_))).map(|c| c.name)
+        self.checks.iter().filter(|check| check.outcome.failure().is_some()).map(|check| check.name)
+    }
+
+    fn totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mend = self.checks.iter().find_map(|check| match &check.outcome {
+            Outcome::Skipped(why) => why.strip_prefix(MEND),
+            _ => None,
+        });
+        if let Some(mend) = mend {
+            writeln!(f, "mend {mend}, then run the kit again; --keep-going runs what builds on it, too")?;
+        }
+        writeln!(f, "{}: {}", self.backend, self.tally)
     }
 }
 
 /// What failed, then the counts: what matters most is at the end, where a terminal shows it.
 impl fmt::Display for Scorecard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for check in &self.checks {
-            if let Outcome::Failed(why) = &check.outcome {
-                writeln!(f, "FAILED  {}\n        rule: {}\n        {why}", check.name, check.rule)?;
-                if let Some(see) = &check.see {
-                    writeln!(f, "        see: {see}")?;
-                }
-            }
-        }
-        if self.tally.skipped > 0 {
-            writeln!(f, "{} skipped; the lines above that begin with `skipped` say why", self.tally.skipped)?;
-        }
-        write!(f, "{}: {}", self.backend, self.tally)
+        self.checks.iter().try_for_each(|check| check.fmt(f))?;
+        self.totals(f)
     }
 }

@@ -1,8 +1,8 @@
 //! What the second process does.
 
 use crate::context::pattern;
-use crate::peer::{Answer, Link, Request};
-use crate::runner::run_one;
+use crate::peer::{self, Answer, Link, Request};
+use crate::runner::{keep_panics, run_one};
 use crate::{Options, Subject, checks};
 use backend_api::types::{DeviceIndex, DevicePtr};
 use backend_api::*;
@@ -16,6 +16,7 @@ const DEVICE: DeviceIndex = DeviceIndex(0);
 /// Does what the parent asks for, over a backend of its own, until the parent has gone.
 pub fn serve(subject: &Subject) -> ExitCode {
     let Ok(link) = Link::standard_input() else { return ExitCode::FAILURE };
+    keep_panics(peer::wants_backtraces());
     let backend = match subject.open() {
         Ok(backend) => backend,
         Err(error) => {

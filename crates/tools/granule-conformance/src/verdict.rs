@@ -47,3 +47,11 @@ pub enum Outcome {
     /// The rule does not apply, and why.
     Skipped(String),
 }
+
+impl Outcome {
+    /// How the rule is broken, where it is.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        if let Self::Failed(why) = self { Some(why) } else { None }
+    }
+}

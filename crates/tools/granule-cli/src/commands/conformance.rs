@@ -35,6 +35,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
 
+    /// Run an area although one that it needs is broken
+    #[arg(long)]
+    keep_going: bool,
+
+    /// Print a backtrace where a check panics
+    #[arg(long)]
+    backtrace: bool,
+
     /// Print JSON Lines: each check and each area as it ends, then the totals
     #[arg(long)]
     json: bool,
@@ -60,7 +68,8 @@ pub(crate) fn run(args: &Args, lead: &[String], out: &mut dyn Write) -> Result<O
         only: args.only.clone(),
         areas: args.area.clone(),
         repeat: args.repeat,
-        child: Some(child),
+        keep_going: args.keep_going,
+        child: Some(child.with_backtraces(args.backtrace)),
         ..Options::default()
     };
     if checks::selected(&options).next().is_none() {

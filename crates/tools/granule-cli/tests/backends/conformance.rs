@@ -116,7 +116,7 @@ fn a_reader_who_has_seen_enough_ends_the_run() {
         drop(out);
         let mut said = String::new();
         run.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert!(first.contains("device.id_is_stable"), "{first}");
+        assert!(first.contains("device.id_is_stable") || first.starts_with("device: "), "{first}");
         assert_eq!((run.wait().unwrap().code(), said.as_str()), (Some(0), ""));
     }
 }
@@ -137,9 +137,7 @@ fn areas_are_chosen_by_name() {
 
     let (code, text) = said(&["--area", "device"]);
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.starts_with("passed   device.id_is_stable\n"), "{text}");
-    let end: Vec<_> = text.lines().rev().take(3).collect();
-    let [totals, "", area] = end[..] else { panic!("{text}") };
+    let [area, totals] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
     assert_eq!(area.strip_prefix("device: "), totals.strip_prefix("openreg: "), "{text}");
     assert!(area.ends_with(" passed, 0 failed, 0 skipped"), "{text}");
 

@@ -84,6 +84,7 @@ pub(crate) fn impatient(mutant: &'static Mutant) -> Options {
         patience: Duration::from_millis(600),
         // The check that must catch it is run, whatever the ones before it did.
         hangs: usize::MAX,
+        keep_going: true,
         child: needs_child.then(|| child_command(mutant.name)),
         ..Options::default()
     }
