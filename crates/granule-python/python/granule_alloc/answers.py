@@ -45,6 +45,7 @@ __all__ = [
     "InspectMomentMemoryHeldOpenBlockCaller",
     "InspectMomentWaste",
     "InspectRefused",
+    "InspectRefusedLimit",
     "InspectRun",
     "InspectSummary",
     "MinCapacity",
@@ -73,6 +74,7 @@ __all__ = [
     "WhatifCandidate",
     "WhatifCandidateRoomy",
     "WhatifDoubt",
+    "WhatifLimit",
     "WhatifNotExact",
     "WhatifSmallest",
     "WhatifSmallestGranule",
@@ -252,6 +254,8 @@ class Whatif(Answer):
     candidates: list[WhatifCandidate]
     not_tried: list[str]
     reserved_before: int | None
+    limit: None | WhatifLimit
+    did_without: str | None
 
 
 class WhatifDoubt(Answer):
@@ -374,6 +378,13 @@ class WhatifCandidateRoomy(Answer):
     driver_peak_held: int
     device_calls: dict[str, int]
     modelled_driver_ns: int
+
+
+class WhatifLimit(Answer):
+    set_by: str | None
+    bytes: int | None
+    device_free: int | None
+    lifted: bool
 
 
 class MinCapacity(Answer):
@@ -641,10 +652,18 @@ class InspectRefused(Answer):
     other_largest: int
     waiting: int
     verdict: str
+    limit: None | InspectRefusedLimit
     missing: int
     in_the_way: list[InspectMomentMemoryBlocker]
     fixed_segments: bool
     most_live: None | InspectMomentLiveByCaller
+
+
+class InspectRefusedLimit(Answer):
+    set_by: str | None
+    bytes: int | None
+    device_free: int | None
+    lifted: bool
 
 
 class InspectGrowth(Answer):
@@ -808,6 +827,7 @@ class Check(Answer):
     reserved_peak: int
     growth: float | None
     refused: int
+    why: str | None
     limits: CheckLimits
     exceeded: list[str]
     lower_bounds: bool

@@ -54,11 +54,12 @@ pub(super) fn run(
     let mut runs = Vec::new();
     for workload in inputs {
         let mut recording = read(&workload, &args.allocator, args.capacity.map(|size| size.0))?;
+        let doubt = recording.doubt().map(|doubt| doubt.text);
         // Only replays ask for it, and of many long runs it is large.
         recording.trace = Arc::default();
         let capacity = args.capacity.map(|size| size.0).or(recording.capacity);
         let inspection = Inspection::new(&recording.run, &recording.rules(), &[]);
-        let summary = Summary::new(&inspection, capacity, recording.window, None);
+        let summary = Summary::new(&inspection, capacity, recording.window, doubt.as_deref());
         runs.push((
             workload.input().display().to_string(),
             Read { name: workload.file_name(), recording, capacity, summary },
