@@ -140,16 +140,6 @@ pub mod prelude {
     pub use crate::{AllocError, CachingAllocator, DeviceBuffer, HostAllocator, PinnedBuffer};
 }
 
-/// What most programs name: `use granule::prelude::*;`
-pub mod prelude {
-    pub use crate::backend::Backend;
-    pub use crate::config::Settings;
-    #[cfg(feature = "openreg")]
-    pub use crate::openreg::{MemoryMode, OpenReg, OpenRegConfig};
-    pub use crate::types::{DeviceIndex, DevicePtr, GIB, KIB, MIB, Stream};
-    pub use crate::{AllocError, CachingAllocator, DeviceBuffer, HostAllocator, PinnedBuffer};
-}
-
 /// Figures for the tools that watch programs.
 #[cfg(any(feature = "metrics", feature = "ranges"))]
 pub use granule_metrics as metrics;

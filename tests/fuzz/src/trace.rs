@@ -32,7 +32,8 @@ fn replays(trace: &Trace, policy: PolicyName) {
     let settings = Settings { policy: Some(policy), ..Settings::default() };
     let options =
         ReplayOptions { settings, capacity: Some(64 * MIB), history: 4096, ..ReplayOptions::default() };
-    let Replay { result, stats, allocator, .. } = match replay(trace, &options, |_| {}) {
+    let (asked, refused) = trace.served();
+    let Replay { result, stats, allocator, .. } = match replay(&asked, &options, |_| {}) {
         Ok(replay) => replay,
         Err(error) => return in_words(&error, 2000),
     };
@@ -40,8 +41,9 @@ fn replays(trace: &Trace, policy: PolicyName) {
     let snapshot = allocator.snapshot(true);
     let held: u64 = snapshot.segments.iter().map(|segment| segment.total_size).sum();
     assert_eq!(i64::try_from(held), Ok(stats.reserved_bytes.all.current), "what is held is all segments");
-    let run = Run::of_replay(trace, &snapshot);
-    assert_eq!(run.refusals.len() as u64, result.refused, "every refusal is told of");
+    let run = Run::of_replay(&asked, &refused, &snapshot);
+    let all = result.refused + refused.len() as u64;
+    assert_eq!(run.refusals.len() as u64, all, "every refusal is told of");
     inspect(&run);
     if let Ok(conversions) = convert::to_traces(&snapshot) {
         conversions.iter().for_each(|conversion| rewrites(&conversion.trace));

@@ -13,9 +13,11 @@
 pub mod curve;
 pub mod inspect;
 pub mod layout;
+pub mod limit;
 pub mod replay;
 pub mod rules;
 pub mod run;
 
 pub use inspect::Inspection;
+pub use limit::Limit;
 pub use run::Run;

@@ -12,6 +12,7 @@ pub use anonymous::Anonymous;
 pub use iterations::IterationFigures;
 pub use sites::{Site, Sites};
 
+use crate::Limit;
 use alloc_core::snapshot::Stack;
 use alloc_core::types::PoolId;
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub struct Run {
     pub iterations: Vec<Iteration>,
     /// Requests that were refused, by moment.
     pub refusals: Vec<Refusal>,
+    /// What limits the process below its device's memory, where the file tells.
+    pub limit: Option<Limit>,
     /// `empty_cache` calls. Only traces tell them.
     pub flushes: Vec<Moment>,
     /// Notes of the program, by moment.
@@ -131,6 +134,8 @@ pub struct Refusal {
     pub size: u64,
     /// Index in [`Run::streams`].
     pub stream: u32,
+    /// Index in [`Run::pools`].
+    pub pool: u32,
     /// What the driver had free then; `None` where that is not known.
     pub device_free: Option<u64>,
     /// Where it was asked for.

@@ -99,6 +99,10 @@ impl Cli {
         match self.command {
             #[cfg(feature = "full")]
             Some(Command::Conformance(_)) => LevelFilter::OFF,
+            // Nobody has the devices that these make up.
+            None
+            | Some(Command::Show(_) | Command::MinCapacity(_) | Command::Plan(_) | Command::Inspect(_))
+            | Some(Command::Check(_) | Command::Whatif(_) | Command::Report(_)) => LevelFilter::ERROR,
             _ => LevelFilter::WARN,
         }
     }

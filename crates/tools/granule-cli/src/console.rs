@@ -140,7 +140,11 @@ fn painted(begin: u8, text: &str) -> String {
 
 /// What fits on a line.
 pub(crate) fn cut(line: &str) -> String {
-    let width = width();
+    cut_to(line, width())
+}
+
+/// What fits so many columns.
+pub(crate) fn cut_to(line: &str, width: usize) -> String {
     if display_width(line) <= width {
         return line.to_owned();
     }
@@ -180,7 +184,7 @@ pub(crate) fn hint(text: impl Display) {
 }
 
 /// A closed standard error is no reason to fail.
-fn say(kind: &'static str, text: impl Display) {
+pub(crate) fn say(kind: &'static str, text: impl Display) {
     if let Some(listener) = listener() {
         return listener.say(kind, text.to_string());
     }

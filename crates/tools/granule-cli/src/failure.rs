@@ -11,7 +11,7 @@ use granule::round::size_text;
 use granule_analysis::replay::ReplayError;
 use granule_estimate::EstimateError;
 use granule_snapshot::LoadError;
-use granule_snapshot::convert::{ConvertError, RECORD};
+use granule_snapshot::convert::ConvertError;
 use granule_snapshot::trace::TraceError;
 use plan::NoPlan;
 use serde::Serialize;
@@ -56,15 +56,15 @@ pub(crate) enum Failure {
     #[error("{name}: the history has {}, there is no moment {at}", counted(*entries, "entry"))]
     BeyondTheEnd { name: String, at: u32, entries: u32 },
     /// Growth cannot be told.
-    #[error("{0}: there are too few iterations to tell growth: two are left out, and two more are needed")]
-    TooFewIterations(String),
+    #[error("{name}: there are too few iterations to tell growth: two are left out, and two more are needed")]
+    TooFewIterations { name: String, whole: bool },
     /// A limit holds for a part of a run only.
     #[error(
-        "{name}: not known: {} were reserved at most in what was recorded, within {}; a part of the run was not recorded",
+        "{name}: not known: {} were reserved at most in what was recorded, within {}; {why}",
         size_text(*reserved),
         size_text(*limit)
     )]
-    OnlyAPart { name: String, reserved: u64, limit: u64 },
+    OnlyAPart { name: String, reserved: u64, limit: u64, why: &'static str, next: String, growth: bool },
     /// A folder has the tables of another run.
     #[cfg(feature = "full")]
     #[error("{} has the tables of the run '{there}'", path.display())]
@@ -194,11 +194,13 @@ impl Failure {
             Self::BeyondTheEnd { entries, .. } => {
                 Some(format!("--at takes 0 to {entries}, or peak, end, oom"))
             }
-            Self::TooFewIterations(_) => {
-                Some("record more of the program, or give --max-reserved only".into())
+            Self::TooFewIterations { whole, .. } => {
+                let or = if *whole { ", or give --max-reserved only" } else { "" };
+                Some(format!("record the run from its start, and more of it{or}"))
             }
-            Self::OnlyAPart { .. } => {
-                Some(format!("record the run from its start: {RECORD}; or give --max-growth only"))
+            Self::OnlyAPart { next, growth, .. } => {
+                let or = if *growth { " Or give --max-growth only." } else { "" };
+                Some(format!("{next}{or}"))
             }
             #[cfg(feature = "full")]
             Self::OtherRun { .. } => {

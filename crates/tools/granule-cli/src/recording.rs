@@ -8,10 +8,10 @@ use crate::workload::{
 };
 use granule::config::{Settings, options};
 use granule::snapshot::Snapshot;
-use granule_analysis::Run;
 use granule_analysis::replay::whatif::{Before, Doubt, Held};
 use granule_analysis::replay::{ReplayOptions, replay};
 use granule_analysis::rules::Rules;
+use granule_analysis::{Limit, Run};
 use granule_snapshot::convert::{self, ConvertError, RECORD, devices};
 use granule_snapshot::trace::Trace;
 use std::sync::Arc;
@@ -52,20 +52,23 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Why a replay says nothing of the program, where a snapshot's does not hold what the program held.
+    /// Why a replay says nothing of the program: its file was cut, or a snapshot's does not hold what the program held.
     pub(crate) fn doubt(&self) -> Option<Doubt> {
+        if self.trace.is_cut() {
+            return Doubt::new("Replay", self.run.reserved_peak().1, self.held, &self.trace, self.before);
+        }
         self.snapshot.as_ref().filter(|_| !self.window)?;
         differs(&self.trace, self.settings.clone(), self.newest_release, self.held)
     }
 
     /// Those of its allocator.
     pub(crate) fn rules(&self) -> Rules {
-        let rules = Rules::new(&self.settings);
-        let grow = options().iter().find(|option| option.name == "expandable_segments");
-        match (&self.newest_release, grow) {
-            (Some(newest), Some(grow)) if newest.release < grow.since => rules.without_growing(),
-            _ => rules,
-        }
+        rules(&self.settings, self.newest_release)
+    }
+
+    /// The limit that refused requests, where one did.
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        Limit::of_run(&self.run, &self.rules())
     }
 
     /// Reads the file. A trace is replayed with its whole history under the settings of `allocator`, on a device of `capacity`
@@ -87,7 +90,9 @@ impl Recording {
     ) -> Result<Self, Failure> {
         match loaded {
             Input::Trace(trace) => {
-                Self::replayed(Workload::of_trace(trace, args), allocator.settings(None)?, capacity)
+                let as_recorded = capacity.is_none() && !allocator.is_given();
+                let workload = Workload::of_trace(trace, args);
+                Self::replayed(workload, allocator.settings(None)?, capacity, as_recorded)
             }
             Input::Snapshot(snapshot) => {
                 if allocator.is_given() || capacity.is_some() {
@@ -100,14 +105,24 @@ impl Recording {
         }
     }
 
-    fn replayed(workload: Workload, settings: Settings, capacity: Option<u64>) -> Result<Self, Failure> {
+    /// A replay on another device, or under other settings, asks again for what was refused, unless the program did without.
+    fn replayed(
+        workload: Workload,
+        settings: Settings,
+        capacity: Option<u64>,
+        as_recorded: bool,
+    ) -> Result<Self, Failure> {
+        let (asked, refused) = match as_recorded {
+            true => workload.trace.served(),
+            false => (workload.trace.demand().0, Vec::new()),
+        };
         let mut options = ReplayOptions {
             capacity: Some(capacity.unwrap_or_else(|| usual_capacity(&workload.trace))),
             history: workload.history_entries(),
             settings,
             ..ReplayOptions::default()
         };
-        let once = |options: &ReplayOptions| replay_recording(&workload, options);
+        let once = |options: &ReplayOptions| replay_recording(&workload.name, &asked, options);
         let mut snapshot = once(&options)?;
         // A request that many granules serve at once makes a record for each. The same replay makes the same records.
         let lost = snapshot.history.as_ref().map_or(0, |history| history.overwritten);
@@ -117,8 +132,10 @@ impl Recording {
         }
         let before = workload.before();
         let held = workload.held(Some(&options.settings));
+        let mut run = Run::of_replay(&asked, &refused, &snapshot);
+        let of_settings = Limit::of_settings(&options.settings);
+        run.limit = of_settings.or_else(|| Limit::of_trace(&workload.trace).filter(|_| as_recorded));
         let Workload { name, trace, notes, .. } = workload;
-        let mut run = Run::of_replay(&trace, &snapshot);
         // A replay counts its records, it has no clock.
         run.clock = Vec::new();
         let window = trace.is_part();
@@ -182,7 +199,8 @@ impl Recording {
         for reason in &notes {
             console::note(format_args!("not exact: {reason}"));
         }
-        let run = Run::of_snapshot(&snapshot, device);
+        let mut run = Run::of_snapshot(&snapshot, device);
+        run.limit = Limit::of_settings(&settings);
         let newest_release = Newest::of(&snapshot, device);
         let capacity = convert::recorded(&snapshot, device).capacity;
         let snapshot = Some(snapshot);
@@ -205,21 +223,29 @@ impl Recording {
     }
 }
 
+/// Those of a program's allocator, which may be of an older release.
+pub(crate) fn rules(settings: &Settings, newest_release: Option<Newest>) -> Rules {
+    let rules = Rules::new(settings);
+    let grow = options().iter().find(|option| option.name == "expandable_segments");
+    match (newest_release, grow) {
+        (Some(newest), Some(grow)) if newest.release < grow.since => rules.without_growing(),
+        _ => rules,
+    }
+}
+
 /// The snapshot of a replay, with its whole history. The allocator is gone when it returns, so that its history is not kept
 /// twice.
-fn replay_recording(workload: &Workload, options: &ReplayOptions) -> Result<Snapshot, Failure> {
-    let bar = console::progress_bar(workload.trace.events.len(), "replaying", "events");
-    let replayed = replay(&workload.trace, options, |done| bar.set_position(done as u64));
+fn replay_recording(name: &str, trace: &Trace, options: &ReplayOptions) -> Result<Snapshot, Failure> {
+    let bar = console::progress_bar(trace.events.len(), "replaying", "events");
+    let replayed = replay(trace, options, |done| bar.set_position(done as u64));
     bar.finish_and_clear();
-    let replayed = replayed.map_err(|error| Failure::replay(&workload.name, error))?;
+    let replayed = replayed.map_err(|error| Failure::replay(name, error))?;
     Ok(replayed.allocator.snapshot(true))
 }
 
 /// The device of a snapshot that has no history: the one that was asked for, or the one that holds most.
 fn state_only(snapshot: &Snapshot, args: &WorkloadArgs, failure: Failure) -> Result<usize, Failure> {
-    if !matches!(failure, Failure::Convert { error: ConvertError::NoHistory { .. }, .. })
-        && snapshot.device_traces.iter().any(|history| !history.is_empty())
-    {
+    if !matches!(failure, Failure::Convert { error: ConvertError::NoHistory { .. }, .. }) {
         return Err(failure);
     }
     let all = devices(snapshot);

@@ -1,6 +1,6 @@
 //! Tables for people: comfy-table, with words whole and figures beside their units.
 
-use crate::console;
+use crate::console::{self, cut_to};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width};
 use std::fmt;
@@ -11,6 +11,9 @@ pub(crate) const GLUE: char = '\u{a0}';
 
 /// A longer word may be broken: a path, or settings.
 const LONGEST_WORD: usize = 33;
+
+/// A longer line of a cell is cut: names in files may have any length.
+const LONGEST_LINE: usize = 1000;
 
 /// Rows under a heading. What does not fit the terminal is wrapped at blanks.
 #[derive(Debug)]
@@ -30,7 +33,10 @@ impl Table {
 
     /// Adds a row, with a cell for every one of the heading; more are left out.
     pub(crate) fn row<T: ToString>(&mut self, cells: impl IntoIterator<Item = T>) {
-        self.rows.push(cells.into_iter().map(|cell| cell.to_string()).collect());
+        let cut = |cell: String| {
+            cell.split('\n').map(|line| cut_to(line, LONGEST_LINE)).collect::<Vec<_>>().join("\n")
+        };
+        self.rows.push(cells.into_iter().map(|cell| cut(cell.to_string())).collect());
     }
 
     /// Figures stand to the right, each with its unit.
@@ -131,6 +137,13 @@ mod tests {
 └───────────┴────────────────────┘
 ";
         assert_eq!(text, due);
+    }
+
+    #[test]
+    fn names_of_any_length_are_cut() {
+        let name = "n".repeat(70_000);
+        let text = table(80, &[["1 byte", &format!("{name}\ncalled by {name}")]]);
+        assert!(text.len() < 20_000 && text.matches('…').count() == 2, "{text}");
     }
 
     #[test]

@@ -11,10 +11,16 @@ use granule_analysis::replay::whatif::{Before, Doubt, Held};
 use granule_analysis::replay::{ReplayOptions, peak_live, replay};
 use granule_snapshot::convert::{self, Conversion, ConvertError, Counts, DeviceSummary, Recorded};
 use granule_snapshot::pickle::Limits;
-use granule_snapshot::trace::{NativeResult, NativeResults, Trace};
+use granule_snapshot::trace::{FORMAT, NativeResult, NativeResults, Trace};
 use granule_snapshot::{Loaded, load_from_with, load_with};
+use std::fs;
+use std::io::IsTerminal;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
 
 mod in_force;
 pub(crate) use in_force::{InForce, Newest, parse_recorded};
@@ -68,11 +74,13 @@ impl Input {
     /// Reads the file.
     pub(crate) fn read(path: &Path, limits: &Limits) -> Result<Self, Failure> {
         let spinner = console::spinner(format!("reading {}", path.display()));
+        let waits = waits(path);
         let loaded = if path == Path::new("-") {
             load_from_with(std::io::stdin().lock(), "standard input", limits)
         } else {
             load_with(path, limits)
         };
+        drop(waits);
         spinner.finish_and_clear();
         Ok(Self::of(loaded?, path))
     }
@@ -93,6 +101,24 @@ impl Input {
             }
         }
     }
+}
+
+/// Says after a moment what is waited for where somebody else has to write it, unless what this returns is gone by then.
+fn waits(path: &Path) -> Option<Sender<()>> {
+    let is_pipe = fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo());
+    let is_terminal = path == Path::new("-") && std::io::stdin().is_terminal();
+    let from = match is_terminal {
+        true => "standard input, which is this terminal".to_owned(),
+        false if is_pipe => format!("{}, a pipe into which another program has to write", path.display()),
+        false => return None,
+    };
+    let (ends, ended) = mpsc::channel();
+    thread::spawn(move || {
+        if ended.recv_timeout(Duration::from_secs(2)) == Err(RecvTimeoutError::Timeout) {
+            console::note(format_args!("waiting for {from}"));
+        }
+    });
+    Some(ends)
 }
 
 impl WorkloadArgs {
@@ -224,10 +250,15 @@ impl Workload {
         if args.input == Path::new(BUNDLED) {
             return Self::bundled();
         }
-        match args.load()? {
-            Input::Trace(trace) => Ok(Self::of_trace(trace, args)),
+        Self::of(&args.load()?, args)
+    }
+
+    /// That of a file that has been loaded already.
+    pub(crate) fn of(loaded: &Input, args: &WorkloadArgs) -> Result<Self, Failure> {
+        match loaded {
+            Input::Trace(trace) => Ok(Self::of_trace(Arc::clone(trace), args)),
             Input::Snapshot(snapshot) => {
-                let workload = Self::of_snapshot(&snapshot, args)?;
+                let workload = Self::of_snapshot(snapshot, args)?;
                 workload.say_what_it_became();
                 Ok(workload)
             }
@@ -246,6 +277,9 @@ impl Workload {
                          the program held at least what is shown; record it anew";
             notes.insert(0, pools.into());
         }
+        notes.extend(trace.later_format().map(|format| {
+            format!("the trace is of the format '{format}', and this granule knows '{FORMAT}': what is new in it is not understood")
+        }));
         for reason in &notes {
             console::note(format_args!("not exact: {reason}"));
         }
@@ -276,7 +310,9 @@ impl Workload {
         let devices = convert::devices(snapshot);
         let recorded = devices.iter().any(|one| one.history);
         let device = args.device.or_else(|| Some(devices.first().filter(|_| recorded)?.device));
-        let device = device.ok_or_else(|| failed(ConvertError::NoHistory { device: None }))?;
+        let without =
+            if devices.is_empty() { ConvertError::Nothing } else { ConvertError::NoHistory { device: None } };
+        let device = device.ok_or_else(|| failed(without))?;
         let conversion = convert::to_trace(snapshot, device).map_err(failed)?;
         let Conversion { mut trace, mut reasons, recorded, device, counts, .. } = conversion;
         let InForce { conf, notes: about_conf, changed } = InForce::of(snapshot, device);
@@ -384,10 +420,16 @@ pub(crate) fn differs(
     Doubt::new("Replay", peak, held, trace, Before::Nothing)
 }
 
-/// That of the device it was recorded on, or what it refused requests at; else the usual simulated one, or one on which there is room to spare.
+/// The device that a trace was recorded on, or what the process could have where requests were refused, if that was not less
+/// at first.
+pub(crate) fn recorded_capacity(trace: &Trace) -> Option<u64> {
+    let of_header = trace.header.native.iter().find_map(|(_, native)| native.capacity);
+    of_header.or_else(|| trace.refusals().1.filter(|limit| *limit >= peak_live(&trace.served().0)))
+}
+
+/// That, or the usual simulated one, or one on which there is room to spare.
 pub(crate) fn usual_capacity(trace: &Trace) -> u64 {
-    let recorded = trace.header.native.iter().find_map(|(_, native)| native.capacity);
-    recorded.or_else(|| trace.refusals().1).unwrap_or_else(|| {
+    recorded_capacity(trace).unwrap_or_else(|| {
         let usual = ReplayOptions::default().simulated_capacity();
         usual.max(peak_live(trace).saturating_mul(2).min(1 << 50))
     })

@@ -94,15 +94,18 @@ pub const RECORD: &str = "granule record -- python train.py, or torch.cuda.memor
 #[non_exhaustive]
 pub enum ConvertError {
     /// No such device.
-    #[error(
-        "the snapshot has histories of {devices} devices, there is no device {device}; give a smaller index"
-    )]
+    #[error("the snapshot has nothing of device {device}, but of {}", list(devices))]
     NoDevice {
         /// The index asked for.
         device: usize,
         /// Devices in the snapshot.
-        devices: usize,
+        devices: Vec<usize>,
     },
+    /// Nothing is in it.
+    #[error(
+        "the snapshot is empty: it has no history, and no memory of PyTorch's own allocator; record the run from its start: {RECORD}"
+    )]
+    Nothing,
     /// Nothing was recorded.
     #[error(
         "the snapshot has no history{}; record the run from its start: {RECORD}",
@@ -115,6 +118,10 @@ pub enum ConvertError {
     /// More streams than a trace can number.
     #[error("the history names more than 2^32 streams; the file is damaged")]
     TooManyStreams,
+}
+
+fn list(devices: &[usize]) -> String {
+    devices.iter().map(|device| format!("device {device}")).collect::<Vec<_>>().join(", ")
 }
 
 /// What a snapshot has of a device. Bytes.
@@ -172,10 +179,15 @@ fn has_requests(history: &[TraceEntry]) -> bool {
 /// # Errors
 /// The device has no history, or there is no such device.
 pub fn to_trace(snapshot: &Snapshot, device: usize) -> Result<Conversion, ConvertError> {
-    let devices = snapshot.device_traces.len();
-    let history = snapshot.device_traces.get(device).ok_or(ConvertError::NoDevice { device, devices })?;
+    let history = snapshot.device_traces.get(device).map_or(&[][..], Vec::as_slice);
     if !has_requests(history) {
-        return Err(ConvertError::NoHistory { device: Some(device) });
+        let mut devices: Vec<_> = devices(snapshot).iter().map(|one| one.device).collect();
+        devices.sort_unstable();
+        return Err(match devices.contains(&device) {
+            _ if devices.is_empty() => ConvertError::Nothing,
+            true => ConvertError::NoHistory { device: Some(device) },
+            false => ConvertError::NoDevice { device, devices },
+        });
     }
     let mut maker = Maker { private: private_segments(snapshot, device), ..Maker::default() };
     let before = live_before(snapshot, device, history);
@@ -419,7 +431,7 @@ impl Maker {
             },
             Action::Oom => {
                 self.counts.refused += 1;
-                self.refused(entry.size, entry.stream)?;
+                self.refused(entry)?;
             }
             _ => {}
         }
@@ -427,13 +439,25 @@ impl Maker {
     }
 
     /// A request without a block.
-    fn refused(&mut self, size: u64, stream: u64) -> Result<(), ConvertError> {
-        if size > 0 {
-            let stream = self.stream(stream)?;
+    fn refused(&mut self, entry: &TraceEntry) -> Result<(), ConvertError> {
+        if entry.size > 0 {
+            self.enter(entry.labels.pool_id.unwrap_or(PoolId::DEFAULT));
+            let stream = self.stream(entry.stream)?;
             let id = self.number();
-            self.events.extend([Event::Alloc { id, size, stream }, Event::Refused { id, limit: 0 }]);
+            self.events
+                .extend([Event::Alloc { id, size: entry.size, stream }, Event::Refused { id, limit: 0 }]);
         }
         Ok(())
+    }
+
+    /// What follows is for that pool.
+    fn enter(&mut self, pool: PoolId) {
+        // Histories hold fewer than 2^32 entries.
+        let next_pool = self.pools.len() as u32 + 1;
+        let pool = if pool == PoolId::DEFAULT { 0 } else { *self.pools.entry(pool).or_insert(next_pool) };
+        if std::mem::replace(&mut self.pool, pool) != pool {
+            self.events.push(Event::Pool { pool });
+        }
     }
 
     fn number(&mut self) -> u64 {
@@ -464,12 +488,7 @@ impl Maker {
     }
 
     fn alloc(&mut self, address: u64, size: u64, stream: u64, pool: PoolId) -> Result<(), ConvertError> {
-        // Histories hold fewer than 2^32 entries.
-        let next_pool = self.pools.len() as u32 + 1;
-        let pool = if pool == PoolId::DEFAULT { 0 } else { *self.pools.entry(pool).or_insert(next_pool) };
-        if std::mem::replace(&mut self.pool, pool) != pool {
-            self.events.push(Event::Pool { pool });
-        }
+        self.enter(pool);
         let stream = self.stream(stream)?;
         let id = self.number();
         if let Some(lost) = self.live.insert(address, id) {
@@ -556,7 +575,7 @@ fn reasons(snapshot: &Snapshot, counts: &Counts, window: bool) -> Vec<String> {
         counts.refused,
         "request was",
         "requests were",
-        "refused when it was recorded; the replay asks again, for the rounded size, and gives back at once",
+        "refused when it was recorded; a replay asks again, for the rounded size, and gives back at once",
     );
     say(
         counts.inferred_pool_requests,
@@ -597,10 +616,10 @@ pub fn unknown_actions(snapshot: &Snapshot) -> Option<String> {
     let actions = &snapshot.unread.actions;
     let said = match actions.values().sum::<u64>() {
         0 => return None,
-        1 => "1 entry of an unknown action was skipped".into(),
-        count => format!("{count} entries of unknown actions were skipped"),
+        1 => "1 entry of an unknown action was skipped, and what it did".into(),
+        count => format!("{count} entries of unknown actions were skipped, and what they did"),
     };
-    Some(format!("{said}, and what it did is in no figure: {}", counted_by_name(actions)))
+    Some(format!("{said} is in no figure: {}", counted_by_name(actions)))
 }
 
 /// A few of the names, and how often each was met.

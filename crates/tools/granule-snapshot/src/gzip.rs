@@ -3,7 +3,7 @@
 use crate::limits::{LARGER, Limits};
 use flate2::read::{DeflateDecoder, MultiGzDecoder};
 use std::fmt;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -75,7 +75,65 @@ impl Read for Input<'_> {
     }
 }
 
-/// The first file of a zip archive that is not one of its packer's own.
+/// What stands before a file in a zip archive.
+struct Entry {
+    name: String,
+    method: u16,
+    encrypted: bool,
+    /// Packed; `None` where the writer could not go back, and said it behind the file. Both kinds of files say where they end.
+    size: Option<u64>,
+}
+
+impl Entry {
+    /// The next one; `None` where no file begins.
+    fn read(zip: &mut impl Read) -> io::Result<Option<Self>> {
+        let mut header = [0; 30];
+        zip.read_exact(&mut header)?;
+        if !header.starts_with(b"PK\x03\x04") {
+            return Ok(None);
+        }
+        let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+        let size = u32::from_le_bytes([header[18], header[19], header[20], header[21]]);
+        let mut names = vec![0; usize::from(half(26)) + usize::from(half(28))];
+        zip.read_exact(&mut names)?;
+        let name = names.get(..half(26).into()).unwrap_or_default();
+        Ok(Some(Self {
+            name: String::from_utf8_lossy(name).into_owned(),
+            method: half(8),
+            encrypted: half(6) & 1 != 0,
+            size: Some(size.into()).filter(|_| half(6) & 8 == 0 && size != u32::MAX),
+        }))
+    }
+
+    /// Whether it is no recording: a folder, its packer's own, or a text beside one.
+    fn is_aside(&self) -> bool {
+        const OTHERS: [&str; 8] = ["/", ".txt", ".md", ".log", ".json", ".html", ".py", ".csv"];
+        let last = self.name.rsplit('/').next().unwrap_or_default();
+        self.name.starts_with("__MACOSX/")
+            || last.starts_with('.')
+            || OTHERS.iter().any(|end| self.name.ends_with(end))
+    }
+}
+
+/// The names of what may be recordings in a zip archive, as far as it says where they end; of one by `torch.save` the first.
+pub(crate) fn recordings(file: &mut std::fs::File) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    // What ends before an entry does is no archive, or a cut one.
+    while let Ok(Some(entry)) = Entry::read(file) {
+        if entry.name.ends_with("/data.pkl") {
+            names = vec![entry.name];
+            break;
+        }
+        let size = entry.size;
+        names.extend((!entry.is_aside()).then_some(entry.name));
+        let Some(size) = size else { break };
+        file.seek_relative(size.cast_signed())?;
+    }
+    file.rewind()?;
+    Ok(names)
+}
+
+/// The first file of a zip archive that may be a recording.
 fn first_file<'r>(
     mut zip: Input<'r>,
     bytes: Arc<AtomicU64>,
@@ -86,30 +144,22 @@ fn first_file<'r>(
             "this zip archive cannot be read: unpack the zip archive first, and give the file inside it",
         )
     };
+    let mut aside = Vec::new();
     loop {
-        let mut header = [0; 30];
-        zip.read_exact(&mut header).map_err(|_| wrong())?;
-        let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
-        let (flags, method) = (half(6), half(8));
-        let size = u32::from_le_bytes([header[18], header[19], header[20], header[21]]);
-        let mut names = vec![0; usize::from(half(26)) + usize::from(half(28))];
-        zip.read_exact(&mut names).map_err(|_| wrong())?;
-        let name = names.get(..half(26).into()).unwrap_or_default();
-        // Encrypted, or packed in another way.
-        if !header.starts_with(b"PK\x03\x04") || flags & 1 != 0 || ![0, 8].contains(&method) {
+        let Some(entry) = Entry::read(&mut zip).map_err(|_| wrong())? else {
+            let what = "this zip archive has neither a trace nor a snapshot";
+            return Err(io::Error::other(format!("{what}: it has {}", aside.join(", "))));
+        };
+        if entry.encrypted || ![0, 8].contains(&entry.method) {
             return Err(wrong());
         }
-        // A writer that could not go back says the size after the file; both kinds of files say where they end.
-        let known = flags & 8 == 0 && size != u32::MAX;
-        if name.ends_with(b"/") || name.starts_with(b"__MACOSX/") {
-            if !known {
-                return Err(wrong());
-            }
-            io::copy(&mut zip.by_ref().take(size.into()), &mut io::sink())?;
+        if entry.is_aside() {
+            io::copy(&mut zip.by_ref().take(entry.size.ok_or_else(wrong)?), &mut io::sink())?;
+            aside.push(entry.name);
             continue;
         }
-        let file = zip.take(if known { size.into() } else { u64::MAX });
-        return Ok(match method {
+        let file = zip.take(entry.size.unwrap_or(u64::MAX));
+        return Ok(match entry.method {
             0 => Box::new(file),
             _ => Box::new(Bounded::new(DeflateDecoder::new(file), bytes, limits)),
         });

@@ -102,7 +102,22 @@ pub fn load(path: impl AsRef<Path>) -> Result<Loaded, LoadError> {
 /// As [`load`].
 pub fn load_with(path: impl AsRef<Path>, limits: &pickle::Limits) -> Result<Loaded, LoadError> {
     let path = path.as_ref();
-    let file = File::open(path).map_err(|source| LoadError::Open { path: path.to_owned(), source })?;
+    let failed = |source| LoadError::Open { path: path.to_owned(), source };
+    let unrecognised = |what| LoadError::Unrecognised { path: path.to_owned(), what };
+    let mut file = File::open(path).map_err(failed)?;
+    let about = file.metadata().map_err(failed)?;
+    if about.is_dir() {
+        return Err(unrecognised(
+            "this is a folder: give a file in it, or write only `granule FOLDER`".into(),
+        ));
+    }
+    let several = if about.is_file() { gzip::recordings(&mut file).map_err(failed)? } else { Vec::new() };
+    if several.len() > 1 {
+        let names = several.join(", ");
+        return Err(unrecognised(format!(
+            "this zip archive has several files ({names}): unpack it, and give one"
+        )));
+    }
     load_from_with(file, path, limits)
 }
 
@@ -131,9 +146,15 @@ pub fn load_from_with(
         None if input.failed.is_some() => Some(b'#'),
         first => first.copied(),
     };
+    let head = input.head.clone();
+    if let Some(what) = named(&head) {
+        return Err(unrecognised(what.into()));
+    }
     let snapshot = |read: Result<Snapshot, pickle::PickleError>| {
-        read.map(|snapshot| Loaded::Snapshot(Box::new(snapshot)))
-            .map_err(|source| LoadError::Pickle { path: path.to_owned(), source })
+        read.map(|snapshot| Loaded::Snapshot(Box::new(snapshot))).map_err(|source| match source {
+            _ if is_converted(&head) => unrecognised(CONVERTED.into()),
+            source => LoadError::Pickle { path: path.to_owned(), source },
+        })
     };
     match first {
         Some(b'#') => trace::Trace::from_plain(BufReader::with_capacity(1 << 16, input))
@@ -141,17 +162,32 @@ pub fn load_from_with(
             .map_err(|source| LoadError::Trace { path: path.to_owned(), source }),
         Some(b'\x80' | b']' | b'}' | b'(') => snapshot(pickle::read_plain(input, limits)),
         None => Err(LoadError::Empty { path: path.to_owned() }),
-        Some(_) => Err(unrecognised(what_else(&input.head).into())),
+        Some(_) => Err(unrecognised(NEITHER.into())),
     }
 }
 
-/// What a file is that begins so, and what to do with it.
-fn what_else(head: &[u8]) -> &'static str {
+/// What is said of a pickle whose line ends were changed on the way.
+const CONVERTED: &str = "this was sent or written as text, which turned its line ends into those of Windows and spoiled it: write \
+     it with open(name, 'wb'), and send it as binary";
+
+/// Whether no line ends without a carriage return, and some do with one.
+fn is_converted(head: &[u8]) -> bool {
+    let mut ends = memchr::memchr_iter(b'\n', head).peekable();
+    ends.peek().is_some() && ends.all(|end| end > 0 && head[end - 1] == b'\r')
+}
+
+/// What is said where nothing tells what a file is.
+const NEITHER: &str = "neither a trace (it would begin with '# {') nor a snapshot; \
+     give a trace file or what torch.cuda.memory._dump_snapshot wrote";
+
+/// What a file is that begins so, and what to do with it; `None` where nothing tells. Some begin as a pickle might.
+fn named(head: &[u8]) -> Option<&'static str> {
     const JSON: &str =
         "this is JSON and not the snapshot itself: save that with torch.cuda.memory._dump_snapshot";
-    const KNOWN: [(&[u8], &str); 11] = [
+    const KNOWN: [(&[u8], &str); 12] = [
         (b"BZh", "this is packed with bzip2: unpack it with `bunzip2`, and give what comes out"),
         (b"\xfd7zXZ\0", "this is packed with xz: unpack it with `unxz`, and give what comes out"),
+        (b"\x5d\0\0", "this is packed with lzma: unpack it with `unlzma`, and give what comes out"),
         (b"\x28\xb5\x2f\xfd", "this is packed with zstd: unpack it with `unzstd`, and give what comes out"),
         (b"\x04\x22\x4d\x18", "this is packed with lz4: unpack it with `unlz4`, and give what comes out"),
         (b"7z\xbc\xaf", "this is a 7z archive: unpack it with `7z x`, and give the file inside"),
@@ -165,15 +201,8 @@ fn what_else(head: &[u8]) -> &'static str {
         (b"<", "this is a web page and not the file itself: download the raw file"),
         (b"\x1f\x8b", "these are archives in archives in archives: unpack some, and give what comes out"),
     ];
+    const TAR: &str = "this is a tar archive: unpack it with `tar xf`, and give the file inside";
     let text = head.trim_ascii_start();
-    match KNOWN.iter().find(|(begin, _)| text.starts_with(begin)) {
-        Some((_, what)) => what,
-        None if head.get(257..262) == Some(b"ustar") => {
-            "this is a tar archive: unpack it with `tar xf`, and give the file inside"
-        }
-        None => {
-            "neither a trace (it would begin with '# {') nor a snapshot; \
-             give a trace file or what torch.cuda.memory._dump_snapshot wrote"
-        }
-    }
+    let known = KNOWN.iter().find(|(begin, _)| text.starts_with(begin)).map(|(_, what)| *what);
+    known.or_else(|| (head.get(257..262) == Some(b"ustar")).then_some(TAR))
 }

@@ -2,7 +2,7 @@
 
 /// What to do about a limit.
 pub(crate) const LARGER: &str =
-    "if you trust the file, read it with larger limits (`--trust`, `pickle::Limits::trusting`)";
+    "if you trust who made the file, read it with `--trust`, whatever memory that takes";
 
 /// How much a file may take; all but [`expansion`](Self::expansion) is about pickles. The defaults hold for any file that
 /// PyTorch can write and a machine can load.

@@ -22,12 +22,14 @@ mod error;
 mod header;
 mod read;
 mod recording;
+mod refused;
 mod write;
 
 pub use error::TraceError;
 pub use header::{Mark, NativeResult, NativeResults, TraceHeader};
 pub use read::TraceReader;
 pub use recording::{TraceRecording, add_reason};
+pub use refused::{FRACTION, NotServed, did_without};
 pub use write::TraceWriter;
 
 use std::fs::File;
@@ -97,6 +99,9 @@ pub struct Trace {
     /// The calls in order.
     pub events: Vec<Event>,
 }
+
+/// The version that is written.
+pub const FORMAT: &str = "alloc-trace 1";
 
 /// What files of earlier versions say of pools.
 const MERGED_POOLS: &str = "private pools";
@@ -196,6 +201,12 @@ impl Trace {
     fn all_reasons(&self) -> impl Iterator<Item = &str> {
         let reasons = self.header.extra.get("reasons").and_then(|reasons| reasons.as_array());
         reasons.into_iter().flatten().filter_map(|reason| reason.as_str())
+    }
+
+    /// The version of its format, where it is a later one: what is new in it is not understood.
+    #[must_use]
+    pub fn later_format(&self) -> Option<&str> {
+        self.header.format.as_deref().filter(|format| *format != FORMAT)
     }
 
     /// Whether its recording began after the program did.

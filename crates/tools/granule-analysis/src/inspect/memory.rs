@@ -169,12 +169,7 @@ impl Memory {
         memory.held_open = held_open.into_iter().map(|stretch| context.held_open(stretch, at)).collect();
         blockers.sort_by_key(|(block, beside)| (Reverse(*beside), block.address));
         blockers.truncate(NAMED);
-        let blocker = |(block, beside): (&BlockInUse, u64)| Blocker {
-            block: context.held(block, at),
-            beside,
-            would_free: beside + block.size(),
-        };
-        memory.blockers = blockers.into_iter().map(blocker).collect();
+        memory.blockers = blockers.into_iter().map(|one| context.blocker(one, at)).collect();
         memory
     }
 
@@ -217,7 +212,7 @@ impl PoolMemory {
 }
 
 /// Free bytes, in how many pieces, and the largest.
-fn free_in(stretch: &Stretch) -> (u64, u64, u64) {
+pub(super) fn free_in(stretch: &Stretch) -> (u64, u64, u64) {
     stretch
         .gaps()
         .filter(|gap| gap.size > 0)
@@ -247,7 +242,11 @@ impl Context<'_> {
         }
     }
 
-    pub(super) fn held(&self, block: &BlockInUse, at: Moment) -> HeldBlock {
+    pub(super) fn blocker(&self, (block, beside): (&BlockInUse, u64), at: Moment) -> Blocker {
+        Blocker { block: self.held(block, at), beside, would_free: beside + block.size() }
+    }
+
+    fn held(&self, block: &BlockInUse, at: Moment) -> HeldBlock {
         let life = &self.run.allocations[block.allocation as usize];
         HeldBlock {
             address: block.address,

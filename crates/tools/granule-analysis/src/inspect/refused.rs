@@ -2,10 +2,12 @@
 
 use super::Context;
 use super::live::{Group, by_caller};
-use super::memory::{Blocker, blockers_of};
+use super::memory::{Blocker, blockers_of, free_in};
 use super::place::{Caller, Place};
-use crate::layout::{BlockInUse, Layout};
+use crate::Limit;
+use crate::layout::{BlockInUse, Layout, Stretch};
 use crate::run::{Moment, Refusal};
+use alloc_core::round::size_text;
 use serde::Serialize;
 use std::cmp::Reverse;
 
@@ -31,7 +33,7 @@ pub struct Refused {
     pub caller: Option<Caller>,
     /// What the driver had free.
     pub device_free: Option<u64>,
-    /// Free memory of its stream and kind, that of private pools left out: what could have served it.
+    /// Free memory of its stream, kind and pool: what could have served it.
     pub usable_free: u64,
     /// The largest piece of that.
     pub usable_largest: u64,
@@ -43,9 +45,11 @@ pub struct Refused {
     pub waiting: u64,
     /// Why it was refused.
     pub verdict: Verdict,
+    /// The limit, where one refused it.
+    pub limit: Option<Limit>,
     /// Whether segments were fixed under PyTorch's own policy: expandable ones are a remedy then.
     pub fixed_segments: bool,
-    /// Free memory that expandable segments join: of all streams and kinds, that of private pools left out.
+    /// Free memory that expandable segments join: of all streams and kinds of its pool.
     #[serde(skip)]
     pub joinable: u64,
     /// Who had most live then, where that is recorded.
@@ -69,16 +73,17 @@ pub enum Verdict {
     HeldElsewhere,
     /// There was not enough memory, however it lay.
     TooLittle,
-    /// The device had enough, or a free block was large enough.
+    /// The device had enough: a limit refused it.
     Limited,
-    /// The file does not say what the device had free.
+    /// A free block was large enough, and the device had not enough: it was for another pool.
+    OtherPool,
+    /// The file does not say what the device had free, or how much was asked for.
     Unknown,
 }
 
 impl Verdict {
-    /// In words.
-    #[must_use]
-    pub const fn text(self) -> &'static str {
+    /// In words; [`Refused::why`] has more.
+    const fn text(self) -> &'static str {
         match self {
             Self::Fragmented => "enough was free, but not in one piece",
             Self::SplitBetweenCacheAndDevice => {
@@ -88,7 +93,10 @@ impl Verdict {
                 "enough was free, but of other streams, pools or sizes, or waiting for them"
             }
             Self::TooLittle => "there was too little memory, however it lay",
-            Self::Limited => "there was room for it: a memory limit refused it, or it was for another pool",
+            Self::Limited => "by a limit, not by the device",
+            Self::OtherPool => {
+                "a free block was large enough: it was for another pool, or beyond that pool's limit"
+            }
             Self::Unknown => "the file does not say what the device had free",
         }
     }
@@ -101,21 +109,48 @@ impl Refused {
         self.fixed_segments && self.joinable.saturating_add(self.device_free.unwrap_or(0)) >= self.block
     }
 
+    /// How much was asked for, as text.
+    #[must_use]
+    pub fn asked(&self) -> String {
+        if self.size == 0 { "a size that is not told".into() } else { size_text(self.size) }
+    }
+
+    /// Why it was refused, as a part of a sentence.
+    #[must_use]
+    pub fn why(&self) -> String {
+        if self.size == 0 {
+            return "the file does not say how much was asked for".into();
+        }
+        self.limit.map_or_else(|| self.verdict.text().into(), |limit| limit.text())
+    }
+
     pub(super) fn new(context: &Context<'_>, refusal: &Refusal, layout: &Layout) -> Self {
         let rules = context.rules;
         // Whether it grows is told by what is there.
         let growable = layout.stretches.iter().any(|stretch| stretch.growable);
         let block = rules.block(refusal.size, growable);
         let small = rules.is_small(refusal.size, growable);
-        let room = Room::of(layout, refusal.stream, small, block);
-        let blocker = |&(held, beside): &(&BlockInUse, u64)| Blocker {
-            block: context.held(held, refusal.at),
-            beside,
-            would_free: beside + held.size(),
-        };
+        let room = Room::of(layout, refusal, small, block);
         let device = refusal.device_free;
         let segment = if growable { block } else { rules.segment(refusal.size) };
-        let verdict = room.verdict(device, block, segment);
+        let told = context.run.limit;
+        // Where the bytes are told, what the device had free is the rest of them.
+        let verdict = match told.and_then(|limit| limit.bytes) {
+            _ if refusal.size == 0 => Verdict::Unknown,
+            Some(_) => Verdict::Limited,
+            None => room.verdict(device, block, segment),
+        };
+        let limit = (verdict == Verdict::Limited).then(|| {
+            let told = told.unwrap_or_default();
+            let steps = context.run.reserved();
+            let (before, after) = steps.split_at(steps.partition_point(|(at, _)| *at <= refusal.at));
+            let beyond = before.last().map_or(0, |step| step.1).saturating_add(segment);
+            Limit {
+                device_free: device.filter(|_| told.bytes.is_none()),
+                lifted: told.lifted || after.iter().any(|(_, held)| *held >= beyond),
+                ..told
+            }
+        });
         let missing = if verdict == Verdict::TooLittle { block - room.all(device) } else { 0 };
         let caller = refusal.frames.as_deref().filter(|frames| !frames.is_empty()).map(Caller::of_stack);
         Self {
@@ -133,11 +168,12 @@ impl Refused {
             other_largest: room.other.largest,
             waiting: room.waiting,
             verdict,
+            limit,
             fixed_segments: !growable && rules.could_grow(),
-            joinable: joinable(layout),
+            joinable: joinable(layout, refusal.pool),
             most_live: most_live(context, refusal.at),
             missing,
-            in_the_way: room.in_the_way.iter().map(blocker).collect(),
+            in_the_way: room.in_the_way.iter().map(|one| context.blocker(*one, refusal.at)).collect(),
         }
     }
 }
@@ -164,15 +200,14 @@ struct Room<'l> {
 }
 
 impl<'l> Room<'l> {
-    fn of(layout: &'l Layout, stream: u32, small: bool, block: u64) -> Self {
+    fn of(layout: &'l Layout, refusal: &Refusal, small: bool, block: u64) -> Self {
+        let of_pool = |stretch: &Stretch| stretch.stream == refusal.stream && stretch.pool == refusal.pool;
         let mut room = Self::default();
         for stretch in &layout.stretches {
-            let is_usable = stretch.stream == stream && stretch.small == small && stretch.pool == 0;
+            let is_usable = of_pool(stretch) && stretch.small == small;
             let free = if is_usable { &mut room.usable } else { &mut room.other };
-            for gap in stretch.gaps() {
-                free.bytes += gap.size;
-                free.largest = free.largest.max(gap.size);
-            }
+            let (bytes, _, largest) = free_in(stretch);
+            (free.bytes, free.largest) = (free.bytes + bytes, free.largest.max(largest));
             let waiting = stretch.blocks.iter().filter(|block| block.waits);
             room.waiting += waiting.map(|block| block.size()).sum::<u64>();
             if is_usable {
@@ -197,8 +232,10 @@ impl<'l> Room<'l> {
 
     /// Why a block was refused, for which the device was asked for a segment.
     fn verdict(&self, device: Option<u64>, block: u64, segment: u64) -> Verdict {
-        if self.usable.largest >= block || device.is_some_and(|free| free >= segment) {
+        if device.is_some_and(|free| free >= segment) {
             Verdict::Limited
+        } else if self.usable.largest >= block {
+            Verdict::OtherPool
         } else if self.usable.bytes >= block {
             Verdict::Fragmented
         } else if device.is_none() {
@@ -213,8 +250,8 @@ impl<'l> Room<'l> {
     }
 }
 
-fn joinable(layout: &Layout) -> u64 {
-    let shared = layout.stretches.iter().filter(|stretch| stretch.pool == 0);
+fn joinable(layout: &Layout, pool: u32) -> u64 {
+    let shared = layout.stretches.iter().filter(|stretch| stretch.pool == pool);
     shared.flat_map(|stretch| stretch.gaps()).map(|gap| gap.size).sum()
 }
 

@@ -134,11 +134,11 @@ fn refusals(figures: &Figures, refused: Option<&Refused>, lower_bounds: bool) ->
         (None, _) if lower_bounds => "No request was refused in what was recorded.".into(),
         (None, _) => "No request was refused.".into(),
         (Some(first), 1) => {
-            format!("One request was refused, of {}: {}.", size_text(first.size), first.verdict.text())
+            format!("One request was refused, of {}: {}.", first.asked(), first.why())
         }
         (Some(first), many) => {
-            let size = size_text(first.size);
-            format!("{many} requests were refused, the first of {size}: {}.", first.verdict.text())
+            let size = first.asked();
+            format!("{many} requests were refused, the first of {size}: {}.", first.why())
         }
     }
 }
@@ -183,10 +183,18 @@ fn help_for_refused(refused: &Refused, inspection: &Inspection) -> (Help, String
                 format!("{missing} less to keep, or a larger device, would have served it{most}."),
             )
         }),
-        Verdict::Limited => (
-            Help::RaiseLimit,
-            "Look at per_process_memory_fraction, memory_limit and the limits of pools.".into(),
-        ),
+        Verdict::Limited => {
+            let limit = refused.limit.unwrap_or_default();
+            let next = match limit.bytes {
+                _ if limit.lifted => "More was held later: the limit was raised.",
+                Some(_) => "Raise the limit, or keep less: granule whatif says what fits under it.",
+                None => "Raise the limit, or keep less: granule whatif --capacity SIZE says what fits under it.",
+            };
+            (Help::RaiseLimit, next.into())
+        }
+        Verdict::OtherPool => {
+            (Help::RaiseLimit, "Look at the limits of pools, and at what they have cached.".into())
+        }
         Verdict::Unknown => {
             (Help::OtherSettings, "granule whatif says which settings fit on which device.".into())
         }

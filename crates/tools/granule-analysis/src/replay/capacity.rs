@@ -28,7 +28,7 @@ pub struct MinCapacity {
     pub replays: u64,
 }
 
-/// Bisects to `step` bytes. It assumes that more memory never hurts; [`larger_devices`](super::larger_devices) tries. `options.capacity` is the largest device
+/// Bisects to `step` bytes. What was refused when the trace was recorded, and the program did without, is not asked for. It assumes that more memory never hurts; [`larger_devices`](super::larger_devices) tries. `options.capacity` is the largest device
 /// considered. Replays run in parallel: while the middle is tried, so are the middles of both halves, because one of
 /// these is wanted next. `progress` is told the width of the search in steps.
 ///
@@ -40,6 +40,7 @@ pub fn min_capacity(
     step: u64,
     mut progress: impl FnMut(u64),
 ) -> Result<MinCapacity, ReplayError> {
+    let trace = &*trace.demand().0;
     let step = step.max(1);
     let largest = options.simulated_capacity();
     let whole = attempt(trace, options, largest)?
@@ -135,7 +136,8 @@ impl Fit {
 /// The most requested bytes live at once: no device can be smaller.
 #[must_use]
 pub fn peak_live(trace: &Trace) -> u64 {
-    let mut live = Live::of(trace);
+    let trace = trace.demand().0;
+    let mut live = Live::of(&trace);
     for event in &trace.events {
         match *event {
             Event::Alloc { id, size, .. } => {

@@ -32,6 +32,7 @@ pub fn larger_devices(
     smallest: u64,
     count: u64,
 ) -> Result<LargerDevices, ReplayError> {
+    let trace = &*trace.demand().0;
     let tried = capacities(smallest, count);
     let refuses = |capacity: u64| Ok((capacity, attempt(trace, options, capacity)?.is_none()));
     let found: Vec<(u64, bool)> = tried.into_par_iter().map(refuses).collect::<Result<_, ReplayError>>()?;

@@ -2,22 +2,24 @@
 
 use super::{Iteration, Moment, NEVER, Refusal, Run};
 use alloc_core::snapshot::{Action, Snapshot, TraceEntry};
-use granule_snapshot::trace::{Event, Trace};
+use granule_snapshot::trace::{Event, NotServed, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 impl Run {
     /// The run of a trace, with the addresses that its replay gave. `snapshot` is that of the replay, with its whole
     /// history. Its moments are the history's entries; iterations and flushes are put where they were among the requests, and
     /// streams have the trace's numbers. There is no clock: a trace has none, and the replay's says nothing about the program.
+    /// What was `refused` when it was recorded has not been asked for again.
     #[must_use]
-    pub fn of_replay(trace: &Trace, snapshot: &Snapshot) -> Self {
+    pub fn of_replay(trace: &Trace, refused: &[NotServed], snapshot: &Snapshot) -> Self {
         let mut run = Self { clock: Vec::new(), ..Self::of_snapshot(snapshot, 0) };
         let entries = snapshot.device_traces.first().map_or(&[][..], Vec::as_slice);
         let mut done = Done { entries, next: 0 };
         let mut live = FxHashSet::default();
         let mut streams = FxHashMap::default();
         let mut unrecorded = Vec::new();
-        for event in &trace.events {
+        let mut refused = refused.iter().peekable();
+        for (at, event) in trace.events.iter().enumerate() {
             match *event {
                 Event::Alloc { id, size, stream } => match done.request(size) {
                     Some(served) if served.action == Action::Alloc => {
@@ -25,14 +27,17 @@ impl Run {
                         streams.insert(served.stream, u64::from(stream));
                     }
                     // Nothing is asked for 0 bytes, which are served.
-                    None if size > 0 => unrecorded.push((done.moment(), size, u64::from(stream))),
+                    None if size > 0 => unrecorded.push((done.moment(), size, u64::from(stream), 0)),
                     _ => {}
                 },
                 Event::Free { id } | Event::Refused { id, .. } if live.remove(&id) => done.free(),
                 Event::Iteration { n } => run.iterations.push(Iteration { at: done.moment(), number: n }),
                 Event::EmptyCache => {
                     done.flush();
-                    run.flushes.push(done.moment());
+                    match refused.next_if(|one| one.at == at) {
+                        Some(one) => unrecorded.push((done.moment(), one.size, one.stream.into(), one.limit)),
+                        None => run.flushes.push(done.moment()),
+                    }
                 }
                 _ => {}
             }
@@ -40,7 +45,8 @@ impl Run {
         for handle in &mut run.streams {
             *handle = streams.get(handle).copied().unwrap_or(*handle);
         }
-        for (at, size, stream) in unrecorded {
+        let held = run.reserved();
+        for (at, size, stream, limit) in unrecorded {
             let known = run.streams.iter().position(|handle| *handle == stream);
             let index = known.unwrap_or_else(|| {
                 run.streams.push(stream);
@@ -48,7 +54,10 @@ impl Run {
             });
             let stream = u32::try_from(index).unwrap_or(0);
             let place = run.refusals.partition_point(|refusal| refusal.at <= at);
-            run.refusals.insert(place, Refusal { at, size, stream, device_free: None, frames: None });
+            let steps = held.partition_point(|(step, _)| *step <= at);
+            let held = steps.checked_sub(1).map_or(0, |step| held[step].1);
+            let device_free = (limit > 0).then(|| limit.saturating_sub(held));
+            run.refusals.insert(place, Refusal { at, size, stream, pool: 0, device_free, frames: None });
         }
         run
     }

@@ -161,11 +161,12 @@ impl Maker {
             }
             Action::SegmentFree | Action::SegmentUnmap => self.held.give_back(entry.addr, entry.size, at),
             Action::Oom => {
-                let stream = self.stream(entry.stream);
+                let (stream, pool) = (self.stream(entry.stream), self.labels(&entry.labels).0);
                 self.run.refusals.push(Refusal {
                     at,
                     size: entry.size,
                     stream,
+                    pool,
                     device_free: entry.device_free(),
                     frames: entry.frames.clone(),
                 });

@@ -154,7 +154,7 @@ fn tails_are_no_free_memory() {
 }
 
 fn refused(run: Run, size: u64, device_free: Option<u64>) -> (Verdict, u64, usize) {
-    let refusal = Refusal { at: 1, size, stream: 0, device_free, frames: None };
+    let refusal = Refusal { at: 1, size, stream: 0, pool: 0, device_free, frames: None };
     let run = Run { refusals: vec![refusal], ..run };
     let inspection = inspect(&run, &[When::Oom]);
     assert_eq!(inspection.moments.len(), 1);
@@ -168,7 +168,7 @@ fn a_refusal_says_why() {
     // Free: 8 MiB, 10 MiB.
     let run = || fixed(&[(a, 20 * MIB)], &[(a + 8 * MIB, 2 * MIB)]);
     assert_eq!(refused(run(), 12 * MIB, Some(MIB)), (Verdict::Fragmented, 0, 1));
-    assert_eq!(refused(run(), 9 * MIB, Some(MIB)).0, Verdict::Limited, "a free block fits");
+    assert_eq!(refused(run(), 9 * MIB, Some(MIB)).0, Verdict::OtherPool, "a free block fits");
     assert_eq!(refused(run(), 12 * MIB, Some(64 * MIB)).0, Verdict::Limited, "the device has room");
     assert_eq!(refused(run(), 22 * MIB, Some(6 * MIB)), (Verdict::SplitBetweenCacheAndDevice, 0, 0));
     assert_eq!(refused(run(), 40 * MIB, Some(6 * MIB)), (Verdict::TooLittle, 16 * MIB, 0));
@@ -181,7 +181,7 @@ fn a_refusal_says_why() {
 
 /// The summary of a run on a device of 26 MiB, in which one request was refused.
 fn summary_of(run: Run, size: u64, device_free: Option<u64>) -> Summary {
-    let refusal = Refusal { at: 1, size, stream: 0, device_free, frames: None };
+    let refusal = Refusal { at: 1, size, stream: 0, pool: 0, device_free, frames: None };
     let inspection = inspect(&Run { refusals: vec![refusal], ..run }, &[]);
     Summary::new(&inspection, Some(26 * MIB), false, None)
 }
@@ -231,7 +231,7 @@ fn expandable_segments_are_advised_only_where_they_would_help() {
     assert_eq!((private.why, private.help), (Some(Verdict::HeldElsewhere), Help::OtherSettings));
     assert!(!private.text.contains("expandable_segments"), "{}", private.text);
     // They were on, and all that is there is of before.
-    let refusal = Refusal { at: 1, size: 12 * MIB, stream: 0, device_free: Some(MIB), frames: None };
+    let refusal = Refusal { at: 1, size: 12 * MIB, stream: 0, pool: 0, device_free: Some(MIB), frames: None };
     let on = Rules::new(&Settings { expandable_segments: true, ..Settings::default() });
     let inspection = Inspection::new(&Run { refusals: vec![refusal], ..run() }, &on, &[]);
     assert_eq!(Summary::new(&inspection, None, false, None).help, Help::OneBlockLess);

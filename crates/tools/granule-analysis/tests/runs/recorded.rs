@@ -24,7 +24,7 @@ fn replayed(trace: &Trace, settings: Settings, capacity: Option<u64>) -> (Run, R
     let replay = replay(trace, &options, |_| {}).expect("it can be replayed");
     let snapshot = replay.allocator.snapshot(true);
     assert!(snapshot.history.as_ref().is_some_and(|history| history.complete));
-    let run = Run::of_replay(trace, &snapshot);
+    let run = Run::of_replay(trace, &[], &snapshot);
     if options.settings.policy_name() == PolicyName::Pytorch {
         let handles = Run::of_snapshot(&snapshot, 0).streams;
         check_layout(

@@ -2,17 +2,20 @@
 
 use super::{Outcome, write_json};
 use crate::allocator_args::AllocatorArgs;
-use crate::console;
+use crate::console::{self, Listener};
 use crate::failure::Failure;
 use crate::recording::Recording;
 use crate::size::Size;
 use crate::workload::{Input, WorkloadArgs};
 use granule::round::size_text;
 use granule_analysis::Inspection;
-use granule_analysis::inspect::{Growth, Marks};
+use granule_analysis::inspect::{Growth, Marks, Refused};
+use granule_analysis::replay::whatif::Doubt;
 use granule_snapshot::convert::devices;
 use serde::Serialize;
+use std::collections::HashSet;
 use std::io::Write;
+use std::sync::Arc;
 
 /// Iterations in which a program sets up what it keeps: growth counts from the one behind them.
 const SETTLING: usize = 2;
@@ -72,11 +75,16 @@ struct Answer {
     growth: Option<f64>,
     /// Requests that were refused: what was reserved is then less than the run needs.
     refused: usize,
+    /// Why the first of them was, in words; null where none was.
+    why: Option<String>,
     limits: Limits,
     /// The names of the figures that are beyond their limits.
     exceeded: Vec<&'static str>,
     /// Whether earlier history is missing: the peak may have been higher.
     lower_bounds: bool,
+    /// Why it is, and what to do.
+    #[serde(skip)]
+    missing: Option<(&'static str, String)>,
 }
 
 /// Null where none is given.
@@ -93,18 +101,21 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         Input::Snapshot(snapshot) if args.workload.device().is_none() => devices(snapshot),
         _ => Vec::new(),
     };
-    let mut all = Vec::new();
-    if devices.len() > 1 {
-        for one in &devices {
-            let workload = args.workload.of_device(one.device);
-            all.push(look(args, Recording::of(loaded.clone(), &workload, &args.allocator, None)?));
-        }
-    } else {
-        let capacity = args.capacity.map(|size| size.0);
-        all.push(look(args, Recording::of(loaded.clone(), &args.workload, &args.allocator, capacity)?));
-    }
+    let of_devices = devices.iter().map(|one| args.workload.of_device(one.device));
+    let each = if devices.len() > 1 { of_devices.collect() } else { vec![args.workload.clone()] };
+    let capacity = args.capacity.map(|size| size.0);
+    // What is to be said of several devices is said once.
+    let listener = Arc::new(Listener::beside_a_terminal());
+    let read = |workload| Ok(look(args, Recording::of(loaded.clone(), workload, &args.allocator, capacity)?));
+    let all = listener.during(|| each.iter().map(read).collect::<Result<Vec<_>, Failure>>());
+    let mut said = listener.messages();
+    let mut known = HashSet::new();
+    said.retain(|message| known.insert(message.text.clone()));
+    said.iter().for_each(|message| console::say(message.kind, &message.text));
+    let all = all?;
     if args.max_growth.is_some() && all.iter().all(|(_, answer)| answer.growth.is_none()) {
-        return Err(Failure::TooFewIterations(args.workload.file_name()));
+        let (name, whole) = (args.workload.file_name(), all.iter().all(|(_, answer)| !answer.lower_bounds));
+        return Err(Failure::TooFewIterations { name, whole });
     }
     if !args.json {
         for (name, answer) in &all {
@@ -115,11 +126,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         && all.iter().all(|(_, answer)| answer.ok)
         && let Some((name, answer)) = all.iter().find(|(_, answer)| answer.lower_bounds)
     {
-        let (name, reserved) = (name.clone(), answer.reserved_peak);
-        return Err(Failure::OnlyAPart { name, reserved, limit: limit.0 });
+        let (name, reserved, limit) = (name.clone(), answer.reserved_peak, limit.0);
+        let (why, next) = answer.missing.clone().unwrap_or_default();
+        return Err(Failure::OnlyAPart { name, reserved, limit, why, next, growth: answer.growth.is_some() });
     }
-    if all.iter().any(|(_, answer)| answer.lower_bounds) {
-        console::note("only a part of the run was recorded: what was reserved besides is not checked");
+    if let Some((why, next)) = all.iter().find_map(|(_, answer)| answer.missing.clone()) {
+        console::note(format_args!("what was reserved besides is not checked: {why}. {next}"));
     }
     let worst = all.into_iter().map(|(_, answer)| answer).reduce(Answer::worse);
     let Some(worst) = worst else { return Ok(Outcome::Done) };
@@ -140,6 +152,7 @@ impl Answer {
             reserved_peak: self.reserved_peak.max(other.reserved_peak),
             growth: self.growth.into_iter().chain(other.growth).reduce(f64::max),
             refused: self.refused + other.refused,
+            why: self.why.or(other.why),
             lower_bounds: self.lower_bounds || other.lower_bounds,
             ..self
         }
@@ -155,16 +168,14 @@ fn look(args: &Args, recording: Recording) -> (String, Answer) {
     let mut exceeded = Vec::new();
     exceeded.extend(limits.reserved_peak.filter(|most| reserved_peak > *most).map(|_| "reserved_peak"));
     // What does not fit is within no limit, however little it reserved.
-    let mut refused = recording.run.refusals.len();
-    // What was refused when it was recorded counts, unless another device or other settings are asked for.
-    if !args.allocator.is_given() && args.capacity.is_none() {
-        refused = refused.max(usize::try_from(recording.trace.refusals().0).unwrap_or(usize::MAX));
-    }
+    let refused = recording.run.refusals.len();
+    let why = inspection.refused.as_ref().map(Refused::why);
     exceeded.extend((refused > 0).then_some("refused"));
     exceeded.extend(limits.growth.zip(growth).filter(|(most, is)| is > most).map(|_| "growth"));
     let lower_bounds = recording.window;
-    let answer =
-        Answer { ok: exceeded.is_empty(), reserved_peak, growth, refused, limits, exceeded, lower_bounds };
+    let ok = exceeded.is_empty();
+    let missing = Doubt::missing(&recording.trace, recording.before).filter(|_| lower_bounds);
+    let answer = Answer { ok, reserved_peak, growth, refused, why, limits, exceeded, lower_bounds, missing };
     (recording.name, answer)
 }
 
@@ -198,9 +209,9 @@ fn line(name: &str, answer: &Answer) -> String {
     } else if answer.limits.growth.is_some() {
         parts.push("growth not known: too few iterations".into());
     }
-    if answer.refused > 0 {
+    if let Some(why) = &answer.why {
         let requests = if answer.refused == 1 { "request was" } else { "requests were" };
-        parts.push(format!("{} {requests} refused: memory ran out", answer.refused));
+        parts.push(format!("{} {requests} refused: {why}", answer.refused));
     }
     let whole = match () {
         () if !answer.ok => "exceeded",

@@ -3,6 +3,7 @@
 mod needs;
 
 use super::{Outcome, write_json};
+use crate::child;
 use crate::console;
 use crate::failure::{Failure, Told, Wrong};
 use crate::result_file::ResultFile;
@@ -14,12 +15,12 @@ use granule_analysis::replay::whatif::{CARDS, Card};
 use granule_estimate::{
     Drivers, Ended, EstimateError, Program, Recorded, Stopped, Torch, cache, find_program, python_of,
 };
-use granule_snapshot::trace::{Trace, add_reason};
+use granule_snapshot::trace::{FRACTION, Trace, add_reason, did_without};
 use needs::{Need, needs};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -131,8 +132,10 @@ struct Found {
     events: u64,
     iterations: u64,
     requested_bytes_peak: u64,
-    /// Requests that were refused; the figures are of a program that gets that memory.
+    /// Requests that were refused; the figures are of a program that gets that memory, but for what is left out.
     refused: u64,
+    /// Which of them are in no figure, and why.
+    left_out: Vec<String>,
     needs: Vec<Need>,
 }
 
@@ -185,7 +188,7 @@ pub(crate) fn run(args: &Args, lead: &[String], out: &mut dyn Write) -> Result<O
     let drivers = match drivers(&torch, &mut signals) {
         Err(error @ EstimateError::Interrupted { signal }) => {
             console::note(&error);
-            let code = exit_code(128 + signal);
+            let code = u8::try_from(128 + signal).unwrap_or(Failure::EXIT_CODE);
             if args.json {
                 write_json(&Told { error: Wrong::new(&error.into(), code) }, out)?;
             }
@@ -289,12 +292,7 @@ fn outcome(ended: &Ended) -> Outcome {
     if status.success() || ended.stopped != Stopped::No {
         return Outcome::Done;
     }
-    let code = status.code().or_else(|| Some(128 + status.signal()?));
-    Outcome::Child(code.map_or(Failure::EXIT_CODE, exit_code).into())
-}
-
-fn exit_code(code: i32) -> u8 {
-    u8::try_from(code).unwrap_or(Failure::EXIT_CODE)
+    Outcome::Child(child::exit_code(status))
 }
 
 /// How many requests were refused. That is said, also in the trace.
@@ -304,15 +302,12 @@ fn refused(args: &Args, trace: &mut Trace) -> u64 {
         let limit = limit.unwrap_or_default();
         let of_the_device = args.capacity().saturating_sub(args.context.0);
         let why = if limit < of_the_device {
-            format!(
-                ", a part of {}, as torch.cuda.set_per_process_memory_fraction says",
-                size_text(of_the_device)
-            )
+            format!(", a part of {}, as {FRACTION} says", size_text(of_the_device))
         } else {
             String::new()
         };
         let said = format!(
-            "{count} {} refused when it was recorded: the process could have {}{why}; the replay asks again, and gives back at \
+            "{count} {} refused when it was recorded: the process could have {}{why}; a replay asks again, and gives back at \
              once",
             if count == 1 { "request was" } else { "requests were" },
             size_text(limit)
@@ -323,6 +318,24 @@ fn refused(args: &Args, trace: &mut Trace) -> u64 {
     count
 }
 
+/// More than any device has.
+const BEYOND_ALL: u64 = 16 << 40;
+
+/// What the program needs, and what is left out of it: what it did without, and what no device has.
+fn demand(trace: &Trace) -> (Cow<'_, Trace>, Vec<String>) {
+    let (demand, left) = trace.demand();
+    let mut said: Vec<_> = did_without(&left).into_iter().collect();
+    let last = demand.served().1.into_iter().find(|one| one.size > BEYOND_ALL);
+    let Some(wild) = last else { return (demand, said) };
+    said.push(format!(
+        "no device has the {} that were refused: what follows is without them",
+        size_text(wild.size)
+    ));
+    let mut served = trace.served().0.into_owned();
+    served.summarise();
+    (Cow::Owned(served), said)
+}
+
 /// Writes the traces and replays them.
 fn evaluate(args: &Args, recorded: &mut [Recorded]) -> Result<Vec<Found>, Failure> {
     let spinner = console::spinner("working out what it needs");
@@ -331,14 +344,16 @@ fn evaluate(args: &Args, recorded: &mut [Recorded]) -> Result<Vec<Found>, Failur
         let path = output(args.output.as_deref(), &one.trace, (n > 0).then_some((one.pid, one.device)));
         ResultFile::create(&path)?.write(|file| one.trace.write_plain(file))?;
         let header = &one.trace.header;
+        let (asked, left_out) = demand(&one.trace);
         Ok(Found {
             pid: one.pid,
             device: one.device,
             events: header.events.unwrap_or_default(),
             iterations: header.iterations.unwrap_or_default(),
-            requested_bytes_peak: header.peak_live_requested.unwrap_or_default(),
+            requested_bytes_peak: asked.header.peak_live_requested.unwrap_or_default(),
             refused,
-            needs: needs(&path.to_string_lossy(), &one.trace, args.context.0)?,
+            left_out,
+            needs: needs(&path.to_string_lossy(), &asked, args.context.0)?,
             trace: path,
         })
     });
@@ -375,6 +390,9 @@ fn print(args: &Args, torch: &Torch, found: &[Found], out: &mut dyn Write) -> Re
             torch.version
         );
         writeln!(out, "{}", console::wrapped(&said))?;
+        for said in &one.left_out {
+            writeln!(out, "{}", console::wrapped(&format!("{said}.")))?;
+        }
         let mut table =
             Table::new(["allocator", "settings", "peak reserved", "smallest device", "fits on a card of"]);
         for need in &one.needs {
@@ -417,9 +435,29 @@ fn card(need: &Need) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::output;
+    use super::needs::needs;
+    use super::{demand, output};
     use granule_snapshot::trace::{Trace, TraceHeader};
     use std::path::Path;
+
+    #[test]
+    fn what_was_refused_is_no_demand_where_the_program_went_on_or_no_device_has_it() {
+        let of = |lines: &str| {
+            let mut trace = Trace::from_reader(format!("# {{}}\n{lines}").as_bytes()).unwrap();
+            trace.summarise();
+            let (asked, said) = demand(&trace);
+            let needs = needs("one", &asked, 0).unwrap();
+            assert!(needs.iter().all(|need| need.card.is_some()));
+            (asked.header.peak_live_requested.unwrap(), said)
+        };
+        let (peak, said) = of("a 0 20000000 0\na 1 1125899906842624 0\nx 1 9\na 2 128000000 0\n");
+        assert_eq!((peak, said.len()), (148_000_000, 1));
+        assert!(said[0].contains("of 1024.00 TiB; the program went on"), "{said:?}");
+        let (peak, said) = of("a 0 20000000 0\na 1 1125899906842624 0\nx 1 9\n");
+        assert_eq!(peak, 20_000_000);
+        assert!(said[0].contains("no device has the 1024.00 TiB"), "{said:?}");
+        assert_eq!(of("a 0 20000000 0\na 1 30000000 0\nx 1 9\n"), (50_000_000, vec![]));
+    }
 
     #[test]
     fn every_recording_has_a_file_of_its_own() {

@@ -175,7 +175,7 @@ impl Page {
             run,
             rules: self.rules.clone(),
             verdict: self.summary.text.clone(),
-            reasons: refusals.iter().map(|refused| refused.verdict.text().to_owned()).collect(),
+            reasons: refusals.iter().map(|refused| refused.why()).collect(),
             title,
             capacity: self.capacity,
             facts: facts(&self.recording),

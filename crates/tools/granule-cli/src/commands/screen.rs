@@ -10,7 +10,7 @@ use crate::result_file::{self, ResultFile};
 use crate::size::Size;
 use crate::workload::{WorkloadArgs, stem};
 use granule::round::size_text;
-use granule_analysis::inspect::{Group, Place, View, When};
+use granule_analysis::inspect::{Group, Help, Place, View, When};
 use granule_analysis::replay::whatif::{Answer, Verdict};
 use std::fs;
 use std::io::Write;
@@ -156,6 +156,8 @@ fn verdict(page: &Page) -> Vec<String> {
     let doubt = page.answer.as_ref().and_then(|answer| answer.doubt.as_ref());
     // What helps is said with the line to paste.
     let summary = page.summary.text.strip_suffix(page.tried().unwrap_or_default());
+    // A limit is what the summary is about.
+    let doubt = doubt.filter(|_| page.summary.help != Help::RaiseLimit);
     let text = doubt.map_or(summary.unwrap_or(&page.summary.text), |doubt| &doubt.text);
     lines_of(text).iter().map(|line| console::strong(line)).collect()
 }

@@ -7,14 +7,16 @@ use super::{Outcome, write_json};
 use crate::allocator_args::{self, ReleaseArgs, parse_policy};
 use crate::console;
 use crate::failure::Failure;
+use crate::recording::rules;
 use crate::size::Size;
-use crate::workload::{Workload, WorkloadArgs, parse_recorded};
+use crate::workload::{Input, Workload, WorkloadArgs, parse_recorded, recorded_capacity};
 use granule::config::PolicyName;
 use granule_analysis::replay::Costs;
 use granule_analysis::replay::whatif::{
     Answer, Held, Kind, NotExact, Progress, Question, Tried, of_backend, of_difference, of_lag, of_snapshot,
     of_trace,
 };
+use granule_analysis::{Limit, Run};
 use granule_snapshot::trace::Trace;
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -98,6 +100,8 @@ struct Json<'a> {
     not_exact: &'a [NotExact],
     /// Where costs are from, if a file has them.
     notes: &'a [String],
+    /// The limit that refused requests when it was recorded.
+    limit: Option<Limit>,
     #[serde(flatten)]
     answer: &'a Answer,
 }
@@ -107,23 +111,36 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     // What is wrong with the arguments is said before a large file is read.
     let own =
         args.conf.iter().map(|text| allocator_args::from_option(text)).collect::<Result<Vec<_>, _>>()?;
-    let workload = Workload::read(&args.workload)?;
+    let loaded = args.workload.load()?;
+    let workload = Workload::of(&loaded, &args.workload)?;
     let recorded = workload.recording.as_ref();
     let conf = recorded.and_then(|recording| recording.conf.as_deref());
     let current = args.release.on(allocator_args::current(conf)?, recorded);
     let held = workload.held(Some(&current));
+    let newest = recorded.and_then(|origin| origin.release);
+    let limit = match &loaded {
+        Input::Trace(trace) => Limit::of_trace(trace),
+        Input::Snapshot(snapshot) if workload.trace.refusals().0 > 0 => {
+            let device = recorded.map_or(0, |origin| origin.device);
+            let run = Run { limit: Limit::of_settings(&current), ..Run::of_snapshot(snapshot, device) };
+            Limit::of_run(&run, &rules(&current, newest))
+        }
+        Input::Snapshot(_) => None,
+    };
     let question = Question {
         current,
         own,
         policies: if args.policy.is_empty() { PolicyName::ALL.to_vec() } else { args.policy.clone() },
         capacities: args.capacity.iter().map(|size| size.0).collect(),
-        recorded_capacity: recorded_capacity(&workload),
+        recorded_capacity: recorded_capacity(&workload.trace).or_else(|| recorded?.figures.capacity),
         before: workload.before(),
         held,
         lag: args.lag,
         costs: args.cost.model.clone(),
-        newest_release: recorded.and_then(|origin| origin.release).map(|newest| newest.release),
+        newest_release: newest.map(|newest| newest.release),
+        ..Question::default()
     };
+    let question = under(limit, question);
     let answer = ask(&question, &workload.trace, &workload.name)?;
     let not_exact = not_exact(&workload, args.lag, &answer, held);
     if args.json {
@@ -136,21 +153,33 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
             exact: not_exact.is_empty(),
             not_exact: &not_exact,
             notes: args.cost.note.as_slice(),
+            limit,
             answer: &answer,
         };
         write_json(&json, out)?;
     } else {
+        if let Some(limit) = limit.filter(|_| question.limited.is_none()) {
+            writeln!(out, "{}\n", console::strong(&console::wrapped(&format!("{}.", limit.said()))))?;
+        }
         text::print(&workload.name, &answer, &not_exact, args.all, out)?;
     }
     args.cost.note.iter().for_each(console::note);
     Ok(Outcome::Done)
 }
 
-/// The device that the file is of: a header says it, and so do refused requests in a snapshot.
-fn recorded_capacity(workload: &Workload) -> Option<u64> {
-    let of_header = workload.trace.header.native.iter().find_map(|(_, native)| native.capacity);
-    let of_header = of_header.or_else(|| workload.trace.refusals().1);
-    of_header.or_else(|| workload.recording.as_ref()?.figures.capacity)
+/// The same under a limit that refused requests. Where its bytes are not told, only devices that somebody chose have an answer.
+pub(super) fn under(limit: Option<Limit>, question: Question) -> Question {
+    let Some(limit) = limit.filter(|limit| !limit.lifted && question.capacities.is_empty()) else {
+        return question;
+    };
+    let told = limit.bytes.or_else(|| question.recorded_capacity.filter(|_| limit.set_by.is_some()));
+    let limited = told.is_none().then(|| {
+        format!(
+            "{}. Do not choose by this: give what the process may have, with --capacity 8GiB.",
+            limit.said()
+        )
+    });
+    Question { capacities: told.into_iter().collect(), limited, ..question }
 }
 
 /// Why figures are not exactly those of the program.

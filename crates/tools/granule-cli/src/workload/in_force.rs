@@ -31,7 +31,9 @@ impl InForce {
             Err(error) => {
                 let text = text.unwrap_or_default();
                 notes.push(format!("the settings '{text}' of the recording are not understood: {error}"));
-                Settings::default()
+                let parts = parts(text).into_iter().filter(|part| parse_recorded(part).is_ok());
+                let known = parts.collect::<Vec<_>>().join(",");
+                parse_recorded(&known).map_or_else(|_| Settings::default(), |parsed| parsed.settings)
             }
         };
         // PyTorch's number cannot hold more.
@@ -74,6 +76,16 @@ fn text(snapshot: &Snapshot) -> Option<&str> {
         }
         _ => None,
     })
+}
+
+/// The options of a text, of which some may be another vendor's.
+fn parts(text: &str) -> Vec<&str> {
+    let mut depth = 0;
+    let outside = |c: char| {
+        depth += i32::from(c == '[') - i32::from(c == ']');
+        c == ',' && depth == 0
+    };
+    text.split(outside).collect()
 }
 
 /// Takes a value that decides where memory goes.

@@ -104,6 +104,32 @@ fn garbage() {
 }
 
 #[test]
+fn a_line_that_is_wrong_says_what_to_do_and_a_later_format_is_named() {
+    let place = Place::new();
+    for lines in ["a 0 -5 0\n", "a 0 1048576\n"] {
+        place.trace("t.gz", lines);
+        fails(&place.run(&["inspect", "t.gz"]), &["t.gz: line 2: ", "record it again, or mend the line"]);
+    }
+    place.file("t.trace", b"# {\"format\":\"alloc-trace 9\"}\na 0 1048576 0\n");
+    let ran = place.run(&["inspect", "t.trace"]);
+    assert!(ran.err.contains("of the format 'alloc-trace 9'") && ran.code == 0, "{}", ran.err);
+}
+
+#[test]
+fn a_pipe_that_nobody_writes_to_is_named_after_a_moment() {
+    let place = Place::new();
+    assert!(std::process::Command::new("mkfifo").arg(place.path("p")).status().unwrap().success());
+    let mut command = super::granule(&place.path(""));
+    let mut child = command.args(["inspect", "./p"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let said = std::io::BufReader::new(child.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut { said }, &mut line).unwrap();
+    assert!(line.contains("waiting for ./p, a pipe into which"), "{line}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
 fn a_snapshot_without_history() {
     let place = Place::new();
     let mut file = Vec::new();

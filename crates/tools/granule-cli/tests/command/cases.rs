@@ -155,6 +155,11 @@ fn files_are_opened_as_people_attach_them_or_named() {
             ("13/own-html.pickle.gz", &["error: web page"]),
             ("13/own-t.tar.gz", &["error: tar xf"]),
             ("13/own-text.pickle", &["error: neither a trace"]),
+            ("13/zstd.pickle", &["error: unzstd"]),
+            ("13/lzma.pickle", &["error: unlzma"]),
+            ("13/windows.pickle", &["error: line ends", "'wb'"]),
+            ("13/only-a-text.zip", &["error: neither a trace nor a snapshot: it has README.txt"]),
+            ("13", &["error: this is a folder"]),
         ],
     );
 }

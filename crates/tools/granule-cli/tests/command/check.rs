@@ -40,7 +40,12 @@ fn a_run_that_does_not_fit_is_within_no_limit() {
     let place = place();
     let ran = place.run(&args);
     assert_eq!(ran.code, 6, "{}{}", ran.out, ran.err);
-    assert!(ran.out.starts_with("exceeded: ") && ran.out.contains(" refused: memory ran out"), "{}", ran.out);
+    assert!(
+        ran.out.starts_with("exceeded: ")
+            && ran.out.contains(" refused: enough was free, but not in one piece"),
+        "{}",
+        ran.out
+    );
     let answer: serde_json::Value =
         serde_json::from_str(&place.run(&[&args[..], &["--json"]].concat()).out).unwrap();
     assert_eq!((&answer["ok"], &answer["exceeded"]), (&json!(false), &json!(["refused"])));
@@ -83,4 +88,17 @@ fn what_cannot_be_told_is_no_success() {
     assert_eq!(ran.code, 2, "no limit");
     assert!(ran.err.contains("--max-reserved"), "{}", ran.err);
     assert_eq!(place.run(&["check", "short.gz", "--max-growth", "1"]).code, 2, "of what?");
+}
+
+#[test]
+fn notes_about_several_devices_are_said_once_and_hints_are_about_the_file() {
+    let place = Place::new();
+    let case = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/data/cases/03/ten-two-refusals.pickle.gz");
+    let ran = place.run(&["check", case, "--max-reserved", "1GiB", "--capacity", "3GiB"]);
+    assert_eq!((ran.code, ran.err.matches("--capacity are ignored").count()), (6, 1), "{}", ran.err);
+    place.file("cut.trace", b"# {\"events\":500}\na 0 1048576 0\n");
+    let ran = place.run(&["check", "cut.trace", "--max-reserved", "1GiB"]);
+    assert!(ran.err.contains("within 1.00 GiB; the file was cut\nhint: Fetch it again.\n"), "{}", ran.err);
+    let ran = place.run(&["inspect", "cut.trace"]);
+    assert!(ran.out.contains("Fetch it again.") && !ran.out.contains("from its start"), "{}", ran.out);
 }

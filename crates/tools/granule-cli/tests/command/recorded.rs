@@ -11,6 +11,11 @@ const UNSAID: &[&str] = &[
     "Record the run anew: granule record",
 ];
 
+const LEFT: &str = "torch.cuda.set_per_process_memory_fraction left the process 819.20 MiB";
+const NOT_TOLD: &str = "not by the device, which had 78.75 GiB free; which limit, the file does not tell";
+const HALVES: &str =
+    "2 requests were refused when it was recorded, of 128.00 GiB, 64.00 GiB; the program went on";
+
 struct Case {
     file: &'static str,
     /// The command, and options behind the file.
@@ -307,6 +312,274 @@ const ROWS: &[Case] = &[
         env: &[("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync")],
         ..case("04/midoom2.trace.gz", &["whatif"], 0, &["cudaMallocAsync is not modelled"])
     },
+    // A limit below the device's memory: one statement, in every command.
+    Case {
+        never: &["too little memory"],
+        ..case(
+            "04/fraction.trace.gz",
+            &["inspect"],
+            0,
+            &["of 256.00 MiB: by a limit, not by the device", LEFT],
+        )
+    },
+    Case {
+        never: &["fits as it is", "On a card"],
+        ..case(
+            "04/fraction.trace.gz",
+            &["whatif"],
+            0,
+            &["A request was refused by a limit, not by the device", LEFT, "On 819.20 MiB: nothing can fit"],
+        )
+    },
+    case(
+        "04/fraction.trace.gz",
+        &["whatif", "--json"],
+        0,
+        &["\"set_by\":\"torch.cuda.set_per", "\"bytes\":858993459"],
+    ),
+    case("04/fraction.trace.gz", &["whatif", "--capacity", "2GiB"], 0, &[LEFT, "On 2.00 GiB: fits as it is"]),
+    Case {
+        never: &["memory ran out"],
+        ..case(
+            "04/fraction.trace.gz",
+            &["check", "--max-reserved", "1GiB"],
+            6,
+            &["1 request was refused: by a limit, not by the device", LEFT],
+        )
+    },
+    Case {
+        never: &["fits as it is"],
+        ..case(
+            "04/fraction.trace.gz",
+            &["show"],
+            0,
+            &["by a limit, not by the device", LEFT, "On 819.20 MiB"],
+        )
+    },
+    case("04/fraction.pickle.gz", &["inspect"], 0, &[NOT_TOLD, "whatif --capacity SIZE"]),
+    case(
+        "04/fraction.pickle.gz",
+        &["inspect", "--json"],
+        0,
+        &["\"limit\":{\"set_by\":null,\"bytes\":null,\"device_free\":84557168640"],
+    ),
+    Case {
+        never: &["fits as it is"],
+        ..case("04/fraction.pickle.gz", &["whatif"], 0, &[NOT_TOLD, "--capacity 8GiB", "not known"])
+    },
+    case(
+        "04/fraction.pickle.gz",
+        &["whatif", "--capacity", "900MiB"],
+        0,
+        &[NOT_TOLD, "On 900.00 MiB: nothing can fit"],
+    ),
+    case(
+        "04/fraction.pickle.gz",
+        &["check", "--max-reserved", "1GiB"],
+        6,
+        &["1 request was refused: by a limit"],
+    ),
+    Case { never: &["it fits"], ..case("04/fraction.pickle.gz", &["show"], 0, &[NOT_TOLD]) },
+    // One that was raised later limits nothing any more.
+    case(
+        "04/fraction-raised.trace.gz",
+        &["inspect"],
+        0,
+        &[
+            "At most 30.25 GiB were live",
+            "One request was refused, of 256.00 MiB: by a limit",
+            "the limit was raised",
+        ],
+    ),
+    case("04/fraction-raised.trace.gz", &["whatif"], 0, &["up to 30.25 GiB requested", "fits as it is"]),
+    case(
+        "04/fraction-raised.pickle.gz",
+        &["inspect"],
+        0,
+        &["by a limit, not by the device", "the limit was raised"],
+    ),
+    case(
+        "04/fraction-raised.pickle.gz",
+        &["whatif"],
+        0,
+        &["A request was refused by a limit", "fits as it is"],
+    ),
+    // What a program did without is no demand.
+    Case {
+        never: &["nothing can fit"],
+        ..case(
+            "04/halves.trace.gz",
+            &["whatif"],
+            0,
+            &[HALVES, "up to 52.00 GiB requested at once", "On 79.50 GiB: fits as it is"],
+        )
+    },
+    Case {
+        never: &["nothing can fit"],
+        ..case("04/halves.pickle.gz", &["whatif"], 0, &[HALVES, "On 79.50 GiB: fits as it is"])
+    },
+    case(
+        "04/halves.pickle.gz",
+        &["whatif", "--json"],
+        0,
+        &["\"did_without\":\"2 requests were", "\"peak_requested\":55834574848"],
+    ),
+    case("04/halves.trace.gz", &["inspect"], 0, &["2 requests were refused, the first of 128.00 GiB"]),
+    case("04/halves.trace.gz", &["check", "--max-reserved", "70GiB"], 6, &["2 requests were refused"]),
+    case("04/halves.trace.gz", &["min-capacity"], 0, &["52.00 GiB"]),
+    // A device of which there is only a segment.
+    case(
+        "03/segment-of-device-7.pickle.gz",
+        &["check", "--max-reserved", "350MiB"],
+        6,
+        &["device 7: at least 64.00 MiB", "exceeded: segment-of-device-7.pickle.gz, device 0"],
+    ),
+    case(
+        "03/segment-of-device-7.pickle.gz",
+        &["inspect", "--device", "3"],
+        1,
+        &["nothing of device 3, but of device 0, device 7"],
+    ),
+    // A file without anything.
+    Case {
+        never: &["granule inspect"],
+        ..case(
+            "state/empty.pickle",
+            &["inspect"],
+            1,
+            &["the snapshot is empty", "record the run from its start"],
+        )
+    },
+    Case {
+        never: &["--max-growth"],
+        ..case(
+            "state/no-history.pickle.gz",
+            &["check", "--max-reserved", "100GiB"],
+            1,
+            &["hint: Record the run"],
+        )
+    },
+    case(
+        "state/no-history.pickle.gz",
+        &["check", "--max-growth", "1%"],
+        1,
+        &["hint: record the run from its start, and more of it"],
+    ),
+    // Ten of the same kinds, made for this.
+    Case {
+        never: &["the defaults were in force"],
+        ..case(
+            "01/ten-vendor-keys.pickle.gz",
+            &["inspect"],
+            0,
+            &["no such option, got 'musa_arena_mb'", "but 'per_process_memory_fraction:0.5' was in force"],
+        )
+    },
+    case(
+        "02/ten-odd-pools.pickle.gz",
+        &["inspect"],
+        0,
+        &["1.50 GiB reserved", "pool_id 3, segment_pool_id 3"],
+    ),
+    Case {
+        never: &["fits as it is"],
+        ..case("02/ten-refused-in-a-pool.pickle.gz", &["whatif", "--capacity", "1034MiB"], 0, &["1 refused"])
+    },
+    Case {
+        never: &["by a limit", "expandable_segments"],
+        ..case(
+            "02/ten-refused-in-a-pool.pickle.gz",
+            &["inspect"],
+            0,
+            &["enough was free, but of other streams, pools"],
+        )
+    },
+    case(
+        "03/ten-two-refusals.pickle.gz",
+        &["inspect"],
+        0,
+        &["device 0:", "by a limit, not by the device, which had 4.00 GiB"],
+    ),
+    Case {
+        never: &["by a limit"],
+        ..case(
+            "03/ten-two-refusals.pickle.gz",
+            &["inspect", "--device", "1"],
+            0,
+            &["there was too little memory"],
+        )
+    },
+    case(
+        "03/ten-two-refusals.pickle.gz",
+        &["check", "--max-reserved", "1GiB", "--capacity", "3GiB"],
+        6,
+        &["device 0: 512.00 MiB", "device 1: 512.00 MiB", "--capacity are ignored"],
+    ),
+    Case {
+        never: &["fits as it is", "On a card"],
+        ..case(
+            "04/ten-fraction-set.pickle.gz",
+            &["whatif"],
+            0,
+            &["per_process_memory_fraction is set", "fits with one change, per_process_memory_fraction"],
+        )
+    },
+    Case {
+        never: &["0 bytes: ", "by a limit"],
+        ..case(
+            "04/ten-size-not-told.pickle.gz",
+            &["inspect"],
+            0,
+            &["of a size that is not told", "At least 384.00 MiB"],
+        )
+    },
+    Case {
+        never: &["fits as it is"],
+        ..case("04/ten-size-not-told.pickle.gz", &["whatif"], 0, &["Do not choose by this"])
+    },
+    Case {
+        never: &["fits as it is"],
+        ..case(
+            "05/ten-unknown-in-the-middle.pickle.gz",
+            &["whatif"],
+            0,
+            &["10 entries of unknown actions", "what they did is"],
+        )
+    },
+    case("09/ten-overlapping-steps.pickle.gz", &["inspect"], 0, &[", 4 iterations"]),
+    case("13/ten-windows.trace", &["inspect"], 0, &["At most 300.00 MiB", "of 512.00 MiB", "2 iterations"]),
+    case(
+        "13/ten-windows.trace",
+        &["whatif"],
+        0,
+        &["of 1.00 GiB; the program went on", "On 512.00 MiB: fits as it is"],
+    ),
+    case("13/ten-gz-beside-a-text.zip", &["inspect"], 0, &["At most 384.00 MiB"]),
+    case(
+        "13/ten-several-gz.zip",
+        &["inspect"],
+        1,
+        &["several files (rank0.pickle.gz, rank1.pickle.gz): unpack it"],
+    ),
+    case("14/ten-float-sizes.pickle.gz", &["inspect"], 0, &["At most 384.00 MiB"]),
+    case(
+        "14/ten-nan.pickle.gz",
+        &["inspect"],
+        1,
+        &["expected a whole number", "found a floating-point number"],
+    ),
+    case(
+        "state/ten-null-first.pickle.gz",
+        &["inspect"],
+        0,
+        &["3.00 GiB are live", "device 0 has no history"],
+    ),
+    case(
+        "state/ten-null-first.pickle.gz",
+        &["check", "--max-reserved", "70GiB"],
+        1,
+        &["not known: ten-null-first.pickle.gz, device 0", "ok: ten-null-first.pickle.gz, device 1"],
+    ),
 ];
 
 #[test]

@@ -123,7 +123,14 @@ class Recording {
     auto found = files_.find(device);
     if (found != files_.end()) return &found->second;
     const std::string path = folder_ + "/" + std::to_string(getpid()) + "." + std::to_string(device) + ".trace";
-    return &files_.try_emplace(device, path, header_).first->second;
+    File* made = &files_.try_emplace(device, path, header_).first->second;
+    // An iteration that began before the first request is the request's.
+    if (marked_) made->line("i %llu\n", (unsigned long long)mark_);
+    return made;
+  }
+  void mark(uint64_t number) {
+    marked_ = true, mark_ = number;
+    everywhere("i %llu\n", (unsigned long long)number);
   }
   void everywhere(const char* format, ...) __attribute__((format(printf, 2, 3))) {
     if (!on_) return;
@@ -151,7 +158,8 @@ class Recording {
   }
 
  private:
-  bool on_ = false;
+  bool on_ = false, marked_ = false;
+  uint64_t mark_ = 0;
   std::string folder_, header_;
   std::unordered_map<int, File> files_;
 };

@@ -253,7 +253,7 @@ WATCHER_API void granule_watcher_start(const char* folder, const char* about) {
 // An iteration begins.
 WATCHER_API void granule_watcher_mark(uint64_t number) {
   std::lock_guard<std::mutex> guard(lock);
-  recording.everywhere("i %llu\n", (unsigned long long)number);
+  recording.mark(number);
 }
 
 // What is freed from here on, as the interpreter goes, is not the program's doing.

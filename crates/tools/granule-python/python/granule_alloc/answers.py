@@ -46,6 +46,7 @@ __all__ = [
     "InspectMomentMemoryHeldOpenBlockCaller",
     "InspectMomentWaste",
     "InspectRefused",
+    "InspectRefusedLimit",
     "InspectRun",
     "InspectSummary",
     "MinCapacity",
@@ -74,6 +75,7 @@ __all__ = [
     "WhatifCandidate",
     "WhatifCandidateRoomy",
     "WhatifDoubt",
+    "WhatifLimit",
     "WhatifNotExact",
     "WhatifSmallest",
     "WhatifSmallestGranule",
@@ -253,6 +255,8 @@ class Whatif(Answer):
     candidates: list[WhatifCandidate]
     not_tried: list[str]
     reserved_before: Bytes | None
+    limit: None | WhatifLimit
+    did_without: str | None
 
 
 class WhatifDoubt(Answer):
@@ -375,6 +379,13 @@ class WhatifCandidateRoomy(Answer):
     driver_peak_held: Bytes
     device_calls: dict[str, int]
     modelled_driver_ns: Nanoseconds
+
+
+class WhatifLimit(Answer):
+    set_by: str | None
+    bytes: int | None
+    device_free: int | None
+    lifted: bool
 
 
 class MinCapacity(Answer):
@@ -642,10 +653,18 @@ class InspectRefused(Answer):
     other_largest: int
     waiting: Bytes
     verdict: str
+    limit: None | InspectRefusedLimit
     missing: int
     in_the_way: list[InspectMomentMemoryBlocker]
     fixed_segments: bool
     most_live: None | InspectMomentLiveByCaller
+
+
+class InspectRefusedLimit(Answer):
+    set_by: str | None
+    bytes: int | None
+    device_free: int | None
+    lifted: bool
 
 
 class InspectGrowth(Answer):
@@ -809,6 +828,7 @@ class Check(Answer):
     reserved_peak: Bytes
     growth: float | None
     refused: int
+    why: str | None
     limits: CheckLimits
     exceeded: list[str]
     lower_bounds: bool

@@ -587,7 +587,13 @@ impl Conversion {
         // Only marks need neither; how much was given back, the entry that took it tells, too.
         let is_mark = matches!(known, Action::Snapshot | Action::Annotate);
         let is_free = matches!(known, Action::FreeRequested | Action::FreeCompleted);
-        if address == Val::None && !is_mark || size == Val::None && !is_mark && !is_free {
+        // That a request was refused is told without its size, too.
+        let is_refusal = known == Action::Oom;
+        let lacks =
+            if is_refusal { size.unsigned().unwrap_or(0) == 0 } else { size == Val::None && !is_free };
+        if is_refusal && lacks {
+            *self.unread.incomplete.entry(known.name().into()).or_default() += 1;
+        } else if !is_mark && (address == Val::None || lacks) {
             *self.unread.incomplete.entry(known.name().into()).or_default() += 1;
             return Ok(None);
         }

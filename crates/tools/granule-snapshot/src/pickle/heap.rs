@@ -294,12 +294,20 @@ fn is_history(values: &[Val], first: Val) -> bool {
     values.iter().zip(first..).all(|(&value, number)| value == Val::Entry(number))
 }
 
+/// The number that languages without whole numbers write so.
+#[allow(clippy::cast_possible_truncation)]
+fn whole(value: f64) -> Option<i64> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    (value.abs() <= EXACT && value.fract() == 0.0).then_some(value as i64)
+}
+
 impl Val {
     pub(super) fn unsigned(self) -> Option<u64> {
         match self {
             Self::Int(value) => u64::try_from(value).ok(),
             Self::Unsigned(value) => Some(value),
             Self::Bool(value) => Some(value.into()),
+            Self::Float(value) => u64::try_from(whole(value)?).ok(),
             _ => None,
         }
     }
@@ -308,6 +316,7 @@ impl Val {
         match self {
             Self::Int(value) => Some(value),
             Self::Bool(value) => Some(value.into()),
+            Self::Float(value) => whole(value),
             _ => None,
         }
     }

@@ -309,8 +309,14 @@ impl Series {
             header.bytes_requested_in_all = Some(counts.requested);
             about["live_before"] = counts.live_before.into();
             for (count, what) in [
-                (counts.live_before, "blocks were live before the history began; the replay begins by requesting them"),
-                (counts.refused, "requests were refused when it was recorded; the replay asks again, and gives back at once"),
+                (
+                    counts.live_before,
+                    "blocks were live before the history began; the replay begins by requesting them",
+                ),
+                (
+                    counts.refused,
+                    "requests were refused when it was recorded; a replay asks again, and gives back at once",
+                ),
             ] {
                 if count > 0 {
                     add_reason(header, &format!("{count} {what}"));

@@ -62,7 +62,9 @@ pub enum TraceError {
         limit: usize,
     },
     /// A line is not an event.
-    #[error("line {line}: {reason}: {text:?}")]
+    #[error(
+        "line {line}: {reason}: {text:?}; the file is damaged or was edited: record it again, or mend the line"
+    )]
     BadLine {
         /// The line.
         line: u64,

@@ -1,6 +1,7 @@
 //! The first line of a trace.
 
 use super::Event;
+use super::refused::survived;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -170,15 +171,17 @@ impl From<Mark> for (u64, u64, u64, u64, u64) {
 impl TraceHeader {
     /// Fills counts and sums from the events.
     pub(super) fn summarise(&mut self, events: &[Event]) {
-        let mut sizes = FxHashMap::default();
+        let (mut sizes, survived) = (FxHashMap::default(), survived(events));
         let mut streams = FxHashSet::from_iter([0]);
         let (mut live, mut peak, mut total, mut allocs, mut iterations) = (0u64, 0u64, 0u64, 0u64, 0u64);
         for event in events {
             match *event {
                 Event::Alloc { id, size, stream } => {
-                    sizes.insert(id, size);
+                    // What the program did without is no demand.
+                    let needed = if survived.contains(&id) { 0 } else { size };
+                    sizes.insert(id, needed);
                     streams.insert(stream);
-                    live = live.saturating_add(size);
+                    live = live.saturating_add(needed);
                     total = total.saturating_add(size);
                     peak = peak.max(live);
                     allocs += 1;
@@ -194,7 +197,7 @@ impl TraceHeader {
                 Event::Iteration { .. } => iterations += 1,
             }
         }
-        self.format = Some("alloc-trace 1".into());
+        self.format = Some(super::FORMAT.into());
         self.events = Some(events.len() as u64);
         self.allocs = Some(allocs);
         self.streams = Some(streams.len() as u64);

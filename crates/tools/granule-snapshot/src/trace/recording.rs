@@ -48,7 +48,7 @@ impl<W: Write + Seek> TraceRecording<W> {
     /// # Errors
     /// What `output` reports.
     pub fn new(mut output: W, mut header: TraceHeader, about: Value) -> io::Result<Self> {
-        header.format = Some("alloc-trace 1".into());
+        header.format = Some(super::FORMAT.into());
         header.extra.insert(KEY.into(), about);
         let mut unfinished = header.clone();
         add_reason(&mut unfinished, NOT_ENDED);

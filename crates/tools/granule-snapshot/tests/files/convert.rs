@@ -210,8 +210,9 @@ fn snapshots_without_history_say_so() {
     let error = convert::to_traces(&Snapshot::default()).unwrap_err();
     assert_eq!(error, ConvertError::NoHistory { device: None });
     assert!(error.to_string().contains("_record_memory_history()"));
-    assert_eq!(
-        convert::to_trace(&Snapshot::default(), 1).unwrap_err(),
-        ConvertError::NoDevice { device: 1, devices: 0 }
-    );
+    assert_eq!(convert::to_trace(&Snapshot::default(), 1).unwrap_err(), ConvertError::Nothing);
+    let history = vec![entry(Action::Oom, 0, 512, 0)];
+    let snapshot = Snapshot { device_traces: vec![Vec::new(), history], ..Snapshot::default() };
+    let error = convert::to_trace(&snapshot, 7).unwrap_err();
+    assert_eq!(error.to_string(), "the snapshot has nothing of device 7, but of device 1");
 }

@@ -7,7 +7,7 @@ use super::{Candidate, Doubt, Held, Kind, NOT_MODELLED, Outcome, Tried, Verdict,
 use crate::replay::{CostModel, ReplayError, ReplayOptions, peak_live, replay};
 use alloc_core::config::{OptionInfo, PolicyName, Settings, options};
 use alloc_core::types::GIB;
-use granule_snapshot::trace::{Event, Trace};
+use granule_snapshot::trace::{Event, Trace, did_without};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -29,6 +29,8 @@ pub struct Question {
     pub before: Before,
     /// The most that the program held from its device, where that is recorded.
     pub held: Option<Held>,
+    /// Why nothing is known of devices that nobody chose: a limit that is not known refused requests.
+    pub limited: Option<String>,
     /// How many events a stream's work is behind; 0 completes everything at once.
     pub lag: u64,
     /// What driver calls cost.
@@ -72,6 +74,7 @@ impl Default for Question {
             recorded_capacity: None,
             before: Before::Nothing,
             held: None,
+            limited: None,
             lag: 0,
             costs: CostModel::default(),
             newest_release: None,
@@ -100,6 +103,8 @@ pub enum Progress {
 pub struct Answer {
     /// Why it says nothing of the program that something fits; `None` where it does.
     pub doubt: Option<Doubt>,
+    /// Which requests were refused when it was recorded, and are no part of the answer: the program did without.
+    pub did_without: Option<String>,
     /// Most requested bytes live at once: no device can be smaller.
     pub peak_requested: u64,
     /// Reserved when the workload begins; `None` where that is not recorded.
@@ -161,6 +166,8 @@ impl Question {
     /// # Errors
     /// What [`replay`] gives. Refused requests are no error.
     pub fn ask(&self, trace: &Trace, progress: &(dyn Fn(Progress) + Sync)) -> Result<Answer, ReplayError> {
+        let (trace, survived) = trace.demand();
+        let trace = &*trace;
         let peak_requested = peak_live(trace);
         let devices = self.devices(peak_requested);
         let roomy = roomy(peak_requested, &devices, self.recorded_capacity);
@@ -169,7 +176,12 @@ impl Question {
         on.dedup();
         let candidates = self.candidates(trace);
         let replays = candidates.len() * on.len();
-        let mut outcomes = self.outcomes(&candidates, &on, trace, progress)?.into_iter();
+        let mut outcomes = self.outcomes(&candidates, &on, trace, progress)?;
+        // Events are counted as the file has them.
+        for first in outcomes.iter_mut().filter_map(|outcome| outcome.first_refusal.as_mut()) {
+            first.event += survived.partition_point(|one| one.at < first.event);
+        }
+        let mut outcomes = outcomes.into_iter();
         let candidates: Vec<Tried> = candidates
             .into_iter()
             .map(|candidate| {
@@ -185,7 +197,9 @@ impl Question {
             Some(tried) => (tried.roomy.held(), self.held.filter(|_| current.is_some())),
             None => (0, None),
         };
-        let doubt = Doubt::new("Replay", replayed, held, trace, self.before);
+        let limited =
+            || Some(Doubt { text: self.limited.clone()?, replayed, recorded: held.map(|held| held.bytes) });
+        let doubt = Doubt::new("Replay", replayed, held, trace, self.before).or_else(limited);
         let on_device = |(index, capacity): (usize, &u64)| {
             verdict(&candidates, index, *capacity, peak_requested, doubt.is_none())
         };
@@ -205,6 +219,7 @@ impl Question {
         };
         Ok(Answer {
             doubt,
+            did_without: did_without(&survived),
             peak_requested,
             reserved_before: self.before.bytes(),
             events: trace.events.len() as u64,

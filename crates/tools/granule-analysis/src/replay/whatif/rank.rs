@@ -97,29 +97,22 @@ pub struct Held {
 /// A replay that holds less than this of what the program held, or the program of it, is not one of that program, in percent.
 const ALIKE: u128 = 95;
 
-/// What a recording does not have of its program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Missing {
-    /// What came before it or after it.
-    Time,
-    /// Which pools served what.
-    Pools,
-    /// The rest of the file.
-    Rest,
-}
-
-impl Missing {
-    /// What the recording of `trace` lacks, in which this was reserved `before`.
-    fn of(trace: &Trace, before: Before) -> Option<Self> {
+impl Doubt {
+    /// Why a recording is not the whole run, in which this was reserved `before`, and what to do about it.
+    #[must_use]
+    pub fn missing(trace: &Trace, before: Before) -> Option<(&'static str, String)> {
         match () {
-            () if trace.is_cut() => Some(Self::Rest),
-            () if before != Before::Nothing => Some(Self::Time),
-            () => trace.lacks_pools().then_some(Self::Pools),
+            () if trace.is_cut() => Some(("the file was cut", "Fetch it again.".into())),
+            () if before != Before::Nothing => Some((
+                "the recording is a window of the run",
+                format!("Record the run from its start: {RECORD}."),
+            )),
+            () => trace
+                .lacks_pools()
+                .then(|| ("the trace does not say which pools served what", "Record the run anew.".into())),
         }
     }
-}
 
-impl Doubt {
     /// What there is to doubt where `what` (a replay of `trace` under the program's own settings) took `replayed` bytes, and the
     /// program `held`.
     #[must_use]
@@ -128,15 +121,9 @@ impl Doubt {
         let short = held.is_some_and(|held| less(replayed, held.bytes));
         // What was refused is served where there is room.
         let beyond = held.is_some_and(|held| less(held.bytes, replayed)) && trace.refusals().0 == 0;
-        let anew = " Record the run anew: granule record -- python train.py.";
-        let (why, next) = match Missing::of(trace, before) {
-            Some(Missing::Time) => {
-                ("the recording is a window of the run", format!(" Record the run from its start: {RECORD}."))
-            }
-            Some(Missing::Pools) => {
-                ("the trace does not say which pools served what", " Record the run anew.".into())
-            }
-            Some(Missing::Rest) => ("the file was cut", " Fetch it again.".into()),
+        let anew = "Record the run anew: granule record -- python train.py.";
+        let (why, next) = match Self::missing(trace, before) {
+            Some(missing) => missing,
             None if short => ("what took the rest is not in the file", anew.into()),
             None if beyond => ("what kept it lower is not in the file", anew.into()),
             None => return None,
@@ -145,7 +132,7 @@ impl Doubt {
             || "what the program held is not recorded".to_owned(),
             |Held { by, bytes }| format!("{by} held {}", size_text(bytes)),
         );
-        let text = format!("{what} {}, {theirs}: {why}. Do not choose by this.{next}", size_text(replayed));
+        let text = format!("{what} {}, {theirs}: {why}. Do not choose by this. {next}", size_text(replayed));
         Some(Self { text, replayed, recorded: held.map(|held| held.bytes) })
     }
 }

@@ -60,11 +60,12 @@ pub(super) fn run(
         if let Some(hidden) = &mut hidden {
             hide::recording(&mut recording, false, hidden);
         }
+        let doubt = recording.doubt().map(|doubt| doubt.text);
         // Only replays ask for it, and of many long runs it is large.
         recording.trace = Arc::default();
         let capacity = args.capacity.map(|size| size.0).or(recording.capacity);
         let inspection = Inspection::new(&recording.run, &recording.rules(), &[]);
-        let summary = Summary::new(&inspection, capacity, recording.window, None);
+        let summary = Summary::new(&inspection, capacity, recording.window, doubt.as_deref());
         let (mut path, mut name) = (workload.input().display().to_string(), workload.file_name());
         if args.anonymous {
             path = format!("run {}", runs.len() + 1);

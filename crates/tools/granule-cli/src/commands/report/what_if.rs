@@ -1,6 +1,6 @@
 //! The page's tables of other settings.
 
-use crate::commands::whatif::ask;
+use crate::commands::whatif::{ask, under};
 use crate::console;
 use crate::failure::Failure;
 use crate::recording::Recording;
@@ -37,6 +37,7 @@ pub(in crate::commands) fn answer(
         newest_release: recording.newest_release.map(|newest| newest.release),
         ..Question::default()
     };
+    let question = under(recording.limit(), question);
     ask(&question, &recording.trace, &recording.name).map(Some)
 }
 

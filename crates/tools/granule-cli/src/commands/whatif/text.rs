@@ -26,11 +26,16 @@ pub(super) fn print(
         counted(answer.replays, "replay")
     );
     writeln!(out, "{}", wrapped(&said))?;
+    if let Some(said) = &answer.did_without {
+        writeln!(out, "{}", wrapped(&format!("{said}.")))?;
+    }
     for verdict in &answer.verdicts {
         writeln!(out, "\n{}", console::strong(&wrapped(&verdict.text)))?;
         print_verdict(verdict, out)?;
     }
-    if let Some(smallest) = &answer.smallest {
+    if let Some(smallest) =
+        answer.smallest.as_ref().filter(|smallest| smallest.pytorch.is_some() || smallest.granule.is_some())
+    {
         writeln!(out, "\nThe smallest device, to 16 MiB:")?;
         let devices = [("PyTorch", &smallest.pytorch), ("Granule", &smallest.granule)];
         for (who, device) in devices {

@@ -111,10 +111,10 @@ pub(super) fn write_refused(refused: &Refused, count: u64, top: usize, text: &mu
         if count == 1 { "The refused request".to_owned() } else { format!("The first of {count} refused") };
     let said = format!(
         "{which}: {} at entry {}{iteration}, stream {}: {}",
-        size_text(refused.size),
+        refused.asked(),
         refused.at,
         stream_text(refused.stream),
-        refused.verdict.text()
+        refused.why()
     );
     let _ = writeln!(text, "\n{}\n", console::wrapped(&said));
     let row = |name: &str, bytes: u64| [name.to_owned(), size_text(bytes)];
