@@ -184,6 +184,7 @@ impl Recording {
         }
         let run = Run::of_snapshot(&snapshot, device);
         let newest_release = Newest::of(&snapshot, device);
+        newest_release.and_then(Newest::about).iter().for_each(console::note);
         let capacity = convert::recorded(&snapshot, device).capacity;
         let snapshot = Some(snapshot);
         Ok(Self {
