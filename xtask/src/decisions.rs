@@ -7,7 +7,7 @@ use clap::Args;
 use std::path::PathBuf;
 
 #[derive(Args)]
-#[group(required = true, multiple = false)]
+#[group(required = true, multiple = false, args = ["write", "check", "steps"])]
 pub(crate) struct Options {
     /// Write all rows of a policy to this file
     #[arg(long, value_name = "FILE")]

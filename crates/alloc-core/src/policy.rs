@@ -218,11 +218,6 @@ pub trait Policy: Clone + Debug + Send + Sync + 'static {
         TieBreak::default()
     }
 
-    /// Remedies in order: [`LADDER`](Self::LADDER), unless settings choose another. The same for as long as the policy lives.
-    fn ladder(&self) -> &'static [Rung] {
-        Self::LADDER
-    }
-
     /// Whether address space of a growable segment in which nothing is mapped is given back when cached memory is. The same for
     /// as long as the policy lives.
     fn gives_empty_addresses_back(&self) -> bool {

@@ -57,8 +57,8 @@ pub struct granule_options {
     pub settings: *const c_char,
     /// A backend in C. backend is null then.
     pub table: *const granule_backend_table,
-    /// The release of PyTorch that policy:pytorch decides as where settings do not name one with pytorch_release: "2.12.1". Null,
-    /// and a release that is not known, is the newest that is.
+    /// The release of PyTorch that policy:pytorch decides as where settings do not name one with pytorch_release: "2.13.1". 2.12
+    /// is decided as 2.13. Null, and a release that is not known, is the newest that is.
     pub pytorch_release: *const c_char,
 }
 
@@ -77,7 +77,7 @@ impl granule_allocator {
             None => settled(environment::from_env(flavour(&*backend)))?,
         };
         let usual = settings.policy_name() == PolicyName::Pytorch && settings.pytorch_release.is_none();
-        let release = release.filter(|_| usual).and_then(|text| text.parse().ok());
+        let release = release.filter(|_| usual).and_then(PytorchRelease::about);
         settings.pytorch_release =
             settings.pytorch_release.or(release.filter(|r| *r != PytorchRelease::default()));
         let id = backend.id();

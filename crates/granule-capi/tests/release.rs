@@ -6,14 +6,14 @@ mod support;
 
 use granule_capi::allocator::*;
 use granule_capi::error::*;
-use std::ffi::{CStr, c_void};
+use granule_capi::memory::granule_empty_cache;
+use std::ffi::CStr;
 use support::Allocator;
 
-const HALF: u64 = 128 << 10;
+const LARGE: u64 = 40 << 20;
 
-/// Whether the allocator takes the free block of the oldest record, as 2.12 does, or the lowest.
-fn goes_by_record(settings: &CStr, release: Option<&CStr>) -> bool {
-    let upper_half = |ptr: *mut c_void| ptr.wrapping_byte_add(HALF as usize);
+/// Whether the allocator takes the lowest of the free blocks of a size, as 2.11 does, or that of the oldest segment.
+fn goes_by_address(settings: &CStr, release: Option<&CStr>) -> bool {
     let options = granule_options {
         size: size_of::<granule_options>() as u32,
         backend: c"openreg".as_ptr(),
@@ -22,23 +22,22 @@ fn goes_by_record(settings: &CStr, release: Option<&CStr>) -> bool {
         pytorch_release: release.map_or(std::ptr::null(), CStr::as_ptr),
     };
     let a = Allocator::with(&options);
-    let whole: Vec<_> = (0..4).map(|_| a.malloc(2 * HALF).unwrap()).collect();
-    assert_eq!(a.free(whole[0]), GRANULE_OK);
-    let lower = a.malloc(HALF).unwrap();
-    assert_eq!(a.free(whole[2]), GRANULE_OK);
-    let taken = [a.malloc(HALF).unwrap(), a.malloc(HALF).unwrap()];
-    assert_eq!((lower, taken), (whole[0], [upper_half(whole[0]), whole[2]]));
-    assert_eq!(a.free(lower), GRANULE_OK);
-    let next = a.malloc(HALF).unwrap();
-    assert!(next == lower || next == upper_half(whole[2]));
-    next != lower
+    let [first, second] = [(); 2].map(|()| a.malloc(LARGE).unwrap());
+    assert_eq!(a.free(first), GRANULE_OK);
+    assert_eq!(unsafe { granule_empty_cache(a.0) }, GRANULE_OK);
+    let third = a.malloc(LARGE).unwrap();
+    assert!(third < second, "the device gives the address out again");
+    assert_eq!((a.free(third), a.free(second)), (GRANULE_OK, GRANULE_OK));
+    a.malloc(LARGE).unwrap() == third
 }
 
 #[test]
 fn it_counts_where_settings_name_none() {
-    assert!(goes_by_record(c"", Some(c"2.12.1")));
-    assert!(goes_by_record(c"pytorch_release:2.12", None));
-    assert!(!goes_by_record(c"pytorch_release:2.13", Some(c"2.12.1")), "settings come first");
-    assert!(!goes_by_record(c"", None));
-    assert!(!goes_by_record(c"", Some(c"3.1.0")), "one that is not known is as the newest");
+    assert!(goes_by_address(c"", Some(c"2.11.0")));
+    assert!(goes_by_address(c"", Some(c"2.10.0")), "about as 2.11");
+    assert!(goes_by_address(c"pytorch_release:2.11", None));
+    assert!(!goes_by_address(c"pytorch_release:2.13", Some(c"2.11.0")), "settings come first");
+    assert!(!goes_by_address(c"", Some(c"2.12.1")), "about as 2.13");
+    assert!(!goes_by_address(c"", None));
+    assert!(!goes_by_address(c"", Some(c"3.1.0")), "one that is not known is as the newest");
 }

@@ -123,11 +123,7 @@ fn o01_with_growable_segments_the_hint_is_about_address_space() {
 #[test]
 fn o01_releases_before_2_14_advise_growable_segments_where_they_are_on_too() {
     on_each(&of_bytes(256 * MIB), |rig| {
-        let of_2_10 = " If reserved but unallocated memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True \
-                       to avoid fragmentation.  See documentation for Memory Management  \
-                       (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)";
         for (release, end) in [
-            ("2.10", of_2_10),
             ("2.11", HINT),
             ("2.13", HINT),
             ("2.14.1", "is reserved by PyTorch but unallocated."),

@@ -12,14 +12,8 @@ use granule_tests::setup::{growable, of, roomy};
 use granule_tests::with_policy;
 use std::sync::Arc;
 
-const KIB: u64 = 1 << 10;
-
 fn as_release(release: PytorchRelease, settings: Settings) -> Settings {
     Settings { pytorch_release: Some(release), ..settings }
-}
-
-fn above(ptr: DevicePtr, kib: u64) -> DevicePtr {
-    DevicePtr(ptr.0 + kib * KIB)
 }
 
 /// An allocator of each release, with what takes memory from it.
@@ -29,42 +23,6 @@ fn each(test: impl Fn(PytorchRelease, &CachingAllocator, &dyn Fn(u64) -> DeviceP
             roomy::<PytorchPolicy>(as_release(*release, Settings::default()));
         test(*release, &allocator, &|bytes| allocator.malloc(bytes, stream).unwrap());
         allocator.check_invariants();
-    }
-}
-
-#[test]
-fn of_free_blocks_of_one_size_2_12_takes_the_one_whose_record_is_oldest() {
-    each(|release, allocator, take| {
-        let blocks: Vec<_> = (0..4).map(|_| take(256 * KIB)).collect();
-        allocator.free(blocks[0]).unwrap();
-        let below = take(128 * KIB);
-        allocator.free(blocks[2]).unwrap();
-        // The rest of the first, then half of the third: the halves above have the records that the blocks had.
-        let halves = [take(128 * KIB), take(128 * KIB)];
-        assert_eq!((below, halves), (blocks[0], [above(blocks[0], 128), blocks[2]]));
-        allocator.free(below).unwrap();
-        let record = release == PytorchRelease::V2_12;
-        let expected = if record { above(blocks[2], 128) } else { below };
-        assert_eq!(take(128 * KIB), expected, "{release}");
-    });
-}
-
-#[test]
-fn of_blocks_that_become_one_the_one_that_was_freed_last_keeps_its_record() {
-    for upper_last in [true, false] {
-        each(|release, allocator, take| {
-            let blocks: Vec<_> = (0..8).map(|_| take(128 * KIB)).collect();
-            allocator.free(blocks[1]).unwrap();
-            let (lower, upper) = (take(64 * KIB), take(64 * KIB));
-            assert_eq!((lower, upper), (blocks[1], above(blocks[1], 64)));
-            allocator.free(blocks[5]).unwrap();
-            let order = if upper_last { [lower, upper] } else { [upper, lower] };
-            order.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
-            // The lower half has the youngest record.
-            let young = release == PytorchRelease::V2_12 && !upper_last;
-            let expected = if young { blocks[5] } else { blocks[1] };
-            assert_eq!(take(128 * KIB), expected, "{release}, upper last: {upper_last}");
-        });
     }
 }
 
@@ -83,7 +41,7 @@ fn until_2_11_the_lowest_address_decides_whatever_segment_is_older() {
 }
 
 #[test]
-fn until_2_12_nothing_cached_goes_back_while_a_scope_is_open() {
+fn until_2_11_nothing_cached_goes_back_while_a_scope_is_open() {
     for release in PytorchRelease::ALL {
         let settings = as_release(*release, Settings::default());
         let (device, allocator, stream) = with_policy::<PytorchPolicy>(of(100), settings);
@@ -130,11 +88,11 @@ fn before_2_15_addresses_that_could_not_be_mapped_are_kept() {
 
 #[test]
 fn an_allocator_keeps_its_release() {
-    let settings = as_release(PytorchRelease::V2_12, Settings::default());
+    let settings = as_release(PytorchRelease::V2_13, Settings::default());
     let (_device, allocator, _) = roomy::<PytorchPolicy>(settings);
     let refused = allocator.configure(as_release(PytorchRelease::V2_11, Settings::default())).unwrap_err();
     assert!(matches!(refused, AllocError::ReleaseFixed { asked: PytorchRelease::V2_11, .. }), "{refused}");
-    assert!(refused.to_string().contains("decides as 2.12"), "{refused}");
+    assert!(refused.to_string().contains("decides as 2.13"), "{refused}");
     allocator.configure(Settings::default()).unwrap();
-    assert_eq!(allocator.settings().pytorch_release(), PytorchRelease::V2_12, "it was not named");
+    assert_eq!(allocator.settings().pytorch_release(), PytorchRelease::V2_13, "it was not named");
 }

@@ -5,20 +5,18 @@
 
 pub(super) mod growth;
 pub(super) mod kind;
-mod records;
 pub(super) mod sleep;
 mod unmapped;
 
 use crate::base::steps::Counted;
 use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
-use crate::memory::order::Order;
+use crate::memory::order::TieBreak;
 use crate::memory::region::RegionId;
 use crate::memory::segment::{Origin, Segment, SegmentTable};
 use crate::policy::{Chosen, Grain, GranuleMemory, Ground, Hooks, Placement, Remembered, Request};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Rank};
-use kind::{NewRecord, OfKind, of_kind};
-use records::Records;
+use kind::{OfKind, of_kind};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -58,7 +56,7 @@ pub(crate) struct Heap {
     /// The index of free blocks.
     placement: Placement,
     /// Which of several free blocks of one size comes first.
-    order: Order,
+    tie_break: TieBreak,
     /// What the policy remembers of the arena.
     remembered: Remembered,
     /// Address space without memory.
@@ -77,7 +75,7 @@ impl Heap {
         Self {
             layout: Layout::default(),
             placement: policy.placement(),
-            order: Order::new(policy.tie_break()),
+            tie_break: policy.tie_break(),
             remembered: policy.remembered(),
             unmapped: Default::default(),
             ages: false,
@@ -92,7 +90,6 @@ impl Heap {
         debug_assert!(self.layout.blocks().is_empty(), "nothing is forgotten");
         self.layout = Layout::default();
         self.placement.placed_mut().clear();
-        self.order = Order::new(policy.tie_break());
         self.remembered = policy.remembered();
         self.unmapped = Default::default();
     }
@@ -177,7 +174,11 @@ impl Heap {
             assert_eq!(self.layout.blocks()[id].addr, addr, "and knows their addresses");
         }
         for (id, segment) in self.layout.segments().iter().filter(|(_, segment)| segment.tier == tier) {
-            self.order.check(segment, self.layout.of_segment(id).map(|(_, block)| block.order));
+            let order = self.tie_break.order_in(segment);
+            assert!(
+                self.layout.of_segment(id).all(|(_, block)| block.order == order),
+                "a block knows its segment's"
+            );
         }
     }
 
@@ -358,7 +359,7 @@ impl Ground<GranuleMemory> for Heap {
     }
 
     fn add_segment(&mut self, segment: Segment, state: BlockPhase) -> (SegmentId, BlockId) {
-        let order = Records::new(&mut self.order, &mut self.layout, &mut self.placement).of_segment(&segment);
+        let order = self.tie_break.order_in(&segment);
         let (id, block) = self.layout.add_segment(segment, order, state);
         self.remembered.hooks_mut().segment_added(id, &self.layout.segments()[id]);
         (id, block)
@@ -383,7 +384,7 @@ impl Ground<GranuleMemory> for Heap {
 
     fn cut_above(&mut self, id: BlockId, size: u64, upper_state: BlockPhase) -> BlockId {
         self.note_spare();
-        of_kind!(self, heap => heap.cut_above(id, size, upper_state, NewRecord::Upper))
+        of_kind!(self, heap => heap.cut_above(id, size, upper_state))
     }
 
     fn take_range(&mut self, id: BlockId, low: u64, high: u64) -> BlockId {

@@ -4,7 +4,7 @@
 
 use super::ledger::{Splits, signed};
 use super::{ArenaState, FreeStep};
-use crate::arena::heap::kind::{Custom, Kind, NewRecord, OfKind};
+use crate::arena::heap::kind::{Custom, Kind, OfKind};
 use crate::base::ids::PoolSlot;
 use crate::memory::block::{Block, BlockId, BlockPhase, NO_USES, SegmentId};
 use crate::policy::{GranulePolicy, Hooks, Placement, PytorchPolicy, Remembered, Request, granule};
@@ -176,7 +176,7 @@ impl<'a, K: Serving> Short<'a, K> {
             && !self.state.tenure.pool().no_split
             && self.state.heap.layout().blocks().may_cut();
         if cuts {
-            self.heap().cut_above(id, request.size, BlockPhase::Free, NewRecord::Lower);
+            self.heap().cut_above(id, request.size, BlockPhase::Free);
         }
         if (cuts || was_split) && self.state.heap.layout().segments().is_fixed(segment) {
             let change = match (cuts, was_split) {
@@ -282,7 +282,7 @@ impl<'a, K: Serving> Short<'a, K> {
         (below, above): (Option<BlockId>, Option<BlockId>),
         counted: Splits,
     ) {
-        let Block { requested, tier, segment, order, .. } = *self.block(id);
+        let Block { requested, tier, segment, .. } = *self.block(id);
         if self.heap().lends(segment) {
             return K::take_back(self.state, id);
         }
@@ -294,9 +294,6 @@ impl<'a, K: Serving> Short<'a, K> {
             let table = self.state.heap.layout_mut().blocks_mut();
             // The merged block is free: what it was last used for is the block's that was just freed.
             table[below].requested = requested;
-            if K::ORDERS {
-                table[below].order = order;
-            }
             table.absorb_above(below, id);
             id = below;
         }

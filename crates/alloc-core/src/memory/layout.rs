@@ -133,12 +133,10 @@ impl Layout {
         (self.neighbour_in(state, block.prev), self.neighbour_in(state, block.next))
     }
 
-    /// Joins a block with its neighbours that are in `state`, and in no index. The lowest keeps its record, with the order of
-    /// the block that was given.
+    /// Joins a block with its neighbours that are in `state`, and in no index. The lowest keeps its record.
     pub(crate) fn join(&mut self, mut id: BlockId, state: BlockPhase) -> BlockId {
         let (below, above) = self.neighbours_in(state, id);
         if let Some(below) = below {
-            self.blocks[below].order = self.blocks[id].order;
             self.blocks.absorb_above(below, id);
             id = below;
         }

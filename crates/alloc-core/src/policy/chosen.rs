@@ -61,7 +61,7 @@ impl<P: Policy> Decisions for P {
         const { Traits::of::<P>() }
     }
     fn ladder(&self) -> &'static [Rung] {
-        Policy::ladder(self)
+        P::LADDER
     }
     fn grows(&self) -> bool {
         Policy::grows(self)
@@ -99,10 +99,6 @@ impl<P: Policy> Decisions for P {
     }
     fn placement(&self) -> Placement {
         let any: &dyn Any = self;
-        // Code that is compiled for a policy knows the default order only.
-        if self.tie_break() != TieBreak::default() {
-            return Placement::Custom(Box::new(Placed::new(self.clone())));
-        }
         if let Some(policy) = any.downcast_ref::<PytorchPolicy>() {
             return Placement::Pytorch(Placed::new(policy.clone()));
         }

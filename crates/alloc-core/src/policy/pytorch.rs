@@ -27,17 +27,6 @@ pub struct PytorchPolicy {
     release: PytorchRelease,
 }
 
-/// In 2.10, pools that opted in are the last resort: all cached memory is given back first.
-const LADDER_OF_2_10: &[Rung] = &[
-    Rung::Callbacks,
-    Rung::CollectGarbage,
-    Rung::Grow,
-    Rung::ReleaseEnough,
-    Rung::ReleaseAll,
-    Rung::OptedInPools,
-    Rung::Spill,
-];
-
 impl PytorchPolicy {
     /// The policy under `settings`, on a device that has virtual memory or not.
     #[must_use]
@@ -163,14 +152,9 @@ impl Policy for PytorchPolicy {
 
     fn tie_break(&self) -> TieBreak {
         match self.release {
-            PytorchRelease::V2_10 | PytorchRelease::V2_11 => TieBreak::LowestAddress,
-            PytorchRelease::V2_12 => TieBreak::OldestRecord,
+            PytorchRelease::V2_11 => TieBreak::LowestAddress,
             PytorchRelease::V2_13 | PytorchRelease::V2_14 | PytorchRelease::V2_15 => TieBreak::OldestSegment,
         }
-    }
-
-    fn ladder(&self) -> &'static [Rung] {
-        if self.release == PytorchRelease::V2_10 { LADDER_OF_2_10 } else { Self::LADDER }
     }
 
     fn gives_empty_addresses_back(&self) -> bool {

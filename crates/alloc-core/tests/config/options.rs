@@ -47,7 +47,7 @@ fn pinned_samples() -> Vec<(&'static str, &'static str, Settings)> {
 /// Those of what processes agree on.
 fn process_samples() -> Vec<(&'static str, &'static str, Settings)> {
     vec![
-        ("pytorch_release", "2.12", Settings { pytorch_release: Some(PytorchRelease::V2_12), ..base() }),
+        ("pytorch_release", "2.11", Settings { pytorch_release: Some(PytorchRelease::V2_11), ..base() }),
         ("publish", "True", Settings { publish: true, ..base() }),
     ]
 }

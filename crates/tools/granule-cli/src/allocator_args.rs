@@ -26,7 +26,7 @@ pub(crate) struct AllocatorArgs {
 /// The release whose allocator the pytorch policy imitates.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ReleaseArgs {
-    /// The release of PyTorch that the pytorch policy decides as, 2.10 to 2.15 [default: the environment's, a snapshot's, else 2.15]
+    /// The release of PyTorch that the pytorch policy decides as: 2.11, 2.13, 2.14 or 2.15 [default: the environment's, a snapshot's, else 2.15]
     #[arg(long, value_name = "RELEASE", value_parser = str::parse::<PytorchRelease>)]
     pytorch: Option<PytorchRelease>,
 }

@@ -202,6 +202,7 @@ impl Recording {
         let mut run = Run::of_snapshot(&snapshot, device);
         run.limit = Limit::of_settings(&settings);
         let newest_release = Newest::of(&snapshot, device);
+        newest_release.and_then(Newest::about).iter().for_each(console::note);
         let capacity = convert::recorded(&snapshot, device).capacity;
         let snapshot = Some(snapshot);
         Ok(Self {

@@ -318,6 +318,7 @@ impl Workload {
         let InForce { conf, notes: about_conf, changed } = InForce::of(snapshot, device);
         reasons.extend(changed.clone());
         let release = Newest::of(snapshot, device);
+        reasons.extend(release.and_then(Newest::about));
         let recording = Origin { device, conf, about_conf, changed, release, figures: recorded, counts };
         trace.header.native = native(&recording);
         tracing::info!(events = trace.events.len(), "converted");

@@ -149,7 +149,7 @@ impl Growth {
     pub(crate) fn commit(self, heap: &mut Heap, mapped: usize) -> Option<BlockId> {
         let mut maps = 0;
         let mut run: Option<BlockId> = None;
-        let mut last = None;
+        let mut requested = None;
         let mut complete = true;
         for link in self.chain {
             let id = match link {
@@ -157,7 +157,7 @@ impl Growth {
                 Link::ToMap(id, sizes) if maps < mapped => {
                     maps += 1;
                     let (block, bytes) = (&heap.layout.blocks()[id], sizes.iter().sum());
-                    last = Some((block.requested, block.order));
+                    requested = Some(block.requested);
                     let (segment, addr) = (block.segment, block.addr);
                     if let Some(granules) = heap.layout.granules_mut(segment) {
                         granules.set(addr, sizes);
@@ -184,11 +184,8 @@ impl Growth {
             }
         }
         let run = run?;
-        if let Some((_, order)) = last {
-            heap.layout.blocks_mut()[run].order = order;
-        }
         let run = heap.join_free(run);
-        if let Some((requested, _)) = last {
+        if let Some(requested) = requested {
             heap.layout.blocks_mut()[run].requested = requested;
         }
         if complete {

@@ -2,7 +2,6 @@
 //! compiled.
 
 use super::Heap;
-use super::records::Records;
 use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::policy::{
@@ -11,18 +10,8 @@ use crate::policy::{
 use std::hint::unreachable_unchecked;
 use std::marker::PhantomData;
 
-/// Which part of a block that is cut gets a new record, where the [order](crate::memory::order::Order) of records counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::arena) enum NewRecord {
-    Lower,
-    Upper,
-}
-
 /// A kind of policy.
 pub(in crate::arena) trait Kind {
-    /// Whether a policy of this kind may have another [`TieBreak`](crate::policy::TieBreak) than the default.
-    const ORDERS: bool = false;
-
     type Placed: Placing + ?Sized + 'static;
     type Memory: Hooks + ?Sized + 'static;
 
@@ -89,8 +78,6 @@ impl Kind for GranulePolicy {
 pub(in crate::arena) enum Custom {}
 
 impl Kind for Custom {
-    const ORDERS: bool = true;
-
     type Placed = dyn Placing;
     type Memory = dyn Hooks;
 
@@ -250,13 +237,13 @@ impl<'a, K: Kind> OfKind<'a, K> {
         let mut middle = id;
         if addr < low {
             self.take_out(id);
-            middle = self.cut_above(id, low - addr, BlockPhase::Busy, NewRecord::Lower);
+            middle = self.cut_above(id, low - addr, BlockPhase::Busy);
             self.put_back(id);
         } else {
             self.take_from_index(id);
         }
         if high < end {
-            self.cut_above(middle, high - low, BlockPhase::Free, NewRecord::Upper);
+            self.cut_above(middle, high - low, BlockPhase::Free);
         }
         let block = &mut self.heap.layout.blocks_mut()[middle];
         (block.requested, block.state) = (requested, BlockPhase::Busy);
@@ -266,24 +253,8 @@ impl<'a, K: Kind> OfKind<'a, K> {
     /// Cuts a block, which is in no index, after `size` bytes. The lower part keeps the id and the state; the upper part
     /// gets `upper_state` and goes into the list of that state.
     #[inline(always)]
-    pub(in crate::arena) fn cut_above(
-        &mut self,
-        id: BlockId,
-        size: u64,
-        upper_state: BlockPhase,
-        new: NewRecord,
-    ) -> BlockId {
-        let new = K::ORDERS.then(|| {
-            let Heap { order, layout, placement, .. } = &mut *self.heap;
-            (new, Records::new(order, layout, placement).of_part(id))
-        });
-        let blocks = self.heap.layout.blocks_mut();
-        let upper = blocks.cut(id, size);
-        match new {
-            Some((NewRecord::Lower, order)) => blocks[id].order = order,
-            Some((NewRecord::Upper, order)) => blocks[upper].order = order,
-            None => {}
-        }
+    pub(in crate::arena) fn cut_above(&mut self, id: BlockId, size: u64, upper_state: BlockPhase) -> BlockId {
+        let upper = self.heap.layout.blocks_mut().cut(id, size);
         match upper_state {
             BlockPhase::Free => self.insert_free(upper),
             BlockPhase::Unmapped => self.heap.insert_unmapped(upper),

@@ -5,7 +5,6 @@ use crate::base::round::format_bytes;
 use crate::config::{PolicyName, PytorchRelease};
 
 const DOCUMENTATION: &str = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf";
-const DOCUMENTATION_OF_2_10: &str = "https://pytorch.org/docs/stable/notes/cuda.html#environment-variables";
 
 impl OomReport {
     /// The text PyTorch's allocator would give, word for word, in the release that `pytorch_release` names: for programs in which
@@ -82,13 +81,9 @@ impl OomReport {
                     expandable_segments_reserve_by_class."
                 .into();
         }
-        let (variable, page) = match self.pytorch_release {
-            PytorchRelease::V2_10 => ("PYTORCH_ALLOC_CONF", DOCUMENTATION_OF_2_10),
-            _ => ("PYTORCH_CUDA_ALLOC_CONF", DOCUMENTATION),
-        };
         format!(
-            " If reserved but unallocated memory is large try setting {variable}=expandable_segments:True to avoid \
-             fragmentation.  See documentation for Memory Management  ({page})"
+            " If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to \
+             avoid fragmentation.  See documentation for Memory Management  ({DOCUMENTATION})"
         )
     }
 

@@ -189,7 +189,8 @@ fn not_exact(workload: &Workload, lag: u64, answer: &Answer, held: Option<Held>)
         None => of_trace(&workload.trace),
     };
     let changed = workload.recording.as_ref().and_then(|recording| recording.changed.clone());
-    found.extend(changed.map(of_difference));
+    let about = workload.recording.as_ref().and_then(|recording| recording.release?.about());
+    found.extend(changed.into_iter().chain(about).map(of_difference));
     if found.is_empty() {
         let current = answer.candidates.iter().find(|tried| tried.candidate.kind == Kind::Current);
         let other = |tried: &&Tried| {

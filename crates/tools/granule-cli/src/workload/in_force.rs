@@ -170,9 +170,18 @@ impl Newest {
         Some(Self { release: (2, minor), why })
     }
 
-    /// The release that a replay decides as. Of those up to 2.11, which choose alike, only the last two are known.
+    /// The release that a replay decides as: no other decides more like it.
     pub(crate) fn decides(self) -> PytorchRelease {
-        if self.release < (2, 12) { PytorchRelease::V2_11 } else { PytorchRelease::V2_12 }
+        if self.release < (2, 12) { PytorchRelease::V2_11 } else { PytorchRelease::V2_13 }
+    }
+
+    /// Why that is not exact, where the release is another.
+    pub(crate) fn about(self) -> Option<String> {
+        let ((major, minor), decides) = (self.release, self.decides());
+        (format!("{major}.{minor}") != decides.name()).then(|| {
+            let program = if minor == 12 { "2.12" } else { "before 2.11" };
+            format!("the program ran with PyTorch {program}, and a replay decides as {decides}: its figures are about right")
+        })
     }
 }
 
