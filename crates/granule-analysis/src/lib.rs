@@ -7,11 +7,13 @@
 //!
 //! Time is counted in the history's entries: 0 is before the first, and what entry `n` did holds from `n + 1` on.
 
+mod anonymous;
 pub mod curve;
 pub mod inspect;
 pub mod layout;
 pub mod rules;
 pub mod run;
 
+pub use anonymous::Anonymous;
 pub use inspect::Inspection;
 pub use run::Run;

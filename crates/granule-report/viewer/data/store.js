@@ -150,14 +150,15 @@ export class Store {
     });
   }
 
-  /** What there was in the moments from one to another, and more, or `null` while it is being unpacked. */
+  /** What there was in the moments from one to another, and more, by height of intervals; `null` while it is being unpacked. */
   intervalsOf(first, last) {
-    const parts = [];
+    const levels = [];
     for (let height = 0; height <= this.top; height += 1) {
       const width = 2 ** (this.about.leaf + height);
-      for (let index = Math.floor(first / width); index <= Math.floor(last / width); index += 1) parts.push(this.interval(height, index));
+      levels.push([]);
+      for (let index = Math.floor(first / width); index <= Math.floor(last / width); index += 1) levels[height].push(this.interval(height, index));
     }
-    return parts.includes(null) ? null : parts;
+    return levels.flat().includes(null) ? null : levels;
   }
 
   /** Waits for a section that is not to be kept. */
