@@ -1,6 +1,7 @@
 // The page's sections: unpacked when they are first wanted, and forgotten when too many are.
 import { readBins } from "../base/bins.js";
 import { Reader, unpack, whenThere } from "../base/bytes.js";
+import { formatCount, formatTime } from "../base/format.js";
 
 /** The end of what does not end within the run. */
 export const NEVER = 0xffffffff;
@@ -130,6 +131,13 @@ export class Store {
     const before = Math.min(Math.floor(place), clock.length - 2);
     const part = Math.min(place - before, 1);
     return clock[before] - clock[0] + part * (clock[before + 1] - clock[before]);
+  }
+
+  /** A moment as text, with the time where there is a clock. */
+  describe(moment) {
+    const time = this.timeOf(moment);
+    const entry = `entry ${formatCount(moment)}`;
+    return time === null ? entry : `${entry} · ${formatTime(time)}`;
   }
 
   /** A tile of a level, or `null` while it is being unpacked. */

@@ -1,7 +1,7 @@
 // Memory over time.
 import { emptied, line } from "../base/canvas.js";
 import { inkOn } from "../base/colours.js";
-import { formatBytes, formatCount, formatTime, roundStep } from "../base/format.js";
+import { formatBytes, formatCount, roundStep } from "../base/format.js";
 import { Plot } from "../base/plot.js";
 import { Raster } from "./raster.js";
 import { lifeAt, state } from "../data/state.js";
@@ -183,13 +183,6 @@ export class Chart extends Plot {
       if (note) return { note };
     }
     return null;
-  }
-
-  /** A moment as text, with the time where there is a clock. */
-  describeMoment(moment) {
-    const time = this.store.timeOf(moment);
-    const entry = `entry ${formatCount(moment)}`;
-    return time === null ? entry : `${entry} · ${formatTime(time)}`;
   }
 }
 
