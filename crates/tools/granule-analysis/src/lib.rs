@@ -10,6 +10,7 @@
 //!
 //! Time is counted in the history's entries: 0 is before the first, and what entry `n` did holds from `n + 1` on.
 
+mod anonymous;
 pub mod curve;
 pub mod inspect;
 pub mod layout;
@@ -18,6 +19,7 @@ pub mod replay;
 pub mod rules;
 pub mod run;
 
+pub use anonymous::Anonymous;
 pub use inspect::Inspection;
 pub use limit::Limit;
 pub use run::Run;

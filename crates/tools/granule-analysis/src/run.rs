@@ -1,6 +1,5 @@
 //! The model of a run.
 
-mod anonymous;
 mod iterations;
 mod of_replay;
 mod of_snapshot;
@@ -8,7 +7,6 @@ mod of_trace;
 mod reserved;
 mod sites;
 
-pub use anonymous::Anonymous;
 pub use iterations::IterationFigures;
 pub use sites::{Site, Sites};
 

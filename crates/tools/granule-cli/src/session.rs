@@ -112,7 +112,7 @@ impl Session {
         let mut cli = Cli::read(&words)?;
         if let Some(workload) = cli.workload() {
             workload.take(self.input.clone());
-            workload.take_second(second.map(|second| second.input.clone()));
+            workload.second = second.map(|second| second.input.clone());
         }
         let mut answer = Vec::new();
         listener.during(|| commands::run(&cli, &mut answer))?;

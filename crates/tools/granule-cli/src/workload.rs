@@ -55,7 +55,7 @@ pub(crate) struct WorkloadArgs {
 
     /// As that, of the file beside it.
     #[arg(skip)]
-    second: Option<Input>,
+    pub(crate) second: Option<Input>,
 }
 
 /// A recording in memory, which several commands can share.
@@ -139,11 +139,6 @@ impl WorkloadArgs {
     /// Takes what has been read for what is in the file.
     pub(crate) fn take(&mut self, read: Input) {
         self.read = Some(read);
-    }
-
-    /// As [`WorkloadArgs::take`], for the file beside it.
-    pub(crate) fn take_second(&mut self, read: Option<Input>) {
-        self.second = read;
     }
 
     /// The path as it was given.

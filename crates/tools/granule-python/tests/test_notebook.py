@@ -33,7 +33,8 @@ def test_names_are_no_markup(trace: Path, tmp_path: Path) -> None:
 def test_the_page_is_shown_inline(snapshot: Path) -> None:
     page = granule.load(snapshot).show(height=500)
     assert page.html.startswith("<!doctype html>") and "characters; a notebook shows it" in repr(page)
-    frame = re.fullmatch(r'<iframe srcdoc="([^"]*)" style="([^"]*)" title="granule report"></iframe>', page._repr_html_())
+    frame = re.fullmatch(r'<iframe sandbox="[^"]*" srcdoc="([^"]*)" style="([^"]*)"></iframe>', page._repr_html_())
+    assert "allow-same-origin" not in page._repr_html_()
     assert frame is not None and unescape(frame[1]) == page.html and "height: 500px" in frame[2]
 
 

@@ -115,7 +115,7 @@ pub(crate) fn json(
         facts: &report.facts,
         remarks: &report.remarks,
         what_if: &report.what_if,
-        contents: report.contents(),
+        contents: Contents::of(run, report.title, &report.facts),
         ways: &classes.ways,
         address_base: format!("{:#x}", addresses.base),
         address_shift: addresses.shift,

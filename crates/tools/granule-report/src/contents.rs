@@ -1,6 +1,6 @@
 //! What a page tells of who made it, for whoever is about to send it.
 
-use crate::Report;
+use granule_analysis::Run;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -16,19 +16,20 @@ pub struct Contents {
 }
 
 impl Contents {
-    pub(crate) fn of(report: &Report<'_>) -> Vec<Self> {
-        let run = report.run;
+    /// Those of a page of the run, with this title and these facts.
+    #[must_use]
+    pub fn of(run: &Run, title: &str, facts: &[(String, String)]) -> Vec<Self> {
         let refused = run.refusals.iter().filter_map(|refusal| refusal.frames.as_deref());
         let frames = || run.sites.iter().chain(refused.clone()).flatten();
         let texts = run.labels.iter().chain(run.notes.iter().map(|(_, text)| text));
-        let facts = report.facts.iter().map(|(_, text)| &**text);
-        let environment = facts.filter(|text| text.contains(char::is_alphabetic));
+        let environment =
+            facts.iter().map(|(_, text)| &**text).filter(|text| text.contains(char::is_alphabetic));
         let kinds = [
             kind(["path", "paths"], frames().map(|frame| &*frame.filename)),
             kind(["function name", "function names"], frames().map(|frame| &*frame.name)),
             kind(["text of the program", "texts of the program"], texts.map(|text| &**text)),
             kind(["fact of the environment", "facts of the environment"], environment),
-            kind(["file name", "file names"], std::iter::once(report.title)),
+            kind(["file name", "file names"], std::iter::once(title)),
         ];
         kinds.into_iter().flatten().collect()
     }

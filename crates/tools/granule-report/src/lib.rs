@@ -73,12 +73,6 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// What the page tells of who made it, by kinds of texts.
-    #[must_use]
-    pub fn contents(&self) -> Vec<Contents> {
-        Contents::of(self)
-    }
-
     /// Writes the page of this one, as [`write`].
     ///
     /// # Errors

@@ -156,23 +156,15 @@ class App {
     this.search.start(state.query);
   }
 
+  /** Colours follow from the theme and the way of colouring; what stands out is as the state has it. */
   currentLook() {
-    if (this.look?.dark === state.dark && this.look.way === state.way) {
-      return { ...this.look, only: state.only, sites: state.sites, hovered: state.hovered, selected: state.selected };
+    const { dark, way, only, sites, hovered, selected } = state;
+    if (this.colours?.dark !== dark || this.colours.way !== way) {
+      const theme = themeColours();
+      const [paper, accent] = [theme.paper, theme.accent].map(parseColour);
+      this.colours = { theme, dark, way, paper, accent, palette: palette(this.about.ways[way], dark) };
     }
-    const theme = themeColours();
-    return {
-      theme,
-      dark: state.dark,
-      way: state.way,
-      paper: parseColour(theme.paper),
-      accent: parseColour(theme.accent),
-      palette: palette(this.about.ways[state.way], state.dark),
-      only: state.only,
-      sites: state.sites,
-      hovered: state.hovered,
-      selected: state.selected,
-    };
+    return { ...this.colours, only, sites, hovered, selected };
   }
 
   /** Shows an allocation from begin to end, and high enough to be seen. */

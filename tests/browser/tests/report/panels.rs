@@ -190,6 +190,30 @@ fn events_are_listed_around_the_moment() {
     });
 }
 
+/// What there was is kept in intervals of 2^15 entries.
+#[test]
+fn events_on_both_sides_of_a_border_are_listed() {
+    let run = runs::long(70_000);
+    with_report(&report(&run, "long"), false, |browser| async move {
+        browser.click("#tab-events").await;
+        for at in [1 << 15, (1 << 16) + 60] {
+            browser.get(&format!("location.hash = 'panel=events&entry={at}'")).await;
+            browser.until(&format!("window.granule.moment === {at}")).await;
+            browser
+                .until("document.querySelector('#events').textContent.includes('model.py:50 forward')")
+                .await;
+            let (chosen, rows) = events(&browser).await;
+            assert_eq!(chosen, f64::from(at));
+            let listed: Vec<_> =
+                rows.as_array().unwrap().iter().map(|row| row[0].as_str().unwrap()).collect();
+            let expected: Vec<_> =
+                (at - 60..=at + 60).map(|at| format!("{},{:03}", at / 1000, at % 1000)).collect();
+            assert_eq!(listed, expected);
+        }
+        browser.end().await;
+    });
+}
+
 /// Digits that were meant for the search changed the colours.
 #[test]
 fn what_is_typed_is_no_command() {

@@ -51,12 +51,12 @@ impl Sites {
     }
 
     /// Puts another in the place of each stack.
-    pub(super) fn replace(&mut self, other: impl FnMut(&[Frame]) -> Stack) {
+    pub(crate) fn replace(&mut self, other: impl FnMut(&[Frame]) -> Stack) {
         self.stacks = self.iter().map(other).collect();
     }
 
     /// The index of a stack, which is kept.
-    pub(super) fn index(&mut self, stack: Option<&Stack>) -> u32 {
+    pub(crate) fn index(&mut self, stack: Option<&Stack>) -> u32 {
         let Some(stack) = stack.filter(|stack| !stack.is_empty()) else { return 0 };
         let place = stack.as_ptr().addr();
         if let Some(index) = self.by_place.get(&place) {

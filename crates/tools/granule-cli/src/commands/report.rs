@@ -14,11 +14,11 @@ use crate::result_file::{self, ResultFile};
 use crate::size::Size;
 use crate::workload::{Input, WorkloadArgs};
 use granule::round::size_text;
+use granule_analysis::Anonymous;
 use granule_analysis::Inspection;
 use granule_analysis::inspect::{Summary, When};
 use granule_analysis::replay::whatif::Answer;
 use granule_analysis::rules::Rules;
-use granule_analysis::run::Anonymous;
 use granule_report::{Contents, Report, WhatIf};
 use granule_snapshot::convert;
 use serde::Serialize;
@@ -185,13 +185,13 @@ impl Page {
     }
 }
 
-/// Writes the pages of a file's devices as one, under this title or their names; says how long it is and what it tells.
+/// Writes the pages of a file's devices as one, under this title or their names, and counts its bytes.
 pub(super) fn write_pages(
     pages: &[Page],
     title: Option<&str>,
     path: &Path,
     file: ResultFile,
-) -> Result<(u64, Vec<Contents>), Failure> {
+) -> Result<u64, Failure> {
     let title_of = |page: &Page| match title {
         Some(title) if pages.len() > 1 => format!("{title}, device {}", page.recording.device),
         _ => title.unwrap_or(&page.recording.name).to_owned(),
@@ -199,8 +199,7 @@ pub(super) fn write_pages(
     let titles: Vec<String> = pages.iter().map(title_of).collect();
     let reports: Vec<Report<'_>> =
         pages.iter().zip(&titles).map(|(page, title)| page.report(title)).collect();
-    let contents = reports.first().map(Report::contents).unwrap_or_default();
-    Ok((write(path, file, |file| granule_report::write(&reports, file))?, contents))
+    write(path, file, |file| granule_report::write(&reports, file))
 }
 
 /// A file's devices, each as a workload of its own; the first is the one that is shown first.
@@ -252,8 +251,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     };
     let mut pages = vec![page(workloads.remove(0))?];
     pages.extend(others(workloads, page)?);
-    let (bytes, contents) = write_pages(&pages, args.title.as_deref(), &path, file)?;
-    say(args, &path, &pages, bytes, &contents, out)?;
+    let bytes = write_pages(&pages, args.title.as_deref(), &path, file)?;
+    say(args, &path, &pages, bytes, out)?;
     if args.open {
         open::open(&path);
     }
@@ -273,15 +272,8 @@ fn write(
     Ok(bytes)
 }
 
-fn say(
-    args: &Args,
-    path: &Path,
-    pages: &[Page],
-    bytes: u64,
-    contents: &[Contents],
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
-    let [page, others @ ..] = pages else { unreachable!("there is a first device") };
+fn say(args: &Args, path: &Path, pages: &[Page], bytes: u64, out: &mut dyn Write) -> Result<(), Failure> {
+    let page = &pages[0];
     let (run, file) = (&page.recording.run, path.to_string_lossy());
     if args.json {
         return write_json(
@@ -291,12 +283,13 @@ fn say(
     }
     let size = size_text(bytes);
     let mut parts = vec![counted(run.length, "entry"), counted(run.allocations.len(), "allocation")];
-    parts.extend((!others.is_empty()).then(|| counted(pages.len(), "device")));
+    parts.extend((pages.len() > 1).then(|| counted(pages.len(), "device")));
     writeln!(out, "{file}: {size}, {}", parts.join(", "))?;
     writeln!(out, "open it in a browser: {}", address(path))?;
-    if !args.anonymous && contents.len() > 1 {
-        let held = |one: &Contents| format!("{} {}", one.count, one.what[usize::from(one.count > 1)]);
-        let held: Vec<_> = contents.iter().map(held).collect();
+    let held = |one: Contents| format!("{} {}", one.count, one.what[usize::from(one.count > 1)]);
+    let held: Vec<_> =
+        Contents::of(run, &page.recording.name, &facts(&page.recording)).into_iter().map(held).collect();
+    if !args.anonymous && held.len() > 1 {
         writeln!(out, "it holds {}, which --anonymous hides", held.join(", "))?;
     }
     Ok(())

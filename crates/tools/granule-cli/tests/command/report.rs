@@ -213,6 +213,8 @@ fn a_page_has_all_devices_of_a_file() {
     for text in TELLING {
         assert!(whole.contains(text), "the file has no {text}");
     }
+    assert_eq!(place.run(&["alice.pickle"]).code, 0);
+    assert!(std::fs::read_to_string(place.path("alice.html")).unwrap().contains("device-1-about"));
     let one = place.run(&["report", "alice.pickle", "--device", "1", "-o", "one.html"]);
     assert!(one.out.contains("1 allocation\n"), "{}", one.out);
     assert!(!std::fs::read_to_string(place.path("one.html")).unwrap().contains("device-1-"));

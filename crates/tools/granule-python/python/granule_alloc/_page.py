@@ -14,7 +14,9 @@ class Page:
 
     def _repr_html_(self) -> str:
         style = f"width: 100%; height: {self.height}px; border: 1px solid #ddd"
-        return f'<iframe srcdoc="{escape(self.html)}" style="{style}" title="granule report"></iframe>'
+        # Of its own: what is in the page reaches nothing of the notebook.
+        sandbox = "allow-scripts allow-downloads allow-modals"
+        return f'<iframe sandbox="{sandbox}" srcdoc="{escape(self.html)}" style="{style}"></iframe>'
 
     def __repr__(self) -> str:
         return f"<granule_alloc.Page of {len(self.html)} characters; a notebook shows it>"

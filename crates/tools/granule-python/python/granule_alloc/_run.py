@@ -25,17 +25,14 @@ A = TypeVar("A", bound=Answer)
 Size = int | str
 #: A file.
 Path = str | os.PathLike[str]
+#: A recording.
+Source = Path | bytes | bytearray | memoryview | IO[bytes] | Mapping[str, Any]
 
 #: The tables that a run has, which are those of `granule export`.
 TABLES = ("runs", "iterations", "sites", "segments", "allocations", "events")
 
 
-def load(
-    source: Path | bytes | bytearray | memoryview | IO[bytes] | Mapping[str, Any],
-    *,
-    device: int | None = None,
-    trust: bool = False,
-) -> Run:
+def load(source: Source, *, device: int | None = None, trust: bool = False) -> Run:
     """Reads a trace, or a snapshot: its path, its bytes, an open file, or what torch.cuda.memory._snapshot() returned.
 
     `device` chooses one of a snapshot's histories; the first is taken where it is left out. `trust` reads a file whatever
@@ -88,11 +85,11 @@ class Run:
         capacity: Size | None = None,
     ) -> answers.Inspect:
         """What took the memory: at the peak, at the end, and where a request was refused, or at one moment."""
-        return self._ask(answers.Inspect, "inspect", at=at, conf=conf, policy=policy, capacity=capacity)
+        return self._ask(answers.Inspect, "inspect", locals())
 
     def compare(
         self,
-        other: Run | Path,
+        other: Run | Source,
         *,
         at: str | int | None = None,
         conf: str | None = None,
@@ -100,15 +97,9 @@ class Run:
         capacity: Size | None = None,
     ) -> answers.InspectComparison:
         """What changed from this run to another."""
-        return self._ask(
-            answers.InspectComparison,
-            "inspect",
-            at=at,
-            conf=conf,
-            policy=policy,
-            capacity=capacity,
-            second=other if isinstance(other, Run) else load(other),
-        )
+        options = locals()
+        second = options.pop("other")
+        return self._ask(answers.InspectComparison, "inspect", options, second if isinstance(second, Run) else load(second))
 
     def replay(
         self,
@@ -127,22 +118,7 @@ class Run:
         backend: str | None = None,
     ) -> answers.Replay:
         """The same requests once more, on a simulated device: what is held, what the driver is asked, what is refused."""
-        return self._ask(
-            answers.Replay,
-            "replay",
-            policy=policy,
-            conf=conf,
-            capacity=capacity,
-            lag=lag,
-            of_peak=of_peak,
-            scale=scale,
-            snapshot=snapshot,
-            plan=plan,
-            stop_on_oom=stop_on_oom,
-            cost=cost,
-            no_virtual_memory=no_virtual_memory,
-            backend=backend,
-        )
+        return self._ask(answers.Replay, "replay", locals())
 
     def whatif(
         self,
@@ -153,14 +129,9 @@ class Run:
         lag: int | None = None,
     ) -> answers.Whatif:
         """Which setting would have fitted on which device, with the least change."""
-        return self._ask(
-            answers.Whatif,
-            "whatif",
-            capacity=capacity if capacity is None else ",".join(map(str, _several(capacity))),
-            conf=conf if conf is None else list(_several(conf)),
-            policy=policy if policy is None else list(_several(policy)),
-            lag=lag,
-        )
+        options = locals()
+        options["capacity"] = ",".join(map(str, _several(capacity))) or None
+        return self._ask(answers.Whatif, "whatif", options)
 
     def min_capacity(
         self,
@@ -174,17 +145,7 @@ class Run:
         no_virtual_memory: bool = False,
     ) -> answers.MinCapacity:
         """The smallest device on which nothing is refused."""
-        return self._ask(
-            answers.MinCapacity,
-            "min-capacity",
-            policy=policy,
-            conf=conf,
-            capacity=capacity,
-            step=step,
-            lag=lag,
-            try_larger=try_larger,
-            no_virtual_memory=no_virtual_memory,
-        )
+        return self._ask(answers.MinCapacity, "min-capacity", locals())
 
     def plan(
         self,
@@ -199,18 +160,7 @@ class Run:
         seed: int | None = None,
     ) -> answers.Plan:
         """Where the requests would go, worked out in advance. `output` is a file for the plan."""
-        return self._ask(
-            answers.Plan,
-            "plan",
-            output=output,
-            iteration=iteration,
-            capacity=capacity,
-            solver=solver,
-            time_limit=time_limit,
-            alignment=alignment,
-            across_streams=across_streams,
-            seed=seed,
-        )
+        return self._ask(answers.Plan, "plan", locals())
 
     def check(
         self,
@@ -222,15 +172,7 @@ class Run:
         capacity: Size | None = None,
     ) -> answers.Check:
         """Whether the run is within limits."""
-        return self._ask(
-            answers.Check,
-            "check",
-            max_reserved=max_reserved,
-            max_growth=max_growth,
-            conf=conf,
-            policy=policy,
-            capacity=capacity,
-        )
+        return self._ask(answers.Check, "check", locals())
 
     def report(
         self,
@@ -245,19 +187,9 @@ class Run:
         whatif: bool | None = None,
     ) -> answers.Report:
         """Writes a page that shows the run; over another file only with `force`. `anonymous` puts placeholders in the place of paths, names and texts. `whatif` says whether other settings are tried; left out, short runs are."""
-        return self._ask(
-            answers.Report,
-            "report",
-            output=path,
-            force=force,
-            anonymous=anonymous,
-            title=title,
-            conf=conf,
-            policy=policy,
-            capacity=capacity,
-            whatif=whatif is True,
-            no_whatif=whatif is False,
-        )
+        options = locals()
+        options.update(output=options.pop("path"), whatif=whatif is True, no_whatif=whatif is False)
+        return self._ask(answers.Report, "report", options)
 
     def show(self, *, height: int = 800, whatif: bool | None = None) -> Page:
         """The page of `report` within a notebook, where it is the last line of a cell."""
@@ -280,18 +212,7 @@ class Run:
         capacity: Size | None = None,
     ) -> answers.Export:
         """Writes the tables as Parquet files into a folder, or a trace for ui.perfetto.dev."""
-        return self._ask(
-            answers.Export,
-            "export",
-            parquet=parquet,
-            perfetto=perfetto,
-            overwrite=overwrite,
-            run=run,
-            slices=slices,
-            conf=conf,
-            policy=policy,
-            capacity=capacity,
-        )
+        return self._ask(answers.Export, "export", locals())
 
     def table(
         self,
@@ -360,26 +281,28 @@ class Run:
     def _history(self) -> History:
         return work(lambda listener: self._recording.history([], listener))
 
-    def _ask(self, kind: type[A], command: str, second: Run | None = None, **options: object) -> A:
+    def _ask(self, kind: type[A], command: str, options: dict[str, Any], second: Run | None = None) -> A:
+        """`options` are a method's own keywords, and itself."""
+        del options["self"]
         words, other = _words(**options), second._recording if second else None
         return read(work(lambda listener: self._recording.ask(command, words, other, listener)), kind)
 
 
 def _several(value: object) -> Iterable[object]:
-    return [value] if isinstance(value, (str, int)) else value  # type: ignore[return-value]
+    if value is None:
+        return []
+    return value if isinstance(value, Iterable) and not isinstance(value, str) else [value]
 
 
 def _words(**options: object) -> list[str]:
     """Options as a command line has them."""
     words = []
     for name, value in options.items():
-        if value is None or value is False:
-            continue
         option = f"--{name.replace('_', '-')}"
-        if value is True:
-            words.append(option)
+        if isinstance(value, bool):
+            words += [option] * value
             continue
-        for one in value if isinstance(value, list) else [value]:
+        for one in _several(value):
             text = os.fspath(one) if isinstance(one, os.PathLike) else str(one)
             # In one word, so that a value may begin with a dash.
             words.append(f"{option}={text}")

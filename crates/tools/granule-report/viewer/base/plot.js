@@ -62,4 +62,28 @@ export class Plot {
     }
     context.textAlign = "left";
   }
+
+  /** What was reserved in each column; `xAt` is where a column begins. */
+  reservedLine(context, look, reserved, xAt) {
+    context.strokeStyle = look.theme.reserved;
+    context.lineWidth = 1.5;
+    context.beginPath();
+    reserved.forEach((bytes, column) => {
+      context.lineTo(xAt(column), this.yOf(bytes));
+      context.lineTo(xAt(column + 1), this.yOf(bytes));
+    });
+    context.stroke();
+    context.lineWidth = 1;
+  }
+
+  /** The device's capacity; gives its height. */
+  capacityLine(context, look, capacity) {
+    const { left, width } = this.plot;
+    const y = Math.round(this.yOf(capacity)) + 0.5;
+    context.strokeStyle = look.theme.capacity;
+    context.setLineDash([6, 4]);
+    line(context, left, y, left + width, y);
+    context.setLineDash([]);
+    return y;
+  }
 }

@@ -66,9 +66,8 @@ function onStrip(strip, page) {
   canvas.addEventListener("dblclick", (event) => page.view.zoom(0.25, strip.placeAt(event.offsetX)));
   canvas.addEventListener("pointermove", (event) => {
     page.point(strip.binAt(event.offsetX));
-    const found = event.buttons === 0 ? strip.at(event.offsetX, event.offsetY) : null;
-    if (found) showTip(event, [page.about.categories[found.category], `${formatBytes(found.bytes)} in ${strip.run.name}`]);
-    else hideTip();
+    const found = strip.at(event.offsetX, event.offsetY);
+    showTip(event, found && [page.about.categories[found.category], `${formatBytes(found.bytes)} in ${strip.run.name}`]);
   });
   canvas.addEventListener("pointerleave", () => {
     hideTip();

@@ -1,5 +1,5 @@
 // One run's memory over time, on the axis and the scale that all runs have.
-import { emptied, line } from "../base/canvas.js";
+import { emptied } from "../base/canvas.js";
 import { css, SHADES } from "../base/colours.js";
 import { element } from "../base/dom.js";
 import { formatBytes, formatCount, formatCounted } from "../base/format.js";
@@ -81,35 +81,13 @@ export class Strip extends Plot {
         sum += size;
       });
     }
-    this.lines(context, look, reserved);
+    if (this.run.reservedMost > 0) this.reservedLine(context, look, reserved, (x) => plot.left + x);
+    if (this.run.capacity) this.capacityLine(context, look, this.run.capacity);
     context.restore();
     context.fillStyle = look.theme.alarm;
     for (const bin of this.run.refusals) {
       const x = this.xOf(bin);
       if (x >= plot.left && x < plot.left + plot.width) context.fillRect(x - 1, plot.top - 8, 3, 8);
-    }
-  }
-
-  /** What was reserved, and the device's capacity. */
-  lines(context, look, reserved) {
-    const { left, width } = this.plot;
-    if (this.run.reservedMost > 0) {
-      context.strokeStyle = look.theme.reserved;
-      context.lineWidth = 1.5;
-      context.beginPath();
-      reserved.forEach((bytes, x) => {
-        context.lineTo(left + x, this.yOf(bytes));
-        context.lineTo(left + x + 1, this.yOf(bytes));
-      });
-      context.stroke();
-    }
-    const { capacity } = this.run;
-    if (capacity) {
-      context.strokeStyle = look.theme.capacity;
-      context.setLineDash([6, 4]);
-      const y = Math.round(this.yOf(capacity)) + 0.5;
-      line(context, left, y, left + width, y);
-      context.setLineDash([]);
     }
   }
 

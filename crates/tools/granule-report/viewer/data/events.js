@@ -9,7 +9,7 @@ const ACTIONS =
 export function eventsAround(store, moment, reach) {
   const [from, to] = [Math.max(moment - reach, 1), moment + reach];
   // What ends with an entry is kept where the one before is.
-  const parts = store.intervalsOf(from - 1, to);
+  const parts = store.intervalsOf(from - 1, to)?.flat();
   if (!parts) return null;
   const events = [];
   const near = (at) => at >= from && at <= to;

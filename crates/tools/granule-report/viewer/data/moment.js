@@ -7,7 +7,7 @@ import { LIFE_COLUMNS, newColumn } from "./store.js";
  */
 export function momentOf(store, at) {
   if (store.lastMoment?.at === at) return store.lastMoment;
-  const parts = store.intervalsOf(at, at);
+  const parts = store.intervalsOf(at, at)?.flat();
   if (!parts) return null;
   const lives = pick(parts.map((part) => part.lives), (list, i) => list.begin[i] <= at && list.reusable[i] > at);
   const waiting = lives.end.map((end) => (end <= at ? 1 : 0));

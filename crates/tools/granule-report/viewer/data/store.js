@@ -1,6 +1,7 @@
 // The page's sections: unpacked when they are first wanted, and forgotten when too many are.
 import { readBins } from "../base/bins.js";
 import { Reader, unpack, whenThere } from "../base/bytes.js";
+import { formatCount, formatTime } from "../base/format.js";
 
 /** The end of what does not end within the run. */
 export const NEVER = 0xffffffff;
@@ -132,6 +133,13 @@ export class Store {
     return clock[before] - clock[0] + part * (clock[before + 1] - clock[before]);
   }
 
+  /** A moment as text, with the time where there is a clock. */
+  describe(moment) {
+    const time = this.timeOf(moment);
+    const entry = `entry ${formatCount(moment)}`;
+    return time === null ? entry : `${entry} · ${formatTime(time)}`;
+  }
+
   /** A tile of a level, or `null` while it is being unpacked. */
   tile(shift, index) {
     return this.section(`level-${shift}-${index}`, (reader) => {
@@ -150,14 +158,15 @@ export class Store {
     });
   }
 
-  /** What there was in the moments from one to another, and more, or `null` while it is being unpacked. */
+  /** What there was in the moments from one to another, and more, by height of intervals; `null` while it is being unpacked. */
   intervalsOf(first, last) {
-    const parts = [];
+    const levels = [];
     for (let height = 0; height <= this.top; height += 1) {
       const width = 2 ** (this.about.leaf + height);
-      for (let index = Math.floor(first / width); index <= Math.floor(last / width); index += 1) parts.push(this.interval(height, index));
+      levels.push([]);
+      for (let index = Math.floor(first / width); index <= Math.floor(last / width); index += 1) levels[height].push(this.interval(height, index));
     }
-    return parts.includes(null) ? null : parts;
+    return levels.flat().includes(null) ? null : levels;
   }
 
   /** Waits for a section that is not to be kept. */

@@ -26,9 +26,7 @@ export function onChart(chart, view, texts, focus) {
     const found = chart.markAt(event.offsetX, event.offsetY) ?? chart.at(event.offsetX, event.offsetY);
     readout(chart, found);
     change({ hovered: found?.life ?? null });
-    const lines = found && event.buttons === 0 ? chartTip(found, chart, texts, names()) : null;
-    if (lines) showTip(event, lines);
-    else hideTip();
+    showTip(event, found && chartTip(found, chart, texts, names()));
   });
   canvas.addEventListener("pointerleave", leave);
 }
@@ -42,7 +40,7 @@ function leave() {
 function readout(chart, found) {
   const parts = [];
   if (found?.moment !== undefined) {
-    parts.push(chart.describeMoment(found.moment), `live ${formatBytes(found.live)}`);
+    parts.push(chart.store.describe(found.moment), `live ${formatBytes(found.live)}`);
     if (found.least < found.live) parts.push(`least ${formatBytes(found.least)}`);
     if (found.reserved > 0) parts.push(`reserved ${formatBytes(found.reserved)}`);
   }
@@ -92,9 +90,7 @@ export function onMap(map, texts, focus) {
   canvas.addEventListener("pointermove", (event) => {
     const found = map.at(event.offsetX, event.offsetY);
     change({ hovered: found?.life ?? null });
-    const lines = found && event.buttons === 0 ? mapTip(map, found, texts) : null;
-    if (lines) showTip(event, lines);
-    else hideTip();
+    showTip(event, found && mapTip(map, found, texts));
   });
   canvas.addEventListener("pointerleave", leave);
 }
@@ -119,8 +115,7 @@ export function onFlame(flame) {
   });
   canvas.addEventListener("pointermove", (event) => {
     const found = flame.at(event.offsetX, event.offsetY);
-    if (found && event.buttons === 0) showTip(event, flame.tip(found));
-    else hideTip();
+    showTip(event, found && flame.tip(found));
   });
   canvas.addEventListener("pointerleave", hideTip);
 }

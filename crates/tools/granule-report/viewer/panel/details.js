@@ -81,19 +81,14 @@ export class Details {
     const figures = [["Size", formatExact(life.size)]];
     if (store.about.spans > 0) figures.push(["Address", store.formatAddress(life.address)]);
     const end = Math.min(life.end, store.about.length + 1);
-    figures.push(["From", life.begin === 0 ? "before the history" : this.moment(life.begin)]);
-    figures.push(["To", life.end === NEVER ? "the end of the run" : this.moment(life.end)]);
+    figures.push(["From", life.begin === 0 ? "before the history" : store.describe(life.begin)]);
+    figures.push(["To", life.end === NEVER ? "the end of the run" : store.describe(life.end)]);
     const waited = life.reusable > life.end ? Math.min(life.reusable, store.about.length) - life.end : 0;
     const wait = waited > 1 ? `, then waited ${formatCount(waited)}` : "";
     figures.push(["Lived", `${formatCount(end - life.begin)} entries${wait}`]);
     figures.push(["Stream", texts.stream(life.stream)], ["Pool", texts.pool(life.pool)]);
     if (texts.label(life.label)) figures.push(["Label", texts.label(life.label)]);
     return figures;
-  }
-
-  moment(at) {
-    const time = this.store.timeOf(at);
-    return time === null ? `entry ${formatCount(at)}` : `entry ${formatCount(at)} · ${formatTime(time)}`;
   }
 
   /** Frames, innermost first. Native ones are folded where there are others: few people look for them. */

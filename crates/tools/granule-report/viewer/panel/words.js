@@ -4,7 +4,7 @@ import { formatBytes } from "../base/format.js";
 /** What the tip says of what the chart has at a point. */
 export function chartTip(found, chart, texts, names) {
   if (found.refusal) return refusalTip(found.refusal);
-  if (found.note) return [`${found.note[1]}`, chart.describeMoment(found.note[0])];
+  if (found.note) return [`${found.note[1]}`, chart.store.describe(found.note[0])];
   if (found.life) return lifeTip(found.life, texts);
   if (found.category === undefined) return null;
   const all = `${names[found.category]}: ${formatBytes(found.bytes)} in all`;

@@ -47,3 +47,37 @@ export class Address {
     window.history[correct ? "replaceState" : "pushState"](null, "", `${window.location.href.split("#")[0]}#${text}`);
   }
 }
+
+const WHOLE = /^[0-9]+$/;
+const DECIMAL = /^[0-9]+(\.[0-9]+)?$/;
+
+/** A part of an address that is a number: its word, the name of the value, and how that is written and read; `undefined` where it is none. */
+export function numberPart(word, name, low, high, digits = 0) {
+  const write = (value) => String(Number(value.toFixed(digits)));
+  // There is no half of an entry or of a frame.
+  const read = (text) => ((digits > 0 ? DECIMAL : WHOLE).test(text) && Number(text) >= low && Number(text) <= high ? Number(text) : undefined);
+  return { word, name, write, read };
+}
+
+/** The text of an address. What is as when the page opens is not in it. */
+export function writeParts(parts, values, home, given = {}) {
+  const said = new URLSearchParams(given);
+  for (const { word, name, write } of parts) {
+    if (values[name] !== home[name] && values[name] !== null) said.set(word, write(values[name]));
+  }
+  return said.toString();
+}
+
+/** The values that an address is of. What it does not say, or wrongly, is as when the page opens. */
+export function readParts(parts, text, home) {
+  const said = new URLSearchParams(text);
+  const values = { ...home };
+  for (const { word, name, read } of parts) {
+    const value = said.has(word) ? read(said.get(word)) : undefined;
+    if (value !== undefined) values[name] = value;
+  }
+  // A window of nothing shows nothing.
+  if (!(values.to - values.from >= 1)) Object.assign(values, { from: home.from, to: home.to });
+  if (!(values.high - values.low >= 1)) Object.assign(values, { low: home.low, high: home.high });
+  return values;
+}

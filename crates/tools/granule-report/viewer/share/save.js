@@ -72,7 +72,7 @@ function savePicture({ about, chart, look, map, flame }, name) {
   const shown = `entries ${formatCount(state.from)} to ${formatCount(Math.min(state.to, about.length))}`;
   savePng(name, {
     title: about.title,
-    subtitle: `by ${way.title.toLowerCase()} · ${shown} · at ${chart.describeMoment(state.moment)}`,
+    subtitle: `by ${way.title.toLowerCase()} · ${shown} · at ${chart.store.describe(state.moment)}`,
     keys,
     parts: [
       { heading: "Memory over time", canvas: chart.canvas },

@@ -1,7 +1,7 @@
 // Memory over time.
 import { emptied, line } from "../base/canvas.js";
 import { inkOn } from "../base/colours.js";
-import { formatBytes, formatCount, formatTime, roundStep } from "../base/format.js";
+import { formatBytes, formatCount, roundStep } from "../base/format.js";
 import { Plot } from "../base/plot.js";
 import { Raster } from "./raster.js";
 import { lifeAt, state } from "../data/state.js";
@@ -56,19 +56,8 @@ export class Chart extends Plot {
   lines(context, look) {
     const { drawn } = this;
     const xAt = (column) => this.xOf(drawn.from + (column * (drawn.to - drawn.from)) / drawn.width);
-    context.lineWidth = 1.5;
-    if (this.store.about.spans > 0) {
-      context.strokeStyle = look.theme.reserved;
-      context.beginPath();
-      for (let column = 0; column < drawn.width; column += 1) {
-        const y = this.yOf(drawn.reserved[column]);
-        context.lineTo(xAt(column), y);
-        context.lineTo(xAt(column + 1), y);
-      }
-      context.stroke();
-    }
+    if (this.store.about.spans > 0) this.reservedLine(context, look, drawn.reserved, xAt);
     context.strokeStyle = look.theme.ink;
-    context.lineWidth = 1;
     context.globalAlpha = 0.55;
     context.beginPath();
     for (let column = 0; column < drawn.width; column += 1) {
@@ -82,11 +71,7 @@ export class Chart extends Plot {
     context.globalAlpha = 1;
     const { capacity } = this.store.about;
     if (capacity && capacity <= state.high) {
-      context.strokeStyle = look.theme.capacity;
-      context.setLineDash([6, 4]);
-      const y = Math.round(this.yOf(capacity)) + 0.5;
-      line(context, 0, y, 1e5, y);
-      context.setLineDash([]);
+      const y = this.capacityLine(context, look, capacity);
       context.fillStyle = look.theme.capacity;
       context.fillText(`capacity ${formatBytes(capacity)}`, this.plot.left + 6, y - 4);
     }
@@ -198,13 +183,6 @@ export class Chart extends Plot {
       if (note) return { note };
     }
     return null;
-  }
-
-  /** A moment as text, with the time where there is a clock. */
-  describeMoment(moment) {
-    const time = this.store.timeOf(moment);
-    const entry = `entry ${formatCount(moment)}`;
-    return time === null ? entry : `${entry} · ${formatTime(time)}`;
   }
 }
 

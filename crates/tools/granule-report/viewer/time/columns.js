@@ -69,32 +69,12 @@ export class Columns {
 
 /** What the leaves and the intervals above them hold, with the live and the reserved bytes at each moment. */
 function gather(store, firstLeaf, lastLeaf, leaf) {
-  const levels = [];
-  const spans = [];
-  let complete = true;
-  for (let height = 0; height <= store.top; height += 1) {
-    const level = [];
-    for (let index = Math.floor(firstLeaf / 2 ** height); index <= Math.floor(lastLeaf / 2 ** height); index += 1) {
-      const content = store.interval(height, index);
-      if (content === null) complete = false;
-      else {
-        level.push(content.lives);
-        spans.push(content.spans);
-      }
-    }
-    levels.push(level);
-  }
-  if (!complete) return null;
-  const from = firstLeaf * leaf;
-  const count = (lastLeaf + 1 - firstLeaf) * leaf;
-  const lives = merge(levels);
-  return {
-    from,
-    lives,
-    spans,
-    live: curve([lives], from, count),
-    reserved: curve(spans, from, count),
-  };
+  const [from, count] = [firstLeaf * leaf, (lastLeaf + 1 - firstLeaf) * leaf];
+  const levels = store.intervalsOf(from, from + count - 1);
+  if (!levels) return null;
+  const lives = merge(levels.map((level) => level.map((part) => part.lives)));
+  const reserved = curve(levels.flat().map((part) => part.spans), from, count);
+  return { from, lives, live: curve([lives], from, count), reserved };
 }
 
 /** Bytes of all of them at each moment. */

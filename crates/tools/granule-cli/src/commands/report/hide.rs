@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::recording::Recording;
 use crate::workload::{Input, WorkloadArgs, parse_recorded};
 use granule::config::Settings;
-use granule_analysis::run::Anonymous;
+use granule_analysis::Anonymous;
 use std::sync::Arc;
 
 /// Loads the file, without the names that only remarks on it have.

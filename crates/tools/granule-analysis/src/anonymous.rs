@@ -1,7 +1,7 @@
 //! Placeholders for what a run tells of who recorded it.
 
-use super::Run;
 use crate::inspect::kind_of_file;
+use crate::run::Run;
 use alloc_core::snapshot::{Frame, Stack};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
