@@ -13,7 +13,7 @@ use granule::replay::whatif::{Before, Doubt, Held};
 use granule::replay::{ReplayOptions, replay};
 use granule::snapshot::Snapshot;
 use granule_analysis::rules::Rules;
-use granule_analysis::{Limit, Run};
+use granule_analysis::{Inspection, Limit, Run};
 use std::sync::Arc;
 
 /// A recorded run, and what there is to say about the file.
@@ -68,7 +68,7 @@ impl Recording {
 
     /// The limit that refused requests, where one did.
     pub(crate) fn limit(&self) -> Option<Limit> {
-        Limit::of_run(&self.run, &self.rules())
+        Inspection::limit(&self.run, &self.rules())
     }
 
     /// Reads the file. A trace is replayed with its whole history under the settings of `allocator`, on a device of `capacity`
