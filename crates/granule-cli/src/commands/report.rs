@@ -21,6 +21,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The arguments of `granule report`.
 #[derive(clap::Args, Clone, Debug)]
@@ -231,9 +232,10 @@ pub(super) fn read(
         Input::Snapshot(_) => None,
     };
     let mut recording = Recording::of(loaded, workload, allocator, capacity)?;
-    if recording.snapshot.take().is_none() {
+    match &mut recording.snapshot {
+        Some(snapshot) => *snapshot = Arc::default(),
         // That of a replay, which says nothing of the program.
-        recording.run.clock.clear();
+        None => recording.run.clock.clear(),
     }
     Ok(recording)
 }

@@ -109,3 +109,13 @@ fn a_bad_file_among_several_is_named_and_there_is_no_page() {
     let ran = place.run(&["report", "good.gz", "good.gz", "--whatif"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
 }
+
+#[test]
+fn several_files_each_have_their_doubt() {
+    let place = Place::new();
+    let case = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/cases/02/pools-unsaid.pickle.gz");
+    let ran = place.run(&["report", case, case, "-o", "r.html", "--json"]);
+    let answer = ran.json();
+    let text = answer["runs"][1]["summary"]["text"].as_str().unwrap();
+    assert!(text.contains("Do not choose by this") && !text.contains("granule whatif"), "{text}");
+}
