@@ -22,10 +22,10 @@ pub use refused::{Refused, Verdict};
 pub use summary::{Help, Summary};
 pub use waste::Waste;
 
-use crate::Run;
 use crate::layout::Layout;
 use crate::rules::Rules;
 use crate::run::Moment;
+use crate::{Limit, Run};
 use place::Callers;
 use serde::Serialize;
 
@@ -156,6 +156,13 @@ impl Inspection {
     #[must_use]
     pub fn held(&self, run: &Run, at: Moment) -> Vec<Group<HowLong>> {
         how_long::held(run, &self.growth, at)
+    }
+
+    /// The limit that refused the first request for which the device had room, if there is one.
+    #[must_use]
+    pub fn limit(run: &Run, rules: &Rules) -> Option<Limit> {
+        const LOOKED_AT: usize = 20;
+        Self::refusals(run, rules, LOOKED_AT).iter().find_map(|refused| refused.limit)
     }
 
     /// Why the first so many refused requests were refused. Each costs a look at all that was live then.

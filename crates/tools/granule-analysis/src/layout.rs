@@ -91,12 +91,6 @@ impl Stretch {
             gap
         })
     }
-
-    /// The largest free block it could give.
-    #[must_use]
-    pub fn largest_gap(&self) -> u64 {
-        self.gaps().map(|gap| gap.size).max().unwrap_or(0)
-    }
 }
 
 impl Layout {

@@ -1,15 +1,9 @@
 //! A limit below the device's memory, which refuses requests that the device has room for.
 
-use crate::Run;
-use crate::inspect::Inspection;
-use crate::rules::Rules;
 use alloc_core::config::Settings;
 use alloc_core::round::size_text;
 use granule_snapshot::trace::{FRACTION, Trace};
 use serde::Serialize;
-
-/// Refused requests that are looked at.
-const LOOKED_AT: usize = 20;
 
 /// A limit that refused a request, as far as the file tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -30,8 +24,10 @@ impl Limit {
     pub fn of_trace(trace: &Trace) -> Option<Self> {
         trace.reasons().find(|reason| reason.contains(FRACTION))?;
         let bytes = trace.refusals().1;
-        let lifted = bytes.is_some_and(|bytes| bytes < Run::of_trace(&trace.served().0).peak().1);
-        Some(Self { set_by: Some(FRACTION), bytes, device_free: None, lifted })
+        let mut served = trace.served().0.into_owned();
+        served.summarise();
+        let lifted = bytes < served.header.peak_live_requested;
+        Some(Self { set_by: Some(FRACTION), bytes, device_free: None, lifted: bytes.is_some() && lifted })
     }
 
     /// That of an allocator's settings.
@@ -43,12 +39,6 @@ impl Limit {
             () => return None,
         };
         Some(Self { set_by: Some(set_by), ..Self::default() })
-    }
-
-    /// The one that refused the first request for which the device had room, if there is one.
-    #[must_use]
-    pub fn of_run(run: &Run, rules: &Rules) -> Option<Self> {
-        Inspection::refusals(run, rules, LOOKED_AT).iter().find_map(|refused| refused.limit)
     }
 
     /// Why a request was refused, as a part of a sentence.

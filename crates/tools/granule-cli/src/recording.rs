@@ -11,7 +11,7 @@ use granule::snapshot::Snapshot;
 use granule_analysis::replay::whatif::{Before, Doubt, Held};
 use granule_analysis::replay::{ReplayOptions, replay};
 use granule_analysis::rules::Rules;
-use granule_analysis::{Limit, Run};
+use granule_analysis::{Inspection, Limit, Run};
 use granule_snapshot::convert::{self, ConvertError, RECORD, devices};
 use granule_snapshot::trace::Trace;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Recording {
 
     /// The limit that refused requests, where one did.
     pub(crate) fn limit(&self) -> Option<Limit> {
-        Limit::of_run(&self.run, &self.rules())
+        Inspection::limit(&self.run, &self.rules())
     }
 
     /// Reads the file. A trace is replayed with its whole history under the settings of `allocator`, on a device of `capacity`

@@ -185,7 +185,7 @@ fn help_for_refused(refused: &Refused, inspection: &Inspection) -> (Help, String
         }),
         Verdict::Limited => {
             let limit = refused.limit.unwrap_or_default();
-            let next = match limit.bytes {
+            let next = match limit.set_by {
                 _ if limit.lifted => "More was held later: the limit was raised.",
                 Some(_) => "Raise the limit, or keep less: granule whatif says what fits under it.",
                 None => "Raise the limit, or keep less: granule whatif --capacity SIZE says what fits under it.",

@@ -308,9 +308,10 @@ pub(super) fn read(
         Input::Snapshot(_) => None,
     };
     let mut recording = Recording::of(loaded, workload, allocator, capacity)?;
-    if recording.snapshot.take().is_none() {
+    match &mut recording.snapshot {
+        Some(snapshot) => *snapshot = Arc::default(),
         // That of a replay, which says nothing of the program.
-        recording.run.clock.clear();
+        None => recording.run.clock.clear(),
     }
     Ok(recording)
 }

@@ -227,12 +227,14 @@ fn advice(page: &Page) -> Vec<String> {
     let of_device =
         answer.verdicts.iter().find(|verdict| refused.is_none_or(|capacity| verdict.capacity == capacity));
     let Some(verdict) = of_device.filter(|_| answer.doubt.is_none()) else { return Vec::new() };
+    let went_on = answer.did_without.iter().flat_map(|said| lines_of(&format!("{said}.")));
     let mut lines = vec![format!("{}.", verdict.text)];
     match &verdict.least_change {
         Some(choice) => {
             lines[0] = lines[0].replace(": fits", ": it fits");
             // What is to be pasted stays whole.
-            return std::iter::once(cut(&lines[0]))
+            return went_on
+                .chain([cut(&lines[0])])
                 .chain(choice.steps.iter().map(|step| format!("    {}", console::to_paste(step))))
                 .chain([cut(&format!("  {}", gives(choice)))])
                 .collect();
@@ -240,7 +242,7 @@ fn advice(page: &Page) -> Vec<String> {
         None if verdict.known => lines.push(missing(answer, verdict)),
         None => {}
     }
-    lines.iter().flat_map(|line| lines_of(line)).collect()
+    went_on.chain(lines.iter().flat_map(|line| lines_of(line))).collect()
 }
 
 /// How much larger the device would have to be.

@@ -16,7 +16,7 @@ use granule_analysis::replay::whatif::{
     Answer, Held, Kind, NotExact, Progress, Question, Tried, of_backend, of_difference, of_lag, of_snapshot,
     of_trace,
 };
-use granule_analysis::{Limit, Run};
+use granule_analysis::{Inspection, Limit, Run};
 use granule_snapshot::trace::Trace;
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -123,7 +123,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         Input::Snapshot(snapshot) if workload.trace.refusals().0 > 0 => {
             let device = recorded.map_or(0, |origin| origin.device);
             let run = Run { limit: Limit::of_settings(&current), ..Run::of_snapshot(snapshot, device) };
-            Limit::of_run(&run, &rules(&current, newest))
+            Inspection::limit(&run, &rules(&current, newest))
         }
         Input::Snapshot(_) => None,
     };

@@ -93,7 +93,8 @@ fn what_cannot_be_told_is_no_success() {
 #[test]
 fn notes_about_several_devices_are_said_once_and_hints_are_about_the_file() {
     let place = Place::new();
-    let case = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/data/cases/03/ten-two-refusals.pickle.gz");
+    let case =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/data/cases/03/ten-two-refusals.pickle.gz");
     let ran = place.run(&["check", case, "--max-reserved", "1GiB", "--capacity", "3GiB"]);
     assert_eq!((ran.code, ran.err.matches("--capacity are ignored").count()), (6, 1), "{}", ran.err);
     place.file("cut.trace", b"# {\"events\":500}\na 0 1048576 0\n");

@@ -424,6 +424,7 @@ const ROWS: &[Case] = &[
         0,
         &["\"did_without\":\"2 requests were", "\"peak_requested\":55834574848"],
     ),
+    case("04/halves.pickle.gz", &["show"], 0, &[HALVES, "On 79.50 GiB: it fits as it is"]),
     case("04/halves.trace.gz", &["inspect"], 0, &["2 requests were refused, the first of 128.00 GiB"]),
     case("04/halves.trace.gz", &["check", "--max-reserved", "70GiB"], 6, &["2 requests were refused"]),
     case("04/halves.trace.gz", &["min-capacity"], 0, &["52.00 GiB"]),
@@ -484,6 +485,10 @@ const ROWS: &[Case] = &[
     Case {
         never: &["fits as it is"],
         ..case("02/ten-refused-in-a-pool.pickle.gz", &["whatif", "--capacity", "1034MiB"], 0, &["1 refused"])
+    },
+    Case {
+        never: &["it fits as it is"],
+        ..case("02/ten-refused-in-a-pool.pickle.gz", &["show"], 0, &["it fits with Granule's policy"])
     },
     Case {
         never: &["by a limit", "expandable_segments"],

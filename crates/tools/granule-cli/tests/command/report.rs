@@ -266,3 +266,13 @@ fn a_page_is_opened_and_nothing_waits_for_it() {
         assert!(ran.err.starts_with(&said) && ran.err.contains("BROWSER names another"), "{}", ran.err);
     }
 }
+
+#[test]
+fn several_files_each_have_their_doubt() {
+    let place = Place::new();
+    let case = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/data/cases/02/pools-unsaid.pickle.gz");
+    let ran = place.run(&["report", case, case, "-o", "r.html", "--json"]);
+    let answer = ran.json();
+    let text = answer["runs"][1]["summary"]["text"].as_str().unwrap();
+    assert!(text.contains("Do not choose by this") && !text.contains("granule whatif"), "{text}");
+}

@@ -283,3 +283,11 @@ fn bad_arguments_are_refused_before_the_file_is_read() {
         assert_eq!(ran.code, 2, "{bad:?}");
     }
 }
+
+#[test]
+fn a_device_with_more_memory_than_addresses_logs_nothing() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 1048576 0\n");
+    let ran = place.run(&["whatif", "t.gz", "--capacity", "8388607TiB"]);
+    assert!(ran.code == 0 && !ran.err.contains("WARN"), "{}", ran.err);
+}

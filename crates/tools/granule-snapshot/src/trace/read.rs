@@ -5,9 +5,7 @@ use super::{Event, TraceError, TraceHeader};
 use crate::Input;
 use crate::pickle::Limits;
 use rustc_hash::FxHashSet;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
 
 /// Longest event line in bytes. The longest sensible one has 50.
 const MAX_LINE: usize = 64 << 10;
@@ -29,16 +27,6 @@ pub struct TraceReader<B> {
     /// A line that lies across two fills of the input's buffer.
     carry: Vec<u8>,
     done: bool,
-}
-
-impl TraceReader<BufReader<Input<'static>>> {
-    /// Opens a trace file, gzip'd or plain, and reads its header.
-    ///
-    /// # Errors
-    /// The file cannot be read, or its first line is not a header.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, TraceError> {
-        Self::new(File::open(path).map_err(|source| TraceError::Open { source })?)
-    }
 }
 
 impl<'r> TraceReader<BufReader<Input<'r>>> {

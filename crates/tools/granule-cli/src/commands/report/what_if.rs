@@ -4,6 +4,8 @@ use crate::commands::whatif::{ask, under};
 use crate::console;
 use crate::failure::Failure;
 use crate::recording::Recording;
+use crate::workload::Newest;
+use granule::config::Settings;
 use granule_analysis::replay::whatif::{Answer, Choice, Outcome, Question, Tried};
 use granule_report::{WhatIf, WhatIfDevice, WhatIfRow};
 
@@ -29,7 +31,10 @@ pub(in crate::commands) fn answer(
         return Ok(None);
     }
     let question = Question {
-        current: recording.settings.clone(),
+        current: Settings {
+            pytorch_release: recording.newest_release.map(Newest::decides),
+            ..recording.settings.clone()
+        },
         capacities: capacity.into_iter().collect(),
         recorded_capacity: recording.capacity,
         before: recording.before,
@@ -55,7 +60,8 @@ pub(super) fn of_answer(answer: &Answer) -> WhatIf {
             rows: rows.map(|tried| row(tried, &tried.outcomes[device], best)).collect(),
         }
     });
-    let summary = answer.doubt.as_ref().map(|doubt| doubt.text.clone()).unwrap_or_default();
+    let doubt = answer.doubt.as_ref().map(|doubt| doubt.text.clone());
+    let summary = doubt.or_else(|| Some(format!("{}.", answer.did_without.as_ref()?))).unwrap_or_default();
     WhatIf { summary, devices: devices.collect() }
 }
 
