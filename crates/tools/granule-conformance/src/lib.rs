@@ -54,5 +54,5 @@ pub use verdict::{Outcome, Stop, Verdict};
 /// The second process: this program again, over a backend of its own.
 pub mod child {
     pub use crate::peer::{ChildCommand, is_child};
-    pub use crate::service::serve;
+    pub use crate::service::{BACKTRACE, serve};
 }

@@ -17,8 +17,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const MARK: &str = "GRANULE_CONFORMANCE_CHILD";
-/// The standard library's own word.
-const BACKTRACES: &str = "RUST_BACKTRACE";
 /// How long a child has beyond the deadline of a check, which it holds itself: to start, and to answer.
 const TO_ANSWER: Duration = Duration::from_secs(10);
 /// How long a killed child has to end. A driver may hold it for longer than anybody waits.
@@ -30,25 +28,13 @@ pub struct ChildCommand {
     /// This executable, where none is named.
     program: Option<PathBuf>,
     arguments: Vec<String>,
-    backtraces: bool,
 }
 
 impl ChildCommand {
-    /// This program without arguments: for a `main` that calls [`serve`](crate::child::serve) when [`is_child`].
-    #[must_use]
-    pub fn this_program() -> Self {
-        Self::with_arguments([])
-    }
-
-    /// This program with arguments that lead it to [`serve`](crate::child::serve) with the same subject.
+    /// This program with arguments that lead it to [`serve`](crate::child::serve) with the same subject. Where `--backtrace` is
+    /// among them, it prints a stack where a check panics.
     pub fn with_arguments(arguments: impl IntoIterator<Item = String>) -> Self {
-        Self { program: None, arguments: arguments.into_iter().collect(), backtraces: false }
-    }
-
-    /// The same, which prints a backtrace where a check panics.
-    #[must_use]
-    pub fn with_backtraces(self, backtraces: bool) -> Self {
-        Self { backtraces, ..self }
+        Self { program: None, arguments: arguments.into_iter().collect() }
     }
 
     /// The same, started by another name than that of the executable: an interpreter finds its packages by what it was called.
@@ -64,7 +50,6 @@ impl ChildCommand {
         let child = Command::new(program)
             .args(&self.arguments)
             .env(MARK, "1")
-            .env(BACKTRACES, if self.backtraces { "1" } else { "0" })
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
             .spawn()?;
@@ -76,10 +61,6 @@ impl ChildCommand {
 #[must_use]
 pub fn is_child() -> bool {
     std::env::var_os(MARK).is_some()
-}
-
-pub(crate) fn wants_backtraces() -> bool {
-    std::env::var_os(BACKTRACES).is_some_and(|asked| asked != "0")
 }
 
 /// The parent's end of the conversation. The child is killed when this is dropped.

@@ -46,7 +46,7 @@ impl Arguments {
             match word.as_str() {
                 "--json" => arguments.json = true,
                 "--keep-going" => options.keep_going = true,
-                "--backtrace" => arguments.backtrace = true,
+                child::BACKTRACE => arguments.backtrace = true,
                 "--help" | "-h" => arguments.help = true,
                 "--deadline" => {
                     let text = words.next().unwrap_or_default();
@@ -94,7 +94,7 @@ pub fn main(name: &str, open: impl Fn() -> Result<Arc<dyn Backend>> + Send + Syn
         println!("{HELP}");
         return ExitCode::SUCCESS;
     }
-    let child = ChildCommand::this_program().with_backtraces(arguments.backtrace);
+    let child = ChildCommand::with_arguments(arguments.backtrace.then(|| child::BACKTRACE.to_owned()));
     let options = Options { child: Some(child), ..arguments.options };
     let mut failed = false;
     let tell = |line: Line<'_>| {

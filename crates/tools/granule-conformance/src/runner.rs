@@ -4,8 +4,9 @@ use crate::peer::{ChildCommand, Peer};
 use crate::scorecard::{Line, MEND, Scorecard, Scored, Tally};
 use crate::{Area, Check, Context, Options, Outcome, Stop, Subject, checks, guide};
 use backend_api::{Backend, Result};
+use std::backtrace::Backtrace;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -78,13 +79,12 @@ const MOST_TOLD: usize = 5;
 /// Where the last panic of a process of checks came from.
 static PANICKED: Mutex<Option<String>> = Mutex::new(None);
 
-/// From here on a panic is told by the check that fails with it, and on the terminal where backtraces are wanted.
+/// From here on a panic is told by the check that fails with it, and its stack where that is wanted.
 pub(crate) fn keep_panics(backtraces: bool) {
-    let usual = take_hook();
     set_hook(Box::new(move |panic| {
         *PANICKED.lock().unwrap_or_else(PoisonError::into_inner) = panic.location().map(ToString::to_string);
         if backtraces {
-            usual(panic);
+            eprintln!("{panic}\nstack backtrace:\n{}", Backtrace::force_capture());
         }
     }));
 }

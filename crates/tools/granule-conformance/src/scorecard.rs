@@ -192,6 +192,9 @@ impl Scorecard {
         if let Some(mend) = mend {
             writeln!(f, "mend {mend}, then run the kit again; --keep-going runs what builds on it, too")?;
         }
+        if self.tally.failed > 0 {
+            writeln!(f, "docs/ is in Granule's tree: {}", env!("CARGO_PKG_REPOSITORY"))?;
+        }
         writeln!(f, "{}: {}", self.backend, self.tally)
     }
 }

@@ -1,7 +1,7 @@
 //! What the second process does.
 
 use crate::context::pattern;
-use crate::peer::{self, Answer, Link, Request};
+use crate::peer::{Answer, Link, Request};
 use crate::runner::{keep_panics, run_one};
 use crate::{Options, Subject, checks};
 use backend_api::types::{DeviceIndex, DevicePtr};
@@ -12,11 +12,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
+/// The argument of a second process that prints the stack of a panic.
+pub const BACKTRACE: &str = "--backtrace";
 
 /// Does what the parent asks for, over a backend of its own, until the parent has gone.
 pub fn serve(subject: &Subject) -> ExitCode {
     let Ok(link) = Link::standard_input() else { return ExitCode::FAILURE };
-    keep_panics(peer::wants_backtraces());
+    keep_panics(std::env::args().any(|word| word == BACKTRACE));
     let backend = match subject.open() {
         Ok(backend) => backend,
         Err(error) => {

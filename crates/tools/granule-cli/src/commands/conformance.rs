@@ -59,7 +59,8 @@ pub(crate) fn run(args: &Args, lead: &[String], out: &mut dyn Write) -> Result<O
     if child::is_child() {
         return Ok(Outcome::Child(child::serve(&subject)));
     }
-    let words = ["conformance", "--backend", name.as_str()].map(ToOwned::to_owned);
+    let words = ["conformance", "--backend", name.as_str()].into_iter();
+    let words = words.chain(args.backtrace.then_some(child::BACKTRACE)).map(ToOwned::to_owned);
     let child = match lead {
         [] => ChildCommand::with_arguments(words),
         [program, lead @ ..] => ChildCommand::with_arguments(lead.iter().cloned().chain(words)).by(program),
@@ -69,7 +70,7 @@ pub(crate) fn run(args: &Args, lead: &[String], out: &mut dyn Write) -> Result<O
         areas: args.area.clone(),
         repeat: args.repeat,
         keep_going: args.keep_going,
-        child: Some(child.with_backtraces(args.backtrace)),
+        child: Some(child),
         ..Options::default()
     };
     if checks::selected(&options).next().is_none() {
