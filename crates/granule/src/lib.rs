@@ -57,8 +57,7 @@
 
 pub use alloc_core::{AllocError, CachingAllocator, DeviceBuffer, HostAllocator, PinnedBuffer};
 pub use alloc_core::{
-    backend, budget, config, graph, history, host, ledger, oom, policy, pool, share, sleep, stats, system,
-    types,
+    backend, budget, config, graph, history, host, ledger, oom, pool, share, sleep, stats, system, types,
 };
 // What answers are made of: rarely named, and found from them.
 #[doc(hidden)]

@@ -3,9 +3,9 @@
 use alloc_core::DeviceBuffer;
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
-use alloc_core::policy::Policy;
 use alloc_core::types::{GIB, KIB, MIB};
 use backend_openreg::Call;
+use granule_tests::policy::Policy;
 use granule_tests::rig::DEVICE;
 use granule_tests::setup::{of, of_bytes, roomy};
 use granule_tests::with_policy;
