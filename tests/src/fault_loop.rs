@@ -1,11 +1,11 @@
 //! The fault loop of promise 3: one driver call fails, for every call in turn, and nothing is lost.
 
 use crate::lookalike::Controls;
+use crate::policy::Policy;
 use crate::recorded;
 use alloc_core::AllocError;
 use alloc_core::backend::{Backend, ErrorKind, EventFlags};
 use alloc_core::config::Settings;
-use alloc_core::policy::Policy;
 use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
 use backend_openreg::{FaultPlan, OpenReg};
 use granule_snapshot::trace::Event;

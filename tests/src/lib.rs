@@ -11,6 +11,7 @@ pub mod log;
 pub mod lookalike;
 pub mod peer;
 pub mod pinned;
+pub mod policy;
 pub mod pools;
 pub mod quiet;
 pub mod rig;
@@ -22,11 +23,11 @@ pub mod views;
 
 use alloc_core::backend::Backend;
 use alloc_core::config::{PolicyName, Settings};
-use alloc_core::policy::Policy;
 use alloc_core::types::{DeviceIndex, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
 use granule_snapshot::trace::Trace;
+use policy::Policy;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -39,10 +40,10 @@ pub type Allocator = Arc<CachingAllocator>;
 macro_rules! for_each_policy {
     ($($behaviour:ident),* $(,)?) => {
         mod with_the_pytorch_policy {
-            $(#[test] fn $behaviour() { super::$behaviour::<::alloc_core::policy::PytorchPolicy>(); })*
+            $(#[test] fn $behaviour() { super::$behaviour::<$crate::policy::PytorchPolicy>(); })*
         }
         mod with_the_granule_policy {
-            $(#[test] fn $behaviour() { super::$behaviour::<::alloc_core::policy::GranulePolicy>(); })*
+            $(#[test] fn $behaviour() { super::$behaviour::<$crate::policy::GranulePolicy>(); })*
         }
     };
 }

@@ -1,11 +1,11 @@
 //! Machines on which the behaviours of the checklist are shown: the simulated accelerator as it is, and the same one as
 //! HIP, seen as CUDA through the masquerade.
 
+use crate::policy::Policy as Decisions;
 use crate::{Allocator, made, under};
 use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
-use alloc_core::policy::Policy as Decisions;
 use alloc_core::types::{DeviceIndex, DeviceKind, DevicePtr, Stream};
 use backend_openreg::{OpenReg, OpenRegConfig};
 use granule_conformance::interpose::{Hook, Interposed};

@@ -6,8 +6,8 @@ mod driver;
 pub use cases::{CASES, Case, Known};
 
 use crate::Allocator;
+use crate::policy::Policy;
 use alloc_core::config::Settings;
-use alloc_core::policy::Policy;
 use alloc_core::steps;
 use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};

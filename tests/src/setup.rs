@@ -1,9 +1,9 @@
 //! What many tests begin and end with: settings, machines, and small questions.
 
+use crate::policy::Policy;
 use crate::rig::DEVICE;
 use crate::{Allocator, with_policy};
 use alloc_core::config::Settings;
-use alloc_core::policy::Policy;
 use alloc_core::types::{DevicePtr, GIB, MIB, Stream};
 use backend_openreg::{MemoryMode, OpenReg, OpenRegConfig};
 use std::sync::Arc;

@@ -4,11 +4,11 @@
 use crate::Allocator;
 use crate::bytes::{Bytes, first_other};
 use crate::made;
+use crate::policy::GranulePolicy;
 use crate::rig::{DEVICE, Rig};
 use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, BackendError, ErrorKind, EventFlags, Result, VirtualMemory};
 use alloc_core::config::Settings;
-use alloc_core::policy::GranulePolicy;
 use alloc_core::types::{DevicePtr, MIB, PhysicalHandle, Stream};
 use backend_openreg::OpenReg;
 use granule_conformance::interpose::{Hook, Interposed};

@@ -3,11 +3,12 @@
 //! Everything here is bookkeeping on offsets and sizes; no driver is called.
 
 pub(crate) mod directory;
-mod ground;
+pub(crate) mod granule;
 mod heap;
 pub(crate) mod invariants;
 mod ledger;
 pub(crate) mod pool;
+mod rules;
 mod short;
 mod tenure;
 
@@ -19,26 +20,38 @@ pub(crate) use tenure::{ArenaPool, Left, Tenure};
 
 use crate::lifetimes::uses::{BlockUse, UseLists, UsesOf};
 use crate::memory::address_map::AddressMap;
-use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId};
+use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::region::RegionId;
-use crate::policy::{Chosen, Ground};
+use crate::policy::{Grain, Policy};
 use crate::sync::{Arc, Guard, Mutex, Rank};
 use crate::types::{DevicePtr, Stream};
 use crate::watch::counters::Peaks;
+use crate::watch::snapshot::Action;
+use granule::Granule;
 use ledger::signed;
+use rules::{Pytorch, Rules};
 use smallvec::SmallVec;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 
-/// The state under an arena's lock: what it is for, its blocks, and what is noted of them.
+/// The state under an arena's lock, under either policy. Requests that are served and frees are told apart by the policy once;
+/// whatever else looks at it need not know.
 #[derive(Debug)]
-pub(crate) struct ArenaState {
+#[allow(clippy::large_enum_variant)] // it is where it is, which is one load less on a hit
+pub(crate) enum ArenaState {
+    Pytorch(ArenaOf<Pytorch>),
+    Granule(ArenaOf<Granule>),
+}
+
+/// An arena: what it is for, its blocks, and what is noted of them.
+#[derive(Debug)]
+pub(crate) struct ArenaOf<P: ?Sized = dyn Rules> {
     tenure: Tenure,
-    heap: Heap,
     ledger: Ledger,
     /// Who else uses its blocks.
     uses: UseLists,
     map: Arc<AddressMap>,
+    heap: Heap<P>,
 }
 
 /// An arena, under its lock. It shares no cache line with another, nor a pair of lines that is fetched at once.
@@ -48,7 +61,7 @@ pub(crate) struct Arena(Mutex<ArenaState>);
 
 impl Arena {
     pub(crate) fn new(state: ArenaState) -> Self {
-        Self(Mutex::new(Rank::Arena(state.tenure.number()), state))
+        Self(Mutex::new(Rank::Arena(state.tenure().number()), state))
     }
 
     /// Locks it for anything: what is free is joined and in the index.
@@ -76,15 +89,69 @@ pub(crate) enum FreeStep {
 
 impl ArenaState {
     pub(crate) fn new(tenure: Tenure, map: Arc<AddressMap>, shared: Arc<Shared>) -> Self {
+        match &**tenure.policy() {
+            Policy::Pytorch(policy) => {
+                let rules = Pytorch::new(policy);
+                Self::Pytorch(ArenaOf::new(rules, tenure, map, shared))
+            }
+            Policy::Granule(policy) => {
+                let rules = Granule::new(policy);
+                Self::Granule(ArenaOf::new(rules, tenure, map, shared))
+            }
+        }
+    }
+
+    /// An arena of the `granule` policy.
+    pub(crate) fn granule(&self) -> &ArenaOf<Granule> {
+        match self {
+            Self::Granule(arena) => arena,
+            Self::Pytorch(_) => unreachable!("only that policy asks"),
+        }
+    }
+
+    pub(crate) fn granule_mut(&mut self) -> &mut ArenaOf<Granule> {
+        match self {
+            Self::Granule(arena) => arena,
+            Self::Pytorch(_) => unreachable!("only that policy asks"),
+        }
+    }
+}
+
+impl Deref for ArenaState {
+    type Target = ArenaOf;
+
+    #[inline(always)]
+    fn deref(&self) -> &ArenaOf {
+        match self {
+            Self::Pytorch(arena) => arena,
+            Self::Granule(arena) => arena,
+        }
+    }
+}
+
+impl DerefMut for ArenaState {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut ArenaOf {
+        match self {
+            Self::Pytorch(arena) => arena,
+            Self::Granule(arena) => arena,
+        }
+    }
+}
+
+impl<P> ArenaOf<P> {
+    fn new(rules: P, tenure: Tenure, map: Arc<AddressMap>, shared: Arc<Shared>) -> Self {
         Self {
-            heap: Heap::new(tenure.policy(), tenure.number(), shared),
+            heap: Heap::new(rules, tenure.policy().tie_break(), tenure.number(), shared),
             ledger: Ledger::new(tenure.number(), tenure.policy().oversize()),
             uses: UseLists::default(),
             tenure,
             map,
         }
     }
+}
 
+impl<P: Rules + ?Sized> ArenaOf<P> {
     /// Whom it serves, and how it decides.
     #[inline(always)]
     pub(crate) fn tenure(&self) -> &Tenure {
@@ -98,11 +165,11 @@ impl ArenaState {
     }
 
     /// Its blocks, and which of them are free.
-    pub(crate) fn heap(&self) -> &Heap {
+    pub(crate) fn heap(&self) -> &Heap<P> {
         &self.heap
     }
 
-    pub(crate) fn heap_mut(&mut self) -> &mut Heap {
+    pub(crate) fn heap_mut(&mut self) -> &mut Heap<P> {
         &mut self.heap
     }
 
@@ -145,23 +212,22 @@ impl ArenaState {
 
     /// An arena that holds nothing serves nobody from here on. What is returned is to be dropped without a lock.
     pub(crate) fn vacate(&mut self) -> Left {
-        self.heap.reset(self.tenure.policy());
+        self.heap.reset();
         self.uses = UseLists::default();
         self.ledger.forget_need();
         self.tenure.end()
     }
 
     /// A vacant arena serves `stream` in `pool` from here on.
-    pub(crate) fn serve_another(&mut self, pool: ArenaPool, stream: Stream, policy: Chosen) {
+    pub(crate) fn serve_another(&mut self, pool: ArenaPool, stream: Stream, policy: Arc<Policy>) {
         self.tenure.begin(pool, stream);
         self.ledger.history_mut().rename(self.tenure.owner());
         self.set_policy(policy);
     }
 
     /// Decides by `policy` from here on.
-    pub(crate) fn set_policy(&mut self, policy: Chosen) {
+    pub(crate) fn set_policy(&mut self, policy: Arc<Policy>) {
         let policy = self.tenure.pool().decides_by(policy);
-        // First: it refuses a policy of another type, and what is remembered belongs to the placement's.
         self.heap.follow(&policy);
         self.ledger.set_oversize(policy.oversize());
         self.tenure.decide_by(policy);
@@ -169,7 +235,7 @@ impl ArenaState {
 
     /// Whether its pool has a sleep tag, from here on: its memory stays at home then, and but for the default pool's it
     /// grows.
-    pub(crate) fn set_sleeps(&mut self, has_tag: bool, policy: Chosen) {
+    pub(crate) fn set_sleeps(&mut self, has_tag: bool, policy: Arc<Policy>) {
         self.change_tenure(|tenure| tenure.set_sleeps(has_tag));
         self.set_policy(policy);
     }
@@ -183,6 +249,28 @@ impl ArenaState {
     pub(crate) fn adopt(&mut self, stream: Stream) {
         self.tenure.pass_to(stream);
         self.ledger.history_mut().rename(self.tenure.owner());
+    }
+
+    /// Whether the device is done with everything freed in `epoch`.
+    pub(crate) fn is_past(&self, epoch: u64) -> bool {
+        self.ledger.epochs().is_closed(epoch)
+    }
+
+    /// Records that the memory of a block comes or goes, where anything is recorded.
+    pub(crate) fn note_change(&mut self, action: Action, id: BlockId) {
+        let block = &self.heap.layout().blocks()[id];
+        self.ledger.history_mut().record(action, block.addr, block.size);
+    }
+
+    /// Whether its memory may be in another place: growable memory on whose place nobody counts.
+    pub(crate) fn is_movable(&self) -> bool {
+        self.tenure.grows() && !self.tenure.stays()
+    }
+
+    /// The granules of a new growable segment for a request of `size` bytes, in units of `minimum`.
+    pub(crate) fn next_granule(&mut self, tier: Tier, minimum: u64, size: u64) -> Grain {
+        let holding = self.ledger.holding(size);
+        self.tenure.policy().granule(tier, minimum, &holding)
     }
 
     /// Hands out `size` bytes at `addr` of a free block, and what lies above them, too, unless `cuts_above`.
@@ -227,6 +315,13 @@ impl ArenaState {
         uses
     }
 
+    /// Who else uses a block.
+    pub(crate) fn uses_of(&mut self, id: BlockId) -> UsesOf<'_> {
+        UsesOf::new(&mut self.uses, &mut self.heap.layout_mut().blocks_mut()[id].uses)
+    }
+}
+
+impl ArenaOf {
     /// Takes a sleeping block back from the program; returns where it was, and its uses, which are over, to be dropped
     /// without a lock. `None` where that is no sleeping block.
     pub(crate) fn free_asleep(
@@ -242,10 +337,5 @@ impl ArenaState {
         self.ledger.took_back(id, &mut self.heap.layout_mut().blocks_mut()[id]);
         heap::sleep::make_dormant(&mut self.heap, id);
         Some((segment, range, uses))
-    }
-
-    /// Who else uses a block.
-    pub(crate) fn uses_of(&mut self, id: BlockId) -> UsesOf<'_> {
-        UsesOf::new(&mut self.uses, &mut self.heap.layout_mut().blocks_mut()[id].uses)
     }
 }

@@ -54,13 +54,10 @@ pub enum PolicyName {
     Pytorch,
     /// One memory for all sizes, constant time, no waste.
     Granule,
-    /// A program's own, by its [`NAME`](crate::policy::Policy::NAME); see
-    /// [`CachingAllocator::with_policy`](crate::CachingAllocator::with_policy).
-    Custom(&'static str),
 }
 
 impl PolicyName {
-    /// Every policy that a text can name.
+    /// All of them.
     pub const ALL: &'static [Self] = &[Self::Pytorch, Self::Granule];
 
     /// Their names, for help texts.
@@ -72,17 +69,13 @@ impl PolicyName {
         match self {
             Self::Pytorch => "pytorch",
             Self::Granule => "granule",
-            Self::Custom(name) => name,
         }
     }
 }
 
 impl fmt::Display for PolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Custom(name) => write!(f, "custom:{name}"),
-            own => f.write_str(own.name()),
-        }
+        f.write_str(self.name())
     }
 }
 

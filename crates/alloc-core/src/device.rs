@@ -38,6 +38,7 @@ use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::{ArenaPool, ArenaState};
 use crate::backend::{Backend, MemoryInfo};
 use crate::base::round::EXABYTE;
+use crate::config::PolicyName;
 use crate::config::Settings;
 use crate::error::{AllocError, Result};
 use crate::features::share::exchange::Exchange;
@@ -45,7 +46,7 @@ use crate::features::uncached::Uncached;
 use crate::lifetimes::{call::Call, pending::Waiting};
 use crate::memory::address_map::{AddressMap, Location};
 use crate::memory::block::NO_USES;
-use crate::policy::{Chosen, Maker, Supply};
+use crate::policy::Policy;
 use crate::process::attention::{Edge, Reason};
 use crate::process::edges;
 use crate::process::foreign::{Calls, Foreign};
@@ -64,7 +65,7 @@ use holdings::Holdings;
 use ladder::{Ladder, reclaim::Reclaim};
 use lifetimes::Lifetimes;
 use pools::PrivatePools;
-use provider::Provider;
+use provider::{Provider, granule};
 use release::Release;
 use site::Site;
 use space::Space;
@@ -82,15 +83,16 @@ struct Base {
     observers: Arc<Observers>,
     uncached: Arc<Uncached>,
     exchange: Arc<Exchange>,
-    supply: Arc<Supply>,
+    /// What the `granule` policy knows of the device.
+    granule: Option<Arc<granule::Device>>,
 }
 
 impl Base {
-    fn new(site: &Site, settings: &Settings, policy: Chosen) -> Result<Self> {
+    fn new(site: &Site, settings: &Settings, policy: Arc<Policy>) -> Result<Self> {
         let (backend, device, attention) = (site.backend(), site.device(), site.attention());
         let observers = Arc::new(Observers::new(device, Arc::clone(site.foreign())));
         let uncached = Arc::new(Uncached::new(Arc::clone(backend), device, attention));
-        let supply = Arc::new(policy.supply());
+        let granule = (policy.name() == PolicyName::Granule).then(Arc::default);
         let holdings = Arc::new(Holdings::new(site, settings, &observers));
         let arenas = Arc::new(Arenas::new(site, &holdings, policy));
         let history = Arc::new(History::new(site, &holdings, &arenas));
@@ -107,7 +109,7 @@ impl Base {
             lifetimes,
             observers,
             uncached,
-            supply,
+            granule,
         })
     }
 
@@ -153,7 +155,7 @@ impl std::fmt::Debug for DeviceAllocator {
         f.debug_struct("DeviceAllocator")
             .field("backend", &self.base.site.backend().name())
             .field("device", &self.base.site.device())
-            .field("policy", &self.base.arenas.directory().traits().name)
+            .field("policy", &self.base.arenas.directory().policy().name())
             .finish_non_exhaustive()
     }
 }
@@ -180,7 +182,6 @@ impl DeviceAllocator {
         map: Arc<AddressMap>,
         foreign: Arc<Foreign>,
         settings: &Settings,
-        maker: &Maker,
     ) -> Result<Self> {
         let total_memory = backend.properties(device)?.total_memory;
         let absent = backend.virtual_memory().err();
@@ -188,8 +189,7 @@ impl DeviceAllocator {
             tracing::warn!(%reason, "expandable_segments is on and has no effect on this device");
         }
         let virtual_memory = absent.is_none();
-        // A program's code may panic here: nothing is lent yet.
-        let policy = maker.make(settings, virtual_memory);
+        let policy = Arc::new(Policy::new(settings, virtual_memory));
         let site = Site::new(backend, device, map, foreign, settings, total_memory, virtual_memory);
         let allocator = Self::on(Base::new(&site, settings, policy)?);
         let allowed = allocator.base.holdings.lock().accounts().ceilings().allowed();
@@ -346,8 +346,8 @@ impl DeviceAllocator {
     }
 
     /// What decides under `settings`.
-    pub(crate) fn policy(&self, settings: &Settings, maker: &Maker) -> Chosen {
-        maker.make(settings, self.base.site.has_virtual_memory())
+    pub(crate) fn policy(&self, settings: &Settings) -> Arc<Policy> {
+        Arc::new(Policy::new(settings, self.base.site.has_virtual_memory()))
     }
 
     /// Ends without a word to the driver: what is held is lost to it, and no destructor runs.

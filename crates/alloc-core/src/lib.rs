@@ -2,7 +2,7 @@
 //!
 //! * [`backend`]: the contract an accelerator implements, on one page.
 //! * [`allocator`]: the caching allocator a program uses; [`buffer`]: memory that frees itself.
-//! * [`policy`]: the decisions (rounding, placement, splitting, growth, remedies), exchangeable.
+//! * [`policy`]: the decisions (rounding, placement, splitting, growth, remedies).
 //! * [`config`]: settings and how they are read from text.
 //! * [`stats`], [`snapshot`], [`oom`]: what can be seen of it.
 //!
@@ -34,7 +34,7 @@
 //! api        what a program has in its hands: allocator, buffers, pools, graphs
 //! device     one device: requests, misses, captures, limits      host    pinned host memory
 //! arena      one pool and one stream: blocks under one lock; the pools; the directory of both
-//! policy     the decisions, and what they need to remember
+//! policy     the decisions
 //! lifetimes  streams, captures and processes that still use memory
 //! features   budgets, sleep, sharing, and uncached memory
 //! memory     tables: blocks, free blocks, segments, regions, addresses

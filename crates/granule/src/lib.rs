@@ -90,8 +90,7 @@ pub use alloc_core::CachingAllocator;
 pub use alloc_core::DeviceBuffer;
 pub use alloc_core::{AllocError, HostAllocator, PinnedBuffer};
 pub use alloc_core::{
-    backend, budget, config, graph, history, host, ledger, oom, policy, pool, share, sleep, stats, system,
-    types,
+    backend, budget, config, graph, history, host, ledger, oom, pool, share, sleep, stats, system, types,
 };
 // What answers are made of: rarely named, and found from them.
 #[doc(hidden)]

@@ -6,7 +6,6 @@
 
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
-use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::share::ImportedMemory;
 use alloc_core::types::{DevicePtr, MIB};
 use backend_cuda::Cuda;
@@ -15,6 +14,7 @@ use backend_openreg::{Clock, MemoryMode, OpenRegConfig};
 use granule_tests::Allocator;
 use granule_tests::bytes::Bytes;
 use granule_tests::peer::{hex, unhex};
+use granule_tests::policy::{GranulePolicy, Policy, PytorchPolicy};
 use granule_tests::rig::{DEVICE, Rig};
 use granule_tests::views::pieces;
 use std::error::Error;

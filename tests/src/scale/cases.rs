@@ -1,13 +1,13 @@
 //! The operations, and of what there are many.
 
 use super::{Cost, DEVICE, Machine};
+use crate::policy::{GranulePolicy, Policy, PytorchPolicy};
 use crate::quiet::{Retires, Sleeps};
 use crate::sleepers::{malloc_in, tagged};
 use crate::views::Numbers;
 use alloc_core::backend::EventFlags;
 use alloc_core::device::SegmentChange;
 use alloc_core::history::HistoryOptions;
-use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::sleep::{Backup, Retention, Tags};
 use alloc_core::types::{DevicePtr, KIB, MIB, PoolId, Stream};

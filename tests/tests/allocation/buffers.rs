@@ -2,10 +2,10 @@
 
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::Settings;
-use alloc_core::policy::Policy;
 use alloc_core::types::{GIB, KIB, Stream};
 use alloc_core::{AllocError, DeviceBuffer, HostAllocator, PinnedBuffer};
 use backend_openreg::{Call, Clock, MemoryMode, OpenRegConfig};
+use granule_tests::policy::Policy;
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::setup::{of, of_bytes, roomy};
 use granule_tests::with_policy;

@@ -3,10 +3,10 @@
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
 use alloc_core::history::HistoryOptions;
-use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::snapshot::Action;
 use alloc_core::types::{GIB, MIB};
 use backend_openreg::{Call, OpenRegConfig};
+use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::rig::DEVICE;
 use granule_tests::setup::{both, growable, of, of_bytes, roomy};
 use granule_tests::views::settle;

@@ -2,12 +2,12 @@
 
 use alloc_core::backend::Backend;
 use alloc_core::config::{AllocatorBackend, PolicyName, Settings};
-use alloc_core::policy::Policy;
 use alloc_core::types::MIB;
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
 use granule_tests::alone::alone;
 use granule_tests::log::Log;
+use granule_tests::policy::Policy;
 use granule_tests::setup::of;
 use granule_tests::with_policy;
 

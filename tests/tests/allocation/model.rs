@@ -5,9 +5,9 @@
 use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, EventFlags};
 use alloc_core::config::{ReserveSize, Settings};
-use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::types::{DevicePtr, MIB, Stream};
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};
+use granule_tests::policy::{GranulePolicy, Policy, PytorchPolicy};
 use granule_tests::rig::DEVICE;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

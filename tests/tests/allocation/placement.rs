@@ -2,8 +2,8 @@
 
 use alloc_core::backend::{Backend, PointerKind};
 use alloc_core::config::Settings;
-use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::types::{GIB, MIB};
+use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::rig::DEVICE;
 use granule_tests::setup::{both, growable, of, of_bytes, roomy};
 use granule_tests::with_policy;

@@ -3,10 +3,10 @@
 use alloc_core::AllocError;
 use alloc_core::backend::{Backend, ErrorKind, Result};
 use alloc_core::config::Settings;
-use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB};
 use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan, OpenReg, OpenRegConfig};
 use granule_conformance::interpose::Hook;
+use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::rig::{DEVICE, behind};
 use granule_tests::setup::{SOON, both, of, of_bytes, one};
 use granule_tests::views::settle;

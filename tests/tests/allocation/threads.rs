@@ -2,10 +2,10 @@
 
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
-use alloc_core::policy::Policy;
 use alloc_core::types::{DevicePtr, MIB, Stream};
 use backend_openreg::{OpenReg, OpenRegConfig};
 use granule_tests::Allocator;
+use granule_tests::policy::Policy;
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::setup::mapped;
 use std::collections::BTreeMap;

@@ -1,10 +1,10 @@
 //! The fault loop over the real backends on their lookalike drivers: each C entry point fails in turn.
 
 use alloc_core::backend::Backend;
-use alloc_core::policy::{GranulePolicy, PytorchPolicy};
 use granule_tests::alone::over_lookalikes;
 use granule_tests::fault_loop::{OverLookalike, every_entry_point_in_turn};
 use granule_tests::lookalike::{Controls, cuda_library, hip_library};
+use granule_tests::policy::{GranulePolicy, PytorchPolicy};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -4,11 +4,11 @@
 use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, CaptureMode, EventFlags, HandleType, Result as DriverResult};
 use alloc_core::config::Settings;
-use alloc_core::policy::Policy;
 use alloc_core::pool::{Filter, PhysicalSource, SegmentSource};
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PhysicalHandle, PoolId, Stream};
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};
 use granule_tests::fault_loop::{Machine, Simulated, kind_of};
+use granule_tests::policy::Policy;
 use granule_tests::rig::DEVICE;
 use std::cell::Cell;
 use std::fmt::Debug;

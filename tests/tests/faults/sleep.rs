@@ -4,13 +4,13 @@
 use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, CopyKind};
 use alloc_core::config::Settings;
-use alloc_core::policy::Policy;
 use alloc_core::pool::Filter;
 use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
 use alloc_core::types::{DevicePtr, MIB, PoolId, Stream};
 use backend_openreg::{MemoryMode, OpenReg, OpenRegConfig};
 use granule_tests::bytes::{Bytes, pattern};
 use granule_tests::fault_loop::{Machine, Simulated, kind_of};
+use granule_tests::policy::Policy;
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::DEVICE;
 use std::cell::Cell;

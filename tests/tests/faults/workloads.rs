@@ -3,10 +3,10 @@
 
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::Settings;
-use alloc_core::policy::{GranulePolicy, Policy};
 use backend_openreg::{Call, Clock, FaultPlan, OpenReg, OpenRegConfig};
 use granule_snapshot::trace::{Event, Trace};
 use granule_tests::fault_loop::Simulated;
+use granule_tests::policy::{GranulePolicy, Policy};
 use granule_tests::rig::DEVICE;
 use granule_tests::{fault_loop, recorded};
 use std::sync::Arc;

@@ -3,12 +3,12 @@
 use alloc_core::backend::{Backend, CaptureMode, CaptureStatus, ErrorKind};
 use alloc_core::config::Settings;
 use alloc_core::graph::GraphCapture;
-use alloc_core::policy::Policy;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, MIB, Stream};
 use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan};
 use granule_tests::Allocator;
+use granule_tests::policy::Policy;
 use granule_tests::quiet::Retires;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::{both, of};

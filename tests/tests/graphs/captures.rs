@@ -5,13 +5,13 @@ use alloc_core::backend::{Backend, CaptureMode, CaptureStatus, ErrorKind, EventF
 use alloc_core::config::Settings;
 use alloc_core::graph::GraphCapture;
 use alloc_core::history::HistoryOptions;
-use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::snapshot::Action;
 use alloc_core::types::{MIB, PoolId, Stream};
 use backend_openreg::{Call, Clock, FaultPlan};
 use granule_tests::Allocator;
 use granule_tests::graphs::{begin, fill, join};
+use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::quiet::Retires;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::{both, of};

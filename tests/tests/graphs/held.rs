@@ -3,10 +3,10 @@
 use alloc_core::backend::CaptureMode;
 use alloc_core::config::Settings;
 use alloc_core::graph::GraphCapture;
-use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::types::{DevicePtr, KIB, MIB, PoolId, Stream};
 use granule_tests::Allocator;
+use granule_tests::policy::{GranulePolicy, Policy, PytorchPolicy};
 use granule_tests::rig::{DEVICE, Rig};
 use granule_tests::setup::{growable, one, reserved};
 use std::collections::{BTreeMap, VecDeque};

@@ -38,7 +38,7 @@ fn the_end_waits_for_devices_and_leaves_what_the_program_has() {
     let host = plain(&machine);
     let stream = machine.create_stream(DEVICE, 0).unwrap();
     let devices =
-        granule_tests::made::<alloc_core::policy::PytorchPolicy>(machine.clone(), Settings::default())
+        granule_tests::made::<granule_tests::policy::PytorchPolicy>(machine.clone(), Settings::default())
             .unwrap();
     let device = devices.malloc(MIB, stream).unwrap();
     let used = host.allocate(MIB).unwrap();

@@ -3,13 +3,13 @@
 
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::Settings;
-use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::types::{DevicePtr, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{Call, Clock, FaultPlan, OpenReg, OpenRegConfig};
 use granule_analysis::replay::{ReplayOptions, ReplayResult, replay};
 use granule_snapshot::trace::{Event, Trace};
 use granule_tests::fault_loop::Simulated;
+use granule_tests::policy::{GranulePolicy, Policy, PytorchPolicy};
 use granule_tests::rig::DEVICE;
 use granule_tests::{fault_loop, recorded};
 use std::sync::Arc;

@@ -2,11 +2,11 @@
 
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
-use alloc_core::policy::GranulePolicy;
 use alloc_core::types::{DevicePtr, MIB, Stream};
 use backend_openreg::{Call, Clock, MemoryMode, OpenReg};
 use granule_conformance::interpose::Interposed;
 use granule_tests::bytes::{Bytes, first_other};
+use granule_tests::policy::GranulePolicy;
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::setup::of;
 use granule_tests::views::{Aliases, Numbers};

@@ -1,12 +1,12 @@
 //! Free memory of one stream for another, under the `granule` policy.
 
 use alloc_core::config::{CrossStream, Settings};
-use alloc_core::policy::GranulePolicy;
 use alloc_core::types::{MIB, PoolId, Stream};
 use backend_openreg::{Call, Clock, MemoryMode, OpenReg};
 use granule_conformance::interpose::Interposed;
 use granule_snapshot::trace::Event;
 use granule_tests::fault_loop::{self, Simulated};
+use granule_tests::policy::GranulePolicy;
 use granule_tests::rig::{Rig, on_each};
 use granule_tests::setup::{free_all, of};
 use granule_tests::views::{Aliases, allocator, contents_survive, is_no_load, pieces};

@@ -16,5 +16,4 @@ mod native;
 mod needs;
 mod places;
 mod releases;
-mod seam;
 mod views;

@@ -3,10 +3,10 @@
 use alloc_core::AllocError;
 use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::oom::OomReport;
-use alloc_core::policy::GranulePolicy;
 use alloc_core::types::{DevicePtr, MIB, Stream};
 use backend_openreg::Call;
 use granule_tests::Allocator;
+use granule_tests::policy::GranulePolicy;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::mapped;
 use granule_tests::views::pieces;

@@ -1,10 +1,10 @@
 //! What counts as in use, and what is taken for it, whatever a program needed before.
 
 use alloc_core::config::Settings;
-use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::types::{KIB, MIB, Stream};
 use backend_openreg::OpenRegConfig;
 use granule_tests::Allocator;
+use granule_tests::policy::{GranulePolicy, Policy, PytorchPolicy};
 use granule_tests::rig::{DEVICE, Rig};
 use granule_tests::setup::{free_all, of};
 

@@ -3,12 +3,12 @@
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
 use alloc_core::error::AllocError;
-use alloc_core::policy::GranulePolicy;
 use alloc_core::types::{DevicePtr, MIB, Stream};
 use backend_openreg::OpenReg;
 use granule_conformance::interpose::Interposed;
 use granule_tests::Allocator;
 use granule_tests::bytes::{Bytes, first_other};
+use granule_tests::policy::GranulePolicy;
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::setup::mapped;
 use granule_tests::views::{Aliases, Numbers, pieces};

@@ -2,11 +2,11 @@
 
 use alloc_core::backend::Backend;
 use alloc_core::config::{PytorchRelease, Settings};
-use alloc_core::policy::PytorchPolicy;
 use alloc_core::pool::Filter;
 use alloc_core::types::{DevicePtr, MIB, PoolId, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::Call;
+use granule_tests::policy::PytorchPolicy;
 use granule_tests::rig::DEVICE;
 use granule_tests::setup::{growable, of, roomy};
 use granule_tests::with_policy;

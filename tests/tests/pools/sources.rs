@@ -3,11 +3,11 @@
 use alloc_core::backend::{Backend, BackendError, ErrorKind, HandleType, Result as DriverResult};
 use alloc_core::config::Settings;
 use alloc_core::history::{HistoryOptions, RecordContext};
-use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, MemoryPool, PhysicalSource, PoolOptions, SegmentSource};
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PhysicalHandle, PoolId, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::OpenReg;
+use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::pools::{pool_over, take};
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::setup::{SOON, growable, mapped, of, one};

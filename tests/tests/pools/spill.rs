@@ -2,10 +2,10 @@
 
 use alloc_core::budget::{Budget, Shortage, SpillRequest};
 use alloc_core::config::Settings;
-use alloc_core::policy::Policy;
 use alloc_core::sleep::{Backup, Tags};
 use alloc_core::types::{DeviceIndex, MIB};
 use granule_tests::clients::{Client, budget, device};
+use granule_tests::policy::Policy;
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::setup::both;

@@ -2,12 +2,12 @@
 
 use alloc_core::backend::{Backend, BackendError, ErrorKind, Result};
 use alloc_core::config::Settings;
-use alloc_core::policy::Policy;
 use alloc_core::pool::Filter;
 use alloc_core::types::{DevicePtr, GIB, PoolId, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
 use granule_conformance::interpose::{Hook, Interposed};
+use granule_tests::policy::Policy;
 use granule_tests::quiet::Retires;
 use granule_tests::rig::DEVICE;
 use std::collections::BTreeSet;

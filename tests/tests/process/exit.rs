@@ -2,10 +2,10 @@
 
 use crate::calls::{Driver, config, looks, releases, rig, unexpected};
 use alloc_core::config::Settings;
-use alloc_core::policy::PytorchPolicy;
 use alloc_core::types::{DevicePtr, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use granule_tests::alone::{child, is_child};
+use granule_tests::policy::PytorchPolicy;
 use std::sync::{Arc, Mutex};
 
 /// What the exit of the process finds.
@@ -22,7 +22,7 @@ extern "C" fn at_exit() {
     wrong.extend(unexpected(vec![("malloc", allocator.malloc(512, stream).map(drop))], gone));
     wrong.extend(unexpected(looks(&allocator, ptr), |answer| !gone(answer)));
     let backend = Arc::clone(allocator.backend());
-    let late = granule_tests::made::<alloc_core::policy::PytorchPolicy>(backend, Settings::default());
+    let late = granule_tests::made::<granule_tests::policy::PytorchPolicy>(backend, Settings::default());
     wrong.extend(unexpected(vec![("new", late.map(drop))], gone));
     drop(allocator);
     wrong.extend((driver.calls() != before).then(|| "the driver was called".to_owned()));

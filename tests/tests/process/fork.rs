@@ -6,13 +6,13 @@ use alloc_core::backend::{Backend, CaptureMode};
 use alloc_core::config::Settings;
 use alloc_core::graph::GraphCapture;
 use alloc_core::history::{HistoryOptions, Stage};
-use alloc_core::policy::Policy;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions, PoolScope};
 use alloc_core::sleep::{Backup, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PoolId, Stream};
 use alloc_core::{AllocError, CachingAllocator, DeviceBuffer};
 use backend_openreg::{Clock, OpenReg};
 use granule_tests::alone::alone;
+use granule_tests::policy::Policy;
 use granule_tests::quiet::Retires;
 use granule_tests::rig::DEVICE;
 use std::fs::File;
@@ -201,7 +201,7 @@ fn a_child_waits_for_no_lock_of_its_parents_threads<P: Policy>() {
                         allocator.stats(stream.device).unwrap();
                         let _ = allocator.snapshot(true);
                         allocator.free(ptr).unwrap();
-                        granule_tests::made::<alloc_core::policy::PytorchPolicy>(
+                        granule_tests::made::<granule_tests::policy::PytorchPolicy>(
                             allocator.backend().clone(),
                             Settings::default(),
                         )

@@ -4,10 +4,10 @@ use crate::calls::{Driver, config, every_call, looks, releases, rig, unexpected}
 use alloc_core::backend::{Backend, CaptureMode, ErrorKind, Result};
 use alloc_core::config::Settings;
 use alloc_core::graph::GraphCapture;
-use alloc_core::policy::Policy;
 use alloc_core::types::{DevicePtr, Event, MIB, PoolId, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use granule_conformance::interpose::Hook;
+use granule_tests::policy::Policy;
 use granule_tests::rig::{DEVICE, behind};
 use granule_tests::setup::mapped;
 use std::sync::Arc;

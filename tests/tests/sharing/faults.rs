@@ -3,10 +3,10 @@
 
 use alloc_core::AllocError;
 use alloc_core::config::Settings;
-use alloc_core::policy::{GranulePolicy, Policy};
 use alloc_core::types::{MIB, Stream};
 use backend_openreg::{Clock, FaultPlan, MemoryMode, OpenReg, OpenRegConfig};
 use granule_tests::fault_loop::kind_of;
+use granule_tests::policy::{GranulePolicy, Policy};
 use granule_tests::rig::DEVICE;
 use granule_tests::views::pieces;
 use granule_tests::{Allocator, with_policy};

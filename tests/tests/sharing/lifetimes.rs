@@ -3,7 +3,6 @@
 use alloc_core::AllocError;
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::Settings;
-use alloc_core::policy::Policy;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::share::{ImportedMemory, SharedBlock};
 use alloc_core::sleep::{Backup, KeptBecause, Retention, SleepTag, Tags};
@@ -11,6 +10,7 @@ use alloc_core::types::{DevicePtr, MIB, Stream};
 use backend_openreg::{Call, FaultPlan, MemoryMode, OpenReg, OpenRegConfig};
 use granule_tests::alone::alone;
 use granule_tests::bytes::Bytes;
+use granule_tests::policy::Policy;
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::DEVICE;
 use granule_tests::{Allocator, with_policy};

@@ -3,10 +3,10 @@
 use crate::lifetimes::{Side, sides};
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
-use alloc_core::policy::GranulePolicy;
 use alloc_core::share::SharedBlock;
 use alloc_core::types::{DevicePtr, MIB};
 use granule_tests::bytes::{Bytes, pattern};
+use granule_tests::policy::GranulePolicy;
 use granule_tests::rig::DEVICE;
 use granule_tests::views::{is_no_load, pieces};
 use std::sync::Arc;

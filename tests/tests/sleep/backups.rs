@@ -2,11 +2,11 @@
 
 use crate::contents::{backups, machine, small_granules};
 use alloc_core::backend::ErrorKind;
-use alloc_core::policy::Policy;
 use alloc_core::sleep::{Backup, Tags};
 use alloc_core::types::MIB;
 use backend_openreg::{Call, Effect, Fault, FaultPlan, Held};
 use granule_tests::bytes::{Bytes, pattern};
+use granule_tests::policy::Policy;
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{Rig, on_each};
 use granule_tests::sleepers::{malloc_in, tagged};

@@ -3,7 +3,6 @@
 
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
-use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
 use alloc_core::types::MIB;
@@ -13,6 +12,7 @@ use granule_masquerade::{Masquerade, Policy as Presents};
 use granule_tests::alone::over_drivers;
 use granule_tests::bytes::{Bytes, pattern};
 use granule_tests::lookalike::real_drivers;
+use granule_tests::policy::{GranulePolicy, Policy, PytorchPolicy};
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::DEVICE;
 use std::path::Path;

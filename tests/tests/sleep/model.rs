@@ -1,12 +1,12 @@
 //! Sleep and wake against a model: any order of requests, frees, sleeps, wakes and flushes.
 
 use alloc_core::config::Settings;
-use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::pool::MemoryPool;
 use alloc_core::sleep::{Backup, Retention, Tags};
 use alloc_core::types::{DevicePtr, GIB, MIB};
 use backend_openreg::{Clock, MemoryMode, OpenRegConfig};
 use granule_tests::bytes::{Bytes, pattern};
+use granule_tests::policy::{GranulePolicy, Policy, PytorchPolicy};
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::Rig;
 use granule_tests::sleepers::{malloc_in, tagged};

@@ -3,11 +3,11 @@
 use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, Result};
 use alloc_core::config::Settings;
-use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::Filter;
 use alloc_core::types::{DeviceKind, DevicePtr, Event, GIB, MIB, PoolId, Stream};
 use backend_openreg::{Call, Clock, OpenReg, OpenRegConfig};
 use granule_conformance::interpose::{Hook, Interposed};
+use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::quiet::Retires;
 use granule_tests::rig::DEVICE;
 use std::collections::HashMap;

@@ -2,11 +2,11 @@
 
 use alloc_core::backend::{Backend, BackendError, ErrorKind, EventFlags, Result};
 use alloc_core::config::{ReserveSize, Settings};
-use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::types::{DeviceIndex, DevicePtr, Event, GIB, MIB, Stream};
 use backend_openreg::{Call, Clock, FaultPlan, MemoryMode, OpenReg, OpenRegConfig};
 use granule::history::HistoryOptions;
 use granule_conformance::interpose::{Hook, Interposed};
+use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::quiet::Retires;
 use granule_tests::rig::DEVICE;
 use granule_tests::setup::{both, growable, of, one};

@@ -6,10 +6,10 @@ use alloc_core::backend::{
 };
 use alloc_core::config::Settings;
 use alloc_core::error::AllocError;
-use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::types::{DeviceIndex, Event, MIB, Stream};
 use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan, OpenReg};
 use granule_conformance::interpose::{Hook, Interposed};
+use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::quiet::Retires;
 use granule_tests::rig::{DEVICE, behind};
 use granule_tests::setup::{SOON, one};

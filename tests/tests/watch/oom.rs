@@ -3,9 +3,9 @@
 use alloc_core::AllocError;
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
-use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::types::MIB;
 use backend_openreg::{Clock, OpenRegConfig};
+use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::rig::DEVICE;
 use granule_tests::setup::of_bytes;
 use granule_tests::with_policy;

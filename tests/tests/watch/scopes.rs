@@ -4,11 +4,11 @@
 use alloc_core::allocator::StatScope;
 use alloc_core::backend::Backend;
 use alloc_core::config::{MemoryLimit, Settings};
-use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::stats::{DeviceStats, ScopeBytes, ScopeStats, Stat};
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};
+use granule_tests::policy::{GranulePolicy, Policy, PytorchPolicy};
 use granule_tests::rig::DEVICE;
 use proptest::prelude::*;
 use std::sync::{Arc, Barrier};

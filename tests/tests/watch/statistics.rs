@@ -1,9 +1,9 @@
 //! The device's figures: which there are, and how they are reset.
 
 use alloc_core::config::Settings;
-use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::stats::{DeviceStats, Read};
 use alloc_core::types::{GIB, MIB};
+use granule_tests::policy::{GranulePolicy, Policy, PytorchPolicy};
 use granule_tests::rig::DEVICE;
 use granule_tests::setup::{of_bytes, roomy};
 use granule_tests::with_policy;

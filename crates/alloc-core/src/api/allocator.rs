@@ -31,7 +31,6 @@ use crate::config::{AllocatorBackend, Flavour, MemoryLimit, PolicyName, Settings
 use crate::device::{DeviceAllocator, Flush};
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::{AddressMap, Location};
-use crate::policy::{Maker, Policy, PolicyFactory, built_in};
 use crate::process::foreign::Foreign;
 use crate::process::stream_identity;
 use crate::sync::{Arc, Mutex};
@@ -86,7 +85,7 @@ pub struct CachingAllocator {
     map: Arc<AddressMap>,
     foreign: Arc<Foreign>,
     devices: Vec<DeviceAllocator>,
-    maker: Maker,
+    policy: PolicyName,
     settings: Mutex<Settings>,
     /// One change of settings at a time.
     configuring: Mutex<()>,
@@ -112,27 +111,7 @@ impl CachingAllocator {
     /// # Errors
     /// The backend's error to a question about its devices; [`AllocError::Settings`] for settings it cannot honour.
     pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Result<Self> {
-        let maker = built_in(&settings).map_err(AllocError::Settings)?;
-        made(backend, settings, maker)
-    }
-
-    /// [`new`](Self::new) with a policy of the program's own. [`settings`](Self::settings) then name it: `custom:`, and
-    /// [`Policy::NAME`].
-    ///
-    /// # Errors
-    /// Those of [`new`](Self::new); [`AllocError::Settings`] where the settings name a policy themselves.
-    pub fn with_policy<F: PolicyFactory>(
-        backend: Arc<dyn Backend>,
-        settings: Settings,
-        factory: F,
-    ) -> Result<Self> {
-        let name = PolicyName::Custom(F::Policy::NAME);
-        if let Some(other) = settings.policy.filter(|other| *other != name) {
-            return Err(AllocError::Settings(format!(
-                "the settings name policy:{other}, and with_policy is given {name}: leave policy out of the settings"
-            )));
-        }
-        made(backend, settings, Maker::of(name, factory))
+        made(backend, settings)
     }
 
     /// [`new`](Self::new) with the settings that the environment asks for: `PYTORCH_CUDA_ALLOC_CONF` and its like, then
@@ -164,7 +143,7 @@ impl CachingAllocator {
     /// The policy's name.
     #[must_use]
     pub fn policy_name(&self) -> &'static str {
-        self.maker.name.name()
+        self.policy.name()
     }
 
     #[inline]
@@ -340,7 +319,7 @@ impl CachingAllocator {
         let base = |at: Location| self.devices[at.device.0 as usize].arenas().base_allocation(ptr, at);
         match self.map.get(ptr).and_then(base) {
             Some(Some((base, bytes))) => Ok(BaseAllocation { base, bytes }),
-            Some(None) => Err(AllocError::Growable { always: self.maker.traits.always_grows }),
+            Some(None) => Err(AllocError::Growable { always: self.policy == PolicyName::Granule }),
             None => Err(self.bad_pointer(ptr)),
         }
     }
@@ -438,10 +417,8 @@ impl CachingAllocator {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
-        self.maker.keep(&mut settings, self.settings().pytorch_release)?;
-        // A program's own factory may look at its allocator: it is called before anything is locked.
-        let policies: Vec<_> =
-            self.devices.iter().map(|device| device.policy(&settings, &self.maker)).collect();
+        self.keep_policy(&mut settings)?;
+        let policies: Vec<_> = self.devices.iter().map(|device| device.policy(&settings)).collect();
         {
             // All devices have the settings of one call.
             let _alone = self.configuring.lock();
@@ -457,6 +434,21 @@ impl CachingAllocator {
             self.enable(caching);
         }
         self.devices.iter().for_each(|device| device.limits().follow_settings());
+        Ok(())
+    }
+
+    /// New settings keep the policy, and the release of PyTorch that those before named.
+    fn keep_policy(&self, settings: &mut Settings) -> Result<()> {
+        let named = self.settings().pytorch_release;
+        let (policy, release) = (self.policy, named.unwrap_or_default());
+        if let Some(asked) = settings.policy.filter(|asked| *asked != policy) {
+            return Err(AllocError::PolicyFixed { policy, asked });
+        }
+        if let Some(asked) = settings.pytorch_release.filter(|asked| *asked != release) {
+            return Err(AllocError::ReleaseFixed { release, asked });
+        }
+        settings.policy = settings.policy.or(Some(policy).filter(|name| *name != PolicyName::default()));
+        settings.pytorch_release = settings.pytorch_release.or(named);
         Ok(())
     }
 

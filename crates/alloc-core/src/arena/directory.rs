@@ -7,9 +7,10 @@ mod tests;
 
 use crate::arena::{ArenaPool, ArenaState, Left, Shared, Tenure};
 use crate::base::steps::Counted;
+use crate::config::PolicyName;
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::AddressMap;
-use crate::policy::{Chosen, Rung, Traits};
+use crate::policy::Policy;
 use crate::sync::{Arc, AtomicU64, Guard, Mutex, OnceLock, Ordering, Rank};
 use crate::types::{DeviceIndex, Stream};
 use crate::watch::history::HistoryTemplate;
@@ -51,7 +52,7 @@ fn key(slot: PoolSlot, stream: Stream) -> Key {
 /// What a new arena starts with; changed together with all existing arenas.
 #[derive(Debug)]
 pub(crate) struct Template {
-    pub(crate) policy: Chosen,
+    pub(crate) policy: Arc<Policy>,
     pub(crate) ages: bool,
     pub(crate) history: HistoryTemplate,
 }
@@ -75,8 +76,7 @@ struct Registry {
 #[derive(Debug)]
 pub(crate) struct Directory {
     device: DeviceIndex,
-    traits: Traits,
-    ladder: &'static [Rung],
+    policy: PolicyName,
     map: Arc<AddressMap>,
     /// Most devices have no more arenas than those of the first chunk.
     first: Chunk,
@@ -95,7 +95,7 @@ fn new_chunk() -> Chunk {
 
 impl Directory {
     pub(crate) fn new(device: DeviceIndex, map: Arc<AddressMap>, template: Template) -> Self {
-        let (traits, ladder) = (template.policy.traits(), template.policy.ladder());
+        let policy = template.policy.name();
         let registry = Registry {
             template,
             count: 0,
@@ -107,8 +107,7 @@ impl Directory {
         };
         Self {
             device,
-            traits,
-            ladder,
+            policy,
             map,
             first: new_chunk(),
             further: Box::new(std::array::from_fn(|_| OnceLock::new())),
@@ -118,14 +117,9 @@ impl Directory {
         }
     }
 
-    /// What the policy says once and for all.
-    pub(crate) fn traits(&self) -> &Traits {
-        &self.traits
-    }
-
-    /// The policy's remedies in order.
-    pub(crate) fn ladder(&self) -> &'static [Rung] {
-        self.ladder
+    /// The policy by which all decide.
+    pub(crate) fn policy(&self) -> PolicyName {
+        self.policy
     }
 
     /// The arena with a number, if there is one.

@@ -4,19 +4,19 @@
 //! [`BlockPhase::Busy`]: the caller talks to the driver, and comes back to commit or undo.
 
 pub(super) mod growth;
-pub(super) mod kind;
 pub(super) mod sleep;
 mod unmapped;
 
+use super::granule::Memory;
+use super::rules::Rules;
 use crate::base::steps::Counted;
 use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::order::TieBreak;
 use crate::memory::region::RegionId;
-use crate::memory::segment::{Origin, Segment, SegmentTable};
-use crate::policy::{Chosen, Grain, GranuleMemory, Ground, Hooks, Placement, Remembered, Request};
+use crate::memory::segment::{Origin, Segment};
+use crate::policy::{Grain, Policy, Request};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Rank};
-use kind::{OfKind, of_kind};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -49,16 +49,12 @@ impl Shared {
     }
 }
 
-/// The blocks of an arena.
+/// The blocks of an arena, whose free ones are as `P` has them.
 #[derive(Debug)]
-pub(crate) struct Heap {
-    layout: Layout,
-    /// The index of free blocks.
-    placement: Placement,
+pub(crate) struct Heap<P: ?Sized = dyn Rules> {
+    pub(super) layout: Layout,
     /// Which of several free blocks of one size comes first.
     tie_break: TieBreak,
-    /// What the policy remembers of the arena.
-    remembered: Remembered,
     /// Address space without memory.
     unmapped: Unmapped,
     /// Whether searches are counted: only while garbage collection is on.
@@ -68,45 +64,42 @@ pub(crate) struct Heap {
     number: u16,
     /// Whether it is known that the arena may have free memory for others.
     is_spare: bool,
+    /// The free blocks.
+    pub(super) rules: P,
 }
 
-impl Heap {
-    pub(super) fn new(policy: &Chosen, number: u16, shared: Arc<Shared>) -> Self {
+impl<P> Heap<P> {
+    pub(super) fn new(rules: P, tie_break: TieBreak, number: u16, shared: Arc<Shared>) -> Self {
         Self {
             layout: Layout::default(),
-            placement: policy.placement(),
-            tie_break: policy.tie_break(),
-            remembered: policy.remembered(),
+            tie_break,
             unmapped: Default::default(),
             ages: false,
             shared,
             number,
             is_spare: false,
+            rules,
         }
     }
+}
 
+impl<P: Rules + ?Sized> Heap<P> {
     /// It holds nothing, and is as it was at first: tables have the size of what they once held.
-    pub(super) fn reset(&mut self, policy: &Chosen) {
+    pub(super) fn reset(&mut self) {
         debug_assert!(self.layout.blocks().is_empty(), "nothing is forgotten");
         self.layout = Layout::default();
-        self.placement.placed_mut().clear();
-        self.remembered = policy.remembered();
+        self.rules.clear();
         self.unmapped = Default::default();
     }
 
-    /// Free blocks are chosen as this policy does, which is of the same type, from here on.
-    pub(super) fn follow(&mut self, policy: &Chosen) {
-        self.placement.placed_mut().follow(&**policy);
+    /// Free blocks are chosen as this policy does, which has the same name, from here on.
+    pub(super) fn follow(&mut self, policy: &Policy) {
+        self.rules.follow(policy);
     }
 
-    #[inline(always)]
-    pub(super) fn placement(&self) -> &Placement {
-        &self.placement
-    }
-
-    #[inline(always)]
-    pub(super) fn remembered(&self) -> &Remembered {
-        &self.remembered
+    /// What the `granule` policy knows of the arena.
+    pub(crate) fn memory(&self) -> Option<&Memory> {
+        self.rules.memory()
     }
 
     /// Whether ages of free blocks are counted, from here on.
@@ -148,25 +141,26 @@ impl Heap {
         &mut self.layout
     }
 
-    /// For hooks that no request which is served comes by.
-    pub(crate) fn hooks(&self) -> &dyn Hooks {
-        self.remembered.hooks()
-    }
-
     /// Nothing is served from another place than its home from here on, or is again.
     pub(super) fn stay_at_home(&mut self, home: bool) {
-        self.remembered.hooks_mut().stay_at_home(home);
+        if let Some(memory) = self.rules.memory_mut() {
+            memory.stay_at_home(home);
+        }
+    }
+
+    /// Whether the granule at `addr` of a segment has to keep its memory.
+    pub(crate) fn keeps(&self, segment: SegmentId, addr: u64) -> bool {
+        self.rules.memory().is_some_and(|memory| memory.keeps(segment, addr))
     }
 
     /// Panics where the indexes of a tier do not hold what they should.
     pub(super) fn check(&self, tier: Tier) {
-        let placed = self.placement.placed();
-        placed.check(tier);
+        self.rules.check(tier);
         let of = |wanted: BlockPhase| -> BTreeSet<BlockId> {
             let blocks = self.layout.blocks().iter();
             blocks.filter(|(_, b)| b.tier == tier && b.state == wanted).map(|(id, _)| id).collect()
         };
-        let indexed: BTreeSet<BlockId> = placed.at_least(tier, 0).collect();
+        let indexed: BTreeSet<BlockId> = self.rules.at_least(tier, 0).collect();
         assert_eq!(indexed, of(BlockPhase::Free), "the index holds exactly the free blocks of its tier");
         let listed: BTreeSet<BlockId> = self.unmapped.of(tier).map(|(_, id)| id).collect();
         assert_eq!(listed, of(BlockPhase::Unmapped), "the unmapped list holds exactly the unmapped blocks");
@@ -183,36 +177,162 @@ impl Heap {
     }
 
     /// Takes the block that serves `request` out of the free ones, which do not age by that.
+    #[inline(always)]
     pub(crate) fn find(&mut self, request: &Request) -> Option<BlockId> {
-        of_kind!(self, heap => heap.find(request))
+        self.rules.take_fit(self.layout.blocks(), self.layout.segments(), request)
     }
 
     /// Whether the policy cuts a block of `block` bytes for `request`.
-    pub(crate) fn splits(&mut self, block: u64, request: &Request) -> bool {
-        of_kind!(self, heap => heap.splits(block, request))
+    #[inline(always)]
+    pub(crate) fn splits(&self, block: u64, request: &Request) -> bool {
+        self.rules.splits(block, request)
     }
 
-    /// Puts a block that is in no index among the free ones, as it is.
+    /// A block that is in no index is in the program's hands.
+    #[inline(always)]
+    pub(super) fn give(&mut self, id: BlockId, requested: u64) -> &Block {
+        let block = &mut self.layout.blocks_mut()[id];
+        (block.state, block.requested) = (BlockPhase::Allocated, requested);
+        self.rules.gave(block);
+        block
+    }
+
+    /// Keeps a block as it is for the next request of its size; none is kept yet.
+    #[inline(always)]
+    pub(super) fn park(&mut self, id: BlockId) -> &mut Block {
+        let block = &mut self.layout.blocks_mut()[id];
+        block.state = BlockPhase::Busy;
+        self.rules.park(block, id);
+        block
+    }
+
+    /// Puts a block that is in no index among the free ones, as it is: others may have it.
     pub(crate) fn insert_free(&mut self, id: BlockId) {
         self.note_spare();
-        of_kind!(self, heap => heap.insert_free(id));
+        self.put_free(id, false);
+    }
+
+    /// The same of a block that is not noted as spare, or that [was free](Self::take_out) and has become longer or shorter at its
+    /// end.
+    #[inline(always)]
+    pub(super) fn put_free(&mut self, id: BlockId, was_free: bool) {
+        let block = &mut self.layout.blocks_mut()[id];
+        block.state = BlockPhase::Free;
+        if self.ages {
+            block.born = self.shared.searches(block.tier);
+        }
+        if was_free {
+            self.rules.put_back(block, id);
+        } else {
+            self.rules.insert(block, id);
+        }
+    }
+
+    /// Takes a free block out of its index; its state is the caller's business.
+    #[inline(always)]
+    pub(super) fn take_from_index(&mut self, id: BlockId) {
+        self.rules.remove(&self.layout.blocks()[id], id);
+    }
+
+    /// Takes a free block out of its index for a moment: it stays free from its first byte on, and is [put back](Self::put_free).
+    #[inline(always)]
+    pub(super) fn take_out(&mut self, id: BlockId) {
+        self.rules.take_out(&self.layout.blocks()[id], id);
     }
 
     /// Takes a free block out of its index, as busy.
     pub(crate) fn take_free(&mut self, id: BlockId) {
-        of_kind!(self, heap => heap.take_from_index(id));
+        self.take_from_index(id);
         self.layout.blocks_mut()[id].state = BlockPhase::Busy;
+    }
+
+    /// Takes the bytes from `low` to `high` out of a free block, as busy. What is beside them stays free, and nobody asked for it
+    /// as it is.
+    #[inline(always)]
+    pub(crate) fn take_range(&mut self, id: BlockId, low: u64, high: u64) -> BlockId {
+        let block = &mut self.layout.blocks_mut()[id];
+        let (addr, end) = (block.addr, block.end());
+        let requested = std::mem::take(&mut block.requested);
+        let mut middle = id;
+        if addr < low {
+            self.take_out(id);
+            middle = self.cut(id, low - addr, BlockPhase::Busy);
+            self.put_free(id, true);
+        } else {
+            self.take_from_index(id);
+        }
+        if high < end {
+            self.cut(middle, high - low, BlockPhase::Free);
+        }
+        let block = &mut self.layout.blocks_mut()[middle];
+        (block.requested, block.state) = (requested, BlockPhase::Busy);
+        middle
+    }
+
+    /// Cuts a block, which is in no index, after `size` bytes. The lower part keeps the id and the state; the upper part
+    /// gets `upper_state` and goes into the list of that state.
+    #[inline(always)]
+    pub(super) fn cut(&mut self, id: BlockId, size: u64, upper_state: BlockPhase) -> BlockId {
+        let upper = self.layout.blocks_mut().cut(id, size);
+        match upper_state {
+            BlockPhase::Free => self.put_free(upper, false),
+            BlockPhase::Unmapped => self.insert_unmapped(upper),
+            _ => self.layout.blocks_mut()[upper].state = upper_state,
+        }
+        upper
+    }
+
+    /// The same: others may have what is free of it.
+    pub(crate) fn cut_above(&mut self, id: BlockId, size: u64, upper_state: BlockPhase) -> BlockId {
+        self.note_spare();
+        self.cut(id, size, upper_state)
+    }
+
+    /// Returns a busy block with memory to the free ones, joined with its neighbours.
+    pub(crate) fn return_free(&mut self, id: BlockId) {
+        let id = self.join_free(id);
+        self.insert_free(id);
+    }
+
+    /// A new segment with one block that covers it, in state `state` and in no index.
+    pub(crate) fn add_segment(&mut self, segment: Segment, state: BlockPhase) -> (SegmentId, BlockId) {
+        let order = self.tie_break.order_in(&segment);
+        let (id, block) = self.layout.add_segment(segment, order, state);
+        if let Some(memory) = self.rules.memory_mut() {
+            memory.segment_added(id, &self.layout.segments()[id]);
+        }
+        (id, block)
+    }
+
+    /// Takes out a segment whose one block is in no index. What is returned is to be dropped without a lock.
+    pub(crate) fn remove_segment(&mut self, id: SegmentId, only: BlockId) -> Option<Segment> {
+        if let Some(memory) = self.rules.memory_mut() {
+            memory.segment_removed(id, self.layout.segments());
+        }
+        self.layout.remove_segment(id, only)
+    }
+
+    /// Whether a free block of a tier has at least `bytes`.
+    pub(crate) fn has_free(&self, tier: Tier, bytes: u64) -> bool {
+        self.rules.has(tier, bytes)
+    }
+
+    /// Free blocks of a tier with at least `bytes`, in the index's order.
+    pub(crate) fn free(&self, tier: Tier, bytes: u64) -> Vec<BlockId> {
+        self.rules.at_least(tier, bytes).collect()
     }
 
     /// The segment in whose address space `addr` lies, where requests of `tier` may be served from it.
     pub(crate) fn segment_at(&self, tier: Tier, addr: u64) -> Option<SegmentId> {
         let (id, segment) = self.layout.segment_at(addr)?;
-        (segment.tier == tier || self.hooks().crosses_tiers()).then_some(id)
+        // Without a place of its own a small request is served from the small tier of `granule` only because that keeps small
+        // blocks out of large holes. Who names a place knows better.
+        (segment.tier == tier || self.rules.memory().is_some()).then_some(id)
     }
 
     /// The free block of a segment that holds the byte at `addr`.
     pub(crate) fn free_at(&self, segment: SegmentId, addr: u64) -> Option<BlockId> {
-        let below = self.hooks().below(segment, addr);
+        let below = self.rules.memory().and_then(|memory| memory.below(segment, addr));
         let start = below.unwrap_or(self.layout.segments()[segment].first);
         self.layout.free_at(start, addr)
     }
@@ -229,7 +349,7 @@ impl Heap {
     fn join_free(&mut self, id: BlockId) -> BlockId {
         let (below, above) = self.layout.neighbours_in(BlockPhase::Free, id);
         for neighbour in [below, above].into_iter().flatten() {
-            of_kind!(self, heap => heap.take_from_index(neighbour));
+            self.take_from_index(neighbour);
         }
         let id = self.layout.join(id, BlockPhase::Free);
         self.layout.blocks_mut()[id].state = BlockPhase::Busy;
@@ -254,7 +374,7 @@ impl Heap {
         id
     }
 
-    /// Takes the whole granules of a free block out, as busy, that need not be [kept](Hooks::keeps) and of which
+    /// Takes the whole granules of a free block out, as busy, that need not be [kept](Self::keeps) and of which
     /// `is_elsewhere` says that nothing else maps their memory.
     pub(crate) fn begin_vacate(
         &mut self,
@@ -268,7 +388,7 @@ impl Heap {
         let granules = &segment.granules;
         let mut runs: SmallVec<[Range<u64>; 2]> = SmallVec::new();
         for granule in granules.each(granules.within(block.addr..block.end())) {
-            if self.hooks().keeps(number, granule.start) || is_elsewhere(region, granule.start) {
+            if self.keeps(number, granule.start) || is_elsewhere(region, granule.start) {
                 continue;
             }
             match runs.last_mut().filter(|run| run.end == granule.start) {
@@ -324,75 +444,10 @@ impl Heap {
     }
 }
 
-impl Ground<GranuleMemory> for Heap {
-    #[inline]
-    fn memory(&self) -> &GranuleMemory {
-        match &self.remembered {
-            Remembered::Granule(memory) => memory,
-            Remembered::Nothing(()) => unreachable!("only who remembers is asked"),
-        }
-    }
-
-    #[inline]
-    fn memory_mut(&mut self) -> &mut GranuleMemory {
-        match &mut self.remembered {
-            Remembered::Granule(memory) => memory,
-            Remembered::Nothing(()) => unreachable!("only who remembers is asked"),
-        }
-    }
-
-    fn memory_and_segments(&mut self) -> (&mut GranuleMemory, &SegmentTable) {
-        match &mut self.remembered {
-            Remembered::Granule(memory) => (memory, self.layout.segments()),
-            Remembered::Nothing(()) => unreachable!("only who remembers is asked"),
-        }
-    }
-
-    #[inline]
-    fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    #[inline]
-    fn layout_mut(&mut self) -> &mut Layout {
-        &mut self.layout
-    }
-
-    fn add_segment(&mut self, segment: Segment, state: BlockPhase) -> (SegmentId, BlockId) {
-        let order = self.tie_break.order_in(&segment);
-        let (id, block) = self.layout.add_segment(segment, order, state);
-        self.remembered.hooks_mut().segment_added(id, &self.layout.segments()[id]);
-        (id, block)
-    }
-
-    fn remove_segment(&mut self, id: SegmentId, only: BlockId) -> Option<Segment> {
-        self.remembered.hooks_mut().segment_removed(id, self.layout.segments());
-        self.layout.remove_segment(id, only)
-    }
-
-    fn has_free(&self, tier: Tier, bytes: u64) -> bool {
-        self.placement.placed().has(tier, bytes)
-    }
-
-    fn free(&self, tier: Tier, bytes: u64) -> Vec<BlockId> {
-        self.placement.placed().at_least(tier, bytes).collect()
-    }
-
-    fn missing_memory(&self, tier: Tier, size: u64, of: Option<Grain>) -> Option<u64> {
+impl Heap {
+    /// Bytes to be mapped for `size` bytes in new granules `of` these sizes, or any where that is `None`, where the arena has
+    /// room for them.
+    pub(crate) fn missing_memory(&self, tier: Tier, size: u64, of: Option<Grain>) -> Option<u64> {
         growth::Growth::missing(self, tier, size, of)
-    }
-
-    fn cut_above(&mut self, id: BlockId, size: u64, upper_state: BlockPhase) -> BlockId {
-        self.note_spare();
-        of_kind!(self, heap => heap.cut_above(id, size, upper_state))
-    }
-
-    fn take_range(&mut self, id: BlockId, low: u64, high: u64) -> BlockId {
-        of_kind!(self, heap => heap.take_range(id, low, high))
-    }
-
-    fn return_free(&mut self, id: BlockId) {
-        let id = self.join_free(id);
-        self.insert_free(id);
     }
 }

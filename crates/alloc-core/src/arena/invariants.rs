@@ -1,6 +1,7 @@
 //! The invariants of an arena, walked from end to end. Panics name the rule that is broken.
 
-use crate::arena::{ArenaState, Heap, Tenure};
+use crate::arena::granule::{check_shown, check_views};
+use crate::arena::{ArenaState, Tenure};
 use crate::memory::address_map::AddressMap;
 use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
 use crate::memory::layout::Layout;
@@ -69,7 +70,15 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
         arena.heap.check(tier);
         check_counters(arena.ledger.counters(), arena.layout(), tier);
     }
-    arena.heap.remembered().check(&arena.heap);
+    match arena {
+        ArenaState::Pytorch(arena) => {
+            let mut segments = arena.layout().segments().iter();
+            assert!(segments.all(|(_, segment)| segment.origin != Origin::View), "nobody shows memory");
+            let mut blocks = arena.layout().blocks().iter();
+            assert!(blocks.all(|(_, block)| block.state != BlockPhase::Lent), "nobody lends memory");
+        }
+        ArenaState::Granule(arena) => check_views(arena.heap()),
+    }
     sums
 }
 
@@ -153,15 +162,15 @@ fn check_counters(counters: &Counters, layout: &Layout, tier: Tier) {
 
 /// Blocks with memory lie on backed granules, unmapped ones on free granules, those that sleep on sleeping ones. Only while
 /// nothing is in transit. Returns how much is mapped in a second place.
-pub(crate) fn check_regions(heap: &Heap, regions: &Regions) -> usize {
-    for (id, segment) in heap.layout().segments().iter() {
+pub(crate) fn check_regions(arena: &ArenaState, regions: &Regions) -> usize {
+    for (id, segment) in arena.layout().segments().iter() {
         let Origin::Growable { region, .. } = segment.origin else { continue };
         let Some(region) = regions.get(region) else { unreachable!("a growable segment has a region") };
         assert_eq!((region.base, region.bytes), (segment.base, segment.bytes), "region and segment agree");
         for (at, bytes, _) in region.granules(segment.base..segment.base + segment.bytes) {
             assert_eq!(segment.granules.at(at), at..at + bytes, "about where granules are, too");
         }
-        for (_, block) in heap.layout().of_segment(id) {
+        for (_, block) in arena.layout().of_segment(id) {
             let range = block.addr..block.end();
             let mut states = region.states(range.clone());
             match block.state {
@@ -186,5 +195,8 @@ pub(crate) fn check_regions(heap: &Heap, regions: &Regions) -> usize {
             }
         }
     }
-    heap.remembered().check_shown(heap, regions)
+    match arena {
+        ArenaState::Pytorch(_) => 0,
+        ArenaState::Granule(arena) => check_shown(arena.heap(), regions),
+    }
 }

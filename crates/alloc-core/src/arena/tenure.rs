@@ -5,7 +5,7 @@ use crate::lifetimes::last_work::LastWork;
 use crate::memory::address_map::Location;
 use crate::memory::block::BlockId;
 use crate::memory::source::SegmentSource;
-use crate::policy::Chosen;
+use crate::policy::Policy;
 use crate::process::stream_identity::shown_raw;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, PoolId, Stream};
@@ -40,8 +40,9 @@ impl ArenaPool {
     };
 
     /// The policy by which arenas of the pool decide, where others do by `policy`.
-    pub(super) fn decides_by(&self, policy: Chosen) -> Chosen {
-        if self.sleeps && self.slot != PoolSlot::DEFAULT { policy.growing() } else { policy }
+    pub(super) fn decides_by(&self, policy: Arc<Policy>) -> Arc<Policy> {
+        let grows = self.sleeps && self.slot != PoolSlot::DEFAULT;
+        if grows { Arc::new(policy.growing()) } else { policy }
     }
 }
 
@@ -57,7 +58,7 @@ pub(crate) struct Tenure {
     pool: ArenaPool,
     /// The end of its stream's work, once that is retired and until another adopts the arena.
     retired: Option<Arc<LastWork>>,
-    policy: Chosen,
+    policy: Arc<Policy>,
 }
 
 impl Tenure {
@@ -66,7 +67,7 @@ impl Tenure {
         number: u16,
         stream: Stream,
         pool: ArenaPool,
-        policy: Chosen,
+        policy: Arc<Policy>,
     ) -> Self {
         let policy = pool.decides_by(policy);
         Self { device, number, stream, pool, retired: None, policy }
@@ -104,7 +105,7 @@ impl Tenure {
         self.pool.slot
     }
 
-    pub(crate) fn policy(&self) -> &Chosen {
+    pub(crate) fn policy(&self) -> &Arc<Policy> {
         &self.policy
     }
 
@@ -186,7 +187,7 @@ impl Tenure {
     }
 
     /// Decides by `policy` from here on, which its pool lets it.
-    pub(super) fn decide_by(&mut self, policy: Chosen) {
+    pub(super) fn decide_by(&mut self, policy: Arc<Policy>) {
         self.policy = policy;
     }
 }

@@ -12,7 +12,7 @@ use crate::lifetimes::pending::Waiting;
 use crate::memory::address_map::Location;
 use crate::memory::block::{Block, BlockPhase, Tier};
 use crate::memory::region::Region;
-use crate::policy::{Chosen, Ground};
+use crate::policy::Policy;
 use crate::sync::{Arc, Guard, InTransit, Mutex, Rank, ThreadId, Transit, this_thread};
 use crate::types::{DevicePtr, Stream};
 use crate::watch::counters::{Counters, Peaks, RECENT, Rows, one_more};
@@ -73,7 +73,7 @@ impl Drop for Attended<'_> {
 }
 
 impl Arenas {
-    pub(super) fn new(site: &Site, holdings: &Arc<Holdings>, policy: Chosen) -> Self {
+    pub(super) fn new(site: &Site, holdings: &Arc<Holdings>, policy: Arc<Policy>) -> Self {
         let template = Template { policy, ages: false, history: HistoryTemplate::default() };
         Self {
             site: site.clone(),
@@ -217,11 +217,12 @@ impl Arenas {
         work(&mut peaks, &mut arenas)
     }
 
-    /// Ages are counted only while garbage collection can happen. Asks the policy, which may be a program's, without a lock.
+    /// Ages are counted only while garbage collection can happen.
     pub(super) fn refresh_ages(&self, allowed: Option<u64>) {
-        let policy = self.directory.with_template(|template| template.policy.clone());
-        let ages = policy.garbage_threshold(allowed).is_some();
-        self.directory.with_template(|template| template.ages = ages);
+        let ages = self.directory.with_template(|template| {
+            template.ages = template.policy.garbage_threshold(allowed).is_some();
+            template.ages
+        });
         for arena in self.directory.all() {
             arena.lock().heap_mut().count_ages(ages);
         }
@@ -338,7 +339,7 @@ impl Arenas {
                 assert_eq!(fixed_count, segments, "the segment count is the number of fixed segments");
                 let mut shown = 0;
                 for arena in arenas.iter() {
-                    shown += crate::arena::invariants::check_regions(arena.heap(), state.regions());
+                    shown += crate::arena::invariants::check_regions(arena, state.regions());
                 }
                 assert_eq!(
                     shown,

@@ -8,16 +8,24 @@ use crate::arena::{ArenaState, Growth};
 use crate::backend::{Access, BackendError, VirtualMemory};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
-use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::region::{Leftovers, Mapping, Place, bytes_of};
 use crate::memory::segment::Origin;
-use crate::policy::engine::{Away, Streams};
-use crate::policy::{Grain, GranuleMemory, Ground, PolicyArena, Request, Sizes};
+use crate::policy::{Grain, Request, Sizes};
 use crate::process::foreign::Calls;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
+
+/// A granule of an arena whose memory serves another one at the moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Away {
+    pub(super) segment: SegmentId,
+    pub(super) addr: u64,
+    /// Where it serves: the arena's number, the segment there, and the address.
+    pub(super) home: (u16, SegmentId, u64),
+}
 
 /// How often address space is made for the same granules, where other threads take it.
 const TRIES: usize = 8;
@@ -293,7 +301,7 @@ impl HandOver {
                 let block = state.layout().blocks().get(place.block).filter(|_| is_away(place));
                 block.is_some_and(|block| {
                     block.state == BlockPhase::Away
-                        && !state.heap().hooks().keeps(block.segment, place.addr)
+                        && !state.heap().keeps(block.segment, place.addr)
                         && (!only_past || state.is_past(block.epoch))
                 })
             };
@@ -392,11 +400,12 @@ fn home_of(growth: &Growth, state: &ArenaState) -> Place {
     Place { arena, segment, region: growth.region, addr, block: BlockId::NONE }
 }
 
-impl Streams<GranuleMemory> for HandOver {
-    type Arena = Arena;
-    type State = ArenaState;
-
-    fn givers<'a>(&'a self, arena: &'a Arena, bytes: u64) -> impl Iterator<Item = &'a Arena> {
+/// What the `granule` policy asks of other streams' memory. Nothing here is called with a lock held, unless it takes what is under
+/// one.
+impl HandOver {
+    /// The default pool's other arenas that have a free large block of at least `bytes`, in every call the same; none for that
+    /// of a private pool.
+    pub(super) fn givers<'a>(&'a self, arena: &'a Arena, bytes: u64) -> impl Iterator<Item = &'a Arena> {
         let (number, slot) = {
             let state = arena.lock();
             (state.tenure().number(), state.tenure().slot())
@@ -405,7 +414,8 @@ impl Streams<GranuleMemory> for HandOver {
         givers.into_iter().flatten().map(|giver| &**giver)
     }
 
-    fn neighbours<'a>(&'a self, arena: &'a Arena) -> Vec<&'a Arena> {
+    /// The default pool's other arenas; none for that of a private pool.
+    pub(super) fn neighbours<'a>(&'a self, arena: &'a Arena) -> Vec<&'a Arena> {
         if arena.lock().tenure().slot() != PoolSlot::DEFAULT {
             return Vec::new();
         }
@@ -413,23 +423,29 @@ impl Streams<GranuleMemory> for HandOver {
         all.filter(|other| !std::ptr::eq(*other, arena)).collect()
     }
 
-    fn number(&self, arena: &Arena) -> u16 {
+    /// What an arena is called where memory is handed over.
+    pub(super) fn number(&self, arena: &Arena) -> u16 {
         arena.lock().tenure().number()
     }
 
-    fn arena(&self, number: u16) -> Option<&Arena> {
+    /// The arena with a number.
+    pub(super) fn arena(&self, number: u16) -> Option<&Arena> {
         self.base.arenas.directory().get(number).map(|arena| &**arena)
     }
 
-    fn newest_spare(&self, from: &Arena) -> Option<u64> {
+    /// Newest epoch of an arena's free memory that other streams may have: the device is done with it. Calls the driver; does not
+    /// block.
+    pub(super) fn newest_spare(&self, from: &Arena) -> Option<u64> {
         self.base.lifetimes.newest_spare(from)
     }
 
-    fn away(&self) -> u64 {
+    /// Bytes that are mapped where they do not serve.
+    pub(super) fn away(&self) -> u64 {
         self.base.holdings.lock().regions().away_bytes()
     }
 
-    fn away_of(&self, arena: &Arena) -> Vec<Away> {
+    /// The granules of an arena whose memory serves others.
+    pub(super) fn away_of(&self, arena: &Arena) -> Vec<Away> {
         let number = self.number(arena);
         let places = self.base.holdings.lock().regions().away_from(number);
         let away = |(place, home): (Place, Place)| Away {
@@ -440,19 +456,29 @@ impl Streams<GranuleMemory> for HandOver {
         places.into_iter().map(away).collect()
     }
 
-    fn is_mapped_in(&self, state: &ArenaState, id: BlockId, addr: u64, other: u16) -> bool {
+    /// Whether the granule at `addr`, in a free block, served the arena with this number before, and is mapped there still.
+    pub(super) fn is_mapped_in(&self, state: &ArenaState, id: BlockId, addr: u64, other: u16) -> bool {
         let Origin::Growable { region, .. } = state.layout().segment_of(id).origin else { return false };
         self.base.holdings.lock().regions().place_in(other, region, addr).is_some()
     }
 
-    fn hand_over(&self, from: &Arena, to: &Arena, parts: &[BlockId], call: &Call<'_>) -> Option<u64> {
+    /// Hands busy granules, each a block of its own, to another arena, of whose free memory they are part then. They stay mapped
+    /// where they were. Returns how many bytes came; `None` where the driver maps no memory in two places.
+    pub(super) fn hand_over(
+        &self,
+        from: &Arena,
+        to: &Arena,
+        parts: &[BlockId],
+        call: &Call<'_>,
+    ) -> Option<u64> {
         if parts.is_empty() {
             return Some(0);
         }
         self.move_all(&Trip { from, to, number: self.number(to), call }, parts)
     }
 
-    fn unmap_away(&self, arena: &Arena, call: &Call<'_>) {
+    /// Unmaps what of that an arena has, the device is known to be done with and no view shows.
+    pub(super) fn unmap_away(&self, arena: &Arena, call: &Call<'_>) {
         if let Err(error) = self.unmap_all_away(arena, true, call) {
             // The request does not depend on it.
             self.base.site.backend().clear_error();

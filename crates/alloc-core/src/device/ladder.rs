@@ -14,7 +14,7 @@ use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
-use crate::policy::{self, Chosen, Request, Rung, Situation, choose};
+use crate::policy::{self, Request, Rung, Situation, choose};
 use crate::process::attention::Reason;
 use crate::sync::{Arc, Mark, Mutex, Rank, Turns, this_thread};
 use crate::types::DevicePtr;
@@ -97,10 +97,12 @@ impl Ladder {
 
     fn try_remedies(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
         let (transit, me) = (self.base.arenas.transit(), this_thread());
-        self.base.supply.prepare(&*self.provider, arena, request.tier, call);
+        if let Some(granule) = &self.base.granule {
+            granule.prepare(&self.provider, arena, request.tier, call);
+        }
         for round in 0..ROUNDS {
             let mark = transit.now();
-            let all = self.base.arenas.directory().ladder().iter();
+            let all = self.base.arenas.directory().policy().ladder().iter();
             let rungs = all.filter(|rung| round == 0 || !rung.runs_foreign_code());
             if let Some(ptr) = self.climb_once(rungs, false, arena, request, call)? {
                 return Ok(ptr);
@@ -191,7 +193,14 @@ impl Ladder {
             }
             mark = self.base.arenas.transit().now();
             // The program's own code may ask for memory itself, and has run.
-            let rungs = self.base.arenas.directory().ladder().iter().filter(|rung| !rung.runs_foreign_code());
+            let rungs = self
+                .base
+                .arenas
+                .directory()
+                .policy()
+                .ladder()
+                .iter()
+                .filter(|rung| !rung.runs_foreign_code());
             if let Some(ptr) = self.climb_once(rungs, true, arena, request, call)? {
                 return Ok(Some(ptr));
             }
@@ -342,9 +351,9 @@ impl Ladder {
             if state.tenure().policy().grows() || state.tenure().pool().no_split {
                 return None;
             }
-            Chosen::clone(state.tenure().policy())
+            Arc::clone(state.tenure().policy())
         };
-        policy.growth(request, &|| self.situation(arena, request))
+        policy.growth(request, || self.situation(arena, request))
     }
 
     fn situation(&self, arena: &Arena, request: &Request) -> Situation {
@@ -356,7 +365,8 @@ impl Ladder {
             )
         };
         let in_use = self.base.arenas.in_use();
-        let most_needed = self.base.supply.note_need(in_use).max(in_use.saturating_add(request.size));
+        let noted = self.base.granule.as_ref().map_or(in_use, |granule| granule.note_need(in_use));
+        let most_needed = noted.max(in_use.saturating_add(request.size));
         let device = self.base.holdings.lock();
         let held = device.accounts().whole().held();
         let limits = device.accounts().limits(Some(pool));

@@ -455,7 +455,7 @@ impl Lifetimes {
         bytes: u64,
         call: &Call<'_>,
     ) -> Result<()> {
-        let due = match self.arenas.directory().traits().drain {
+        let due = match self.arenas.directory().policy().drain() {
             Drain::EveryRequest => self.pending.any(),
             // Peaks are what is in use: what is over does not raise them.
             Drain::OnMissAndEvery(n) => {

@@ -1,7 +1,7 @@
-//! Taking memory from the device: fixed segments, and mapping into growable ones. What its policy may ask of a device for
-//! that is in `provider/engine.rs`.
+//! Taking memory from the device: fixed segments, and mapping into growable ones.
 
-mod engine;
+pub(in crate::device) mod granule;
+mod views;
 
 use super::Base;
 use super::hand_over::HandOver;
@@ -16,8 +16,7 @@ use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockPhase, Tier};
 use crate::memory::region::{self, Failed, Mapping, RegionId};
 use crate::memory::segment::{Origin, Segment};
-use crate::policy::engine::Streams;
-use crate::policy::{Grain, Ground, Holding, Request};
+use crate::policy::{Grain, Holding, Request};
 use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
 use crate::sync::{Arc, assert_unlocked};
@@ -73,13 +72,21 @@ impl Provider {
         request: &Request,
         call: &Call<'_>,
     ) -> Option<DevicePtr> {
-        self.base.supply.search(self, arena, request, call)
+        self.base.granule.as_ref()?.search(self, arena, request, call)
+    }
+
+    /// What views of an arena show is about to leave: with `only_past`, only what the device is known to be done with.
+    fn give_views_up(&self, arena: &Arena, only_past: bool, call: &Call<'_>) -> Result<()> {
+        match &self.base.granule {
+            None => Ok(()),
+            Some(_) => granule::give_up(self, arena, u64::MAX, only_past, call),
+        }
     }
 
     /// Memory of an arena is about to leave: what the policy keeps there for itself goes first, and where it served other
     /// streams.
     pub(super) fn before_leaving(&self, arena: &Arena, call: &Call<'_>) -> Result<()> {
-        let mut outcome = self.base.supply.before_leaving(self, arena, false, call);
+        let mut outcome = self.give_views_up(arena, false, call);
         if self.base.holdings.lock().regions().away_bytes() == 0
             || arena.lock().tenure().slot() != PoolSlot::DEFAULT
         {
@@ -87,7 +94,7 @@ impl Provider {
         }
         for other in self.hand_over.neighbours(arena) {
             // First what shows such memory there.
-            let shown = self.base.supply.before_leaving(self, other, call.capturing, call);
+            let shown = self.give_views_up(other, call.capturing, call);
             outcome = outcome.and(shown).and(self.hand_over.unmap_all_away(other, call.capturing, call));
         }
         outcome
@@ -95,12 +102,14 @@ impl Provider {
 
     /// The most bytes that a request of this tier finds free in one piece, or that the policy can show it in one.
     pub(super) fn most_in_one_piece(&self, state: &mut ArenaState, tier: Tier) -> u64 {
-        state.layout().largest_free(tier).max(self.base.supply.most_in_pieces(state, tier))
+        let in_pieces = self.base.granule.as_ref().map_or(0, |granule| granule.most_in_pieces(state, tier));
+        state.layout().largest_free(tier).max(in_pieces)
     }
 
     /// What has to be taken from the device for a request that nothing free serves.
     pub(super) fn missing_for(&self, state: &mut ArenaState, request: &Request) -> u64 {
-        if let Some(missing) = self.base.supply.missing(self, state, request) {
+        let granule = self.base.granule.as_ref();
+        if let Some(missing) = granule.and_then(|granule| granule.missing(self, state, request)) {
             return missing;
         }
         if !state.tenure().grows() {
@@ -109,7 +118,7 @@ impl Provider {
         let of = |minimum| state.tenure().policy().granule(request.tier, minimum, &Holding::default()).usual;
         let granule = self.base.site.unit().map_or(1, of);
         let missing = state.heap().missing_memory(request.tier, request.size, None);
-        let exact = self.base.supply.counts_what_is_missing();
+        let exact = self.base.granule.is_some();
         let anew = if exact { request.size } else { request.segment_bytes };
         missing.unwrap_or_else(|| anew.next_multiple_of(granule))
     }
@@ -127,12 +136,12 @@ impl Provider {
         let _memory = self.base.arenas.in_transit();
         // Asked once: what is held counts the intent below, and more held may mean other granules.
         let of = match purpose {
-            Purpose::Serve => self.base.supply.granule(self, arena, request.tier, request.size),
+            Purpose::Serve => self.new_granule(arena, request),
             Purpose::Stock(grain) => Some(grain),
         };
         let (growable, pool, missing) = {
             let mut state = arena.lock();
-            let exact = is_retry || self.base.supply.counts_what_is_missing();
+            let exact = is_retry || self.base.granule.is_some();
             let missing = match purpose {
                 Purpose::Serve => self.missing_in(&mut state, request, of).filter(|_| exact),
                 Purpose::Stock(_) => Some(request.size),
@@ -401,7 +410,10 @@ impl Provider {
         if is_retry && !call.capturing {
             self.base.holdings.lock().counters_mut().alloc_retries += 1;
         }
-        self.base.supply.serve(self, arena, request, is_retry, call)
+        match &self.base.granule {
+            None => self.grow(arena, request, Purpose::Serve, is_retry, call),
+            Some(granule) => granule.serve(self, arena, request, is_retry, call),
+        }
     }
 
     /// Searches the free blocks again. PyTorch ages them only after callbacks.
@@ -417,7 +429,7 @@ impl Provider {
             Some(found) => Some(state.hand_out(found, request)),
             None => {
                 drop(state);
-                self.base.supply.search(self, arena, request, call)
+                self.search_in_pieces(arena, request, call)
             }
         }
     }
@@ -428,8 +440,13 @@ impl Provider {
         Asked { bytes, exact }
     }
 
+    /// The granules that new memory of an arena is made of for a request; `None` where any will do.
+    fn new_granule(&self, arena: &Arena, request: &Request) -> Option<Grain> {
+        self.base.granule.as_ref()?.granule(self, arena, request.tier, request.size)
+    }
+
     pub(super) fn exact_need(&self, arena: &Arena, request: &Request) -> u64 {
-        self.need_in(arena, request, self.base.supply.granule(self, arena, request.tier, request.size))
+        self.need_in(arena, request, self.new_granule(arena, request))
     }
 
     /// What has to be taken for a request in granules `of` these sizes, or any where that is `None`.
@@ -445,8 +462,8 @@ impl Provider {
         if let Some(missing) = state.heap().missing_memory(request.tier, request.size, of) {
             return Some(missing);
         }
-        let unit = self.base.site.unit().filter(|_| self.base.supply.counts_what_is_missing())?;
+        let unit = self.base.site.unit().filter(|_| self.base.granule.is_some())?;
         let grain = self.space.new_granule(state, request, of, unit);
-        Some(grain.round(request.size, self.base.supply.unit(grain.usual, unit)))
+        Some(grain.round(request.size, state.tenure().policy().unit(grain.usual, unit)))
     }
 }

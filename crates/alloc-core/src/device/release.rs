@@ -19,7 +19,7 @@ use crate::lifetimes::call::Call;
 use crate::lifetimes::pending::Ask;
 use crate::memory::block::{BlockId, Tier};
 use crate::memory::region::{self, bytes_of};
-use crate::policy::{self, Cached, Ground, Request};
+use crate::policy::{self, Cached, Request};
 use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
 use crate::sync::{Arc, assert_unlocked};
@@ -114,7 +114,7 @@ impl Release {
             arena.lock().ledger_mut().forget_need();
         }
         if matches!(what, Flush::Everything) {
-            self.base.supply.forget_need();
+            self.base.granule.iter().for_each(|granule| granule.forget_need());
         }
         outcome
     }

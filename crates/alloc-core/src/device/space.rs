@@ -3,6 +3,7 @@
 
 use super::Base;
 use crate::arena::directory::{Arena, PoolSlot};
+use crate::arena::granule::Shown;
 use crate::arena::{ArenaState, Bed};
 use crate::backend::{Access, BackendError, ErrorKind, HandleType, VirtualMemory};
 use crate::base::round::MIN_BLOCK;
@@ -13,8 +14,7 @@ use crate::memory::backup::{Saved, refused};
 use crate::memory::block::{BlockId, BlockPhase};
 use crate::memory::region::{Backing, Leftovers, RegionId, Source};
 use crate::memory::segment::{Origin, Segment};
-use crate::policy::engine::{Granule, Mapped};
-use crate::policy::{Grain, Ground, Holding, PolicyArena, Request};
+use crate::policy::{Grain, Holding, Request};
 use crate::sync::plain::{AtomicBool, AtomicU64};
 use crate::sync::{Mutex, Rank, assert_unlocked};
 use crate::types::{DevicePtr, PhysicalHandle};
@@ -31,8 +31,19 @@ const MOST_GRANULES: u64 = 1 << 20;
 /// Of a device's regions so many at a time may have huge pages in the address map. Where there are more, each may hold little.
 const ROOMY: u32 = 64;
 
+/// What became of granules that were to be mapped in a second place, side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mapped {
+    /// They are, and a request was served from there.
+    Served(DevicePtr),
+    /// There are no addresses for them, or no memory of the driver's own.
+    Refused,
+    /// The driver maps no memory in two places.
+    Unsupported,
+}
+
 /// Where granules lie that are mapped side by side from `base` on, and their bytes.
-pub(super) fn side_by_side(base: u64, granules: &[Granule]) -> impl Iterator<Item = (u64, u64)> {
+pub(super) fn side_by_side(base: u64, granules: &[Shown]) -> impl Iterator<Item = (u64, u64)> {
     granules.iter().scan(base, |at, granule| {
         let here = *at;
         *at += granule.bytes;
@@ -92,9 +103,9 @@ impl Space {
     }
 
     /// The physical memory of granules.
-    pub(super) fn handles(&self, state: &ArenaState, granules: &[Granule]) -> Vec<PhysicalHandle> {
+    pub(super) fn handles(&self, state: &ArenaState, granules: &[Shown]) -> Vec<PhysicalHandle> {
         let device = self.base.holdings.lock();
-        let handle = |granule: &Granule| match state.layout().segments()[granule.segment].origin {
+        let handle = |granule: &Shown| match state.layout().segments()[granule.segment].origin {
             Origin::Growable { region, .. } => device.regions().handle(region, granule.addr),
             _ => None,
         };
@@ -106,7 +117,7 @@ impl Space {
     /// Maps granules side by side; returns the address. Calls the driver.
     pub(super) fn map_side_by_side(
         &self,
-        granules: &[Granule],
+        granules: &[Shown],
         handles: &[PhysicalHandle],
         vm: &dyn VirtualMemory,
     ) -> std::result::Result<DevicePtr, Mapped> {
@@ -219,10 +230,10 @@ impl Space {
                 .holdings
                 .lock()
                 .class_reserve(state.tenure().stream(), self.base.site.total_memory());
-            let reserve = class
-                .unwrap_or_else(|| state.tenure().policy().reserve(self.base.site.total_memory(), granule));
-            let (reserve, alignment) = self.base.supply.reservation(reserve, request.size);
-            (self.base.supply.unit(granule, minimum), reserve.next_multiple_of(granule), alignment)
+            let policy = state.tenure().policy();
+            let reserve = class.unwrap_or_else(|| policy.reserve(self.base.site.total_memory(), granule));
+            let (reserve, alignment) = policy.reservation(reserve, request.size);
+            (policy.unit(granule, minimum), reserve.next_multiple_of(granule), alignment)
         };
         if bytes < request.size {
             return Ok(false);

@@ -4,7 +4,7 @@ use crate::memory::segment::Segment;
 
 /// The rule by which a policy's [`BestFitIndex`](crate::policy::BestFitIndex) orders free blocks of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TieBreak {
+pub(crate) enum TieBreak {
     /// The one of the oldest segment, then the one with the lowest address. PyTorch 2.13 and later.
     #[default]
     OldestSegment,

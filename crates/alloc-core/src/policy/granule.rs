@@ -1,31 +1,12 @@
 //! The `granule` policy: everything is cut to size, and found in constant time.
 
-mod borders;
-mod call_home;
-mod device;
 mod fixed;
-mod follow;
-mod hand_over;
-mod home;
-pub(super) mod invariants;
-mod leaving;
-mod memory;
-mod pieces;
-mod place;
-mod shown;
-mod views;
 
-pub(crate) use device::Device;
-pub(crate) use fixed::choose;
-pub use fixed::{Growth, Situation};
-pub(crate) use leaving::give_up;
-pub use memory::Memory;
-pub(crate) use place::take_at;
-pub(crate) use views::end_loan;
+pub(crate) use fixed::{Growth, Situation, choose};
 
-use super::{Drain, Holding, Policy, Request, Rung, garbage_threshold};
+use super::{Grain, Holding, Request};
 use crate::base::round::{MIN_BLOCK, SMALL_LIMIT, SMALL_SEGMENT, segment_size};
-use crate::config::{PolicyName, Settings};
+use crate::config::Settings;
 use crate::memory::block::{BlockId, BlockTable, Tier};
 use crate::memory::index::SegregatedIndex;
 use crate::memory::segment::SegmentTable;
@@ -60,8 +41,7 @@ pub struct GranulePolicy {
 
 impl GranulePolicy {
     /// The policy under `settings`, on a device that has virtual memory or not.
-    #[must_use]
-    pub fn new(settings: &Settings, virtual_memory: bool) -> Self {
+    pub(super) fn new(settings: &Settings, virtual_memory: bool) -> Self {
         Self {
             large_segment: settings.large_segment_size,
             garbage_threshold: settings.garbage_collection_threshold,
@@ -70,29 +50,9 @@ impl GranulePolicy {
             reserve: settings.expandable_segments_reserve,
         }
     }
-}
-
-impl Policy for GranulePolicy {
-    type Index = SegregatedIndex;
-    type Memory = Memory;
-
-    const NAME: &'static str = PolicyName::Granule.name();
-    const DRAIN: Drain = Drain::OnMissAndEvery(64);
-    const LADDER: &'static [Rung] = &[
-        Rung::Drain,
-        Rung::Views,
-        Rung::Callbacks,
-        Rung::CollectGarbage,
-        Rung::Grow,
-        Rung::WaitForPending,
-        Rung::OptedInPools,
-        Rung::ReleaseAll,
-        Rung::Spill,
-    ];
-    const ALWAYS_GROWS: bool = true;
 
     #[inline(always)]
-    fn request(&self, bytes: u64) -> Request {
+    pub(crate) fn request(&self, bytes: u64) -> Request {
         let size = bytes.next_multiple_of(MIN_BLOCK);
         // Small requests have memory of their own: they must not bite into holes that large ones need. Where segments are
         // fixed they fill what large ones leave.
@@ -102,15 +62,23 @@ impl Policy for GranulePolicy {
         Request { requested: bytes, size, tier, segment_bytes }
     }
 
-    fn grows(&self) -> bool {
+    pub(super) fn grows(&self) -> bool {
         self.grows
     }
 
-    fn growing(&self) -> Self {
+    pub(super) fn growing(&self) -> Self {
         Self { grows: true, ..self.clone() }
     }
 
-    fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64 {
+    /// The sizes of new granules: the last of several has what the others leave.
+    pub(super) fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> Grain {
+        let usual = self.usual_granule(tier, minimum, holding);
+        // What a program loads goes on where it ended; later the rest of a granule may be all that ever is free there.
+        let least = if is_loading(holding) { usual } else { SMALL_SEGMENT.next_multiple_of(minimum) };
+        Grain { usual, least: least.min(usual) }
+    }
+
+    fn usual_granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64 {
         let smallest = SMALL_SEGMENT.next_multiple_of(minimum);
         if tier == Tier::Small {
             return smallest;
@@ -126,23 +94,17 @@ impl Policy for GranulePolicy {
         bytes.max(smallest).next_multiple_of(smallest)
     }
 
-    fn least_granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64 {
-        // What a program loads goes on where it ended; later the rest of a granule may be all that ever is free there.
-        let bytes = if is_loading(holding) { self.granule(tier, minimum, holding) } else { SMALL_SEGMENT };
-        bytes.next_multiple_of(minimum)
+    pub(super) fn growth(&self, request: &Request, situation: &Situation) -> Growth {
+        fixed::growth(request, situation, self.large_segment)
     }
 
-    fn growth(&self, request: &Request, situation: &dyn Fn() -> Situation) -> Option<Growth> {
-        Some(fixed::growth(request, &situation(), self.large_segment))
-    }
-
-    fn reserve(&self, total: u64, granule: u64) -> u64 {
+    pub(super) fn reserve(&self, total: u64, granule: u64) -> u64 {
         let full = (total + total / 8).min(granule.saturating_mul(RESERVED));
         self.reserve.map_or(full, |reserve| reserve.bytes(total))
     }
 
     #[inline(always)]
-    fn take_fit(
+    pub(crate) fn take_fit(
         &self,
         index: &mut SegregatedIndex,
         blocks: &BlockTable,
@@ -156,16 +118,12 @@ impl Policy for GranulePolicy {
     }
 
     #[inline(always)]
-    fn splits(&self, block: u64, request: &Request) -> bool {
+    pub(crate) fn splits(&self, block: u64, request: &Request) -> bool {
         block > request.size
     }
 
-    fn release_target(&self, _: &Request) -> Option<u64> {
-        None
-    }
-
-    fn garbage_threshold(&self, allowed: Option<u64>) -> Option<u64> {
-        garbage_threshold(self.garbage_threshold, allowed)
+    pub(super) fn garbage_threshold(&self) -> f64 {
+        self.garbage_threshold
     }
 }
 
@@ -193,7 +151,7 @@ fn is_loading(holding: &Holding) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{GranulePolicy, Holding, MIB, Policy, Settings, Tier};
+    use super::{GranulePolicy, Holding, MIB, Settings, Tier};
 
     #[test]
     fn a_size_that_is_set_is_that_of_all_granules_but_small_ones() {
@@ -201,19 +159,21 @@ mod tests {
         let loading = Holding { most: 40 << 30, in_use: 40 << 30, ..Holding::default() };
         let running = Holding { taken_back: 40 << 30, ..loading };
         for held in [Holding::default(), loading, running] {
-            assert_eq!(of(8 * MIB).granule(Tier::Large, 2 * MIB, &held), 8 * MIB);
-            assert_eq!(of(MIB).granule(Tier::Large, 2 * MIB, &held), 2 * MIB, "the unit at least");
-            assert_eq!(of(3 * MIB).granule(Tier::Large, 2 * MIB, &held), 4 * MIB, "whole units");
-            assert_eq!(of(8 * MIB).granule(Tier::Small, 2 * MIB, &held), 2 * MIB);
+            assert_eq!(of(8 * MIB).granule(Tier::Large, 2 * MIB, &held).usual, 8 * MIB);
+            assert_eq!(of(MIB).granule(Tier::Large, 2 * MIB, &held).usual, 2 * MIB, "the unit at least");
+            assert_eq!(of(3 * MIB).granule(Tier::Large, 2 * MIB, &held).usual, 4 * MIB, "whole units");
+            assert_eq!(of(8 * MIB).granule(Tier::Small, 2 * MIB, &held).usual, 2 * MIB);
         }
-        let sizes = [loading, running].map(|held| of(0).granule(Tier::Large, 2 * MIB, &held));
+        let sizes = [loading, running].map(|held| of(0).granule(Tier::Large, 2 * MIB, &held).usual);
         assert_eq!(sizes, [64 * MIB, 64 * MIB], "by what is held");
         assert_eq!(
-            of(0).granule(
-                Tier::Large,
-                2 * MIB,
-                &Holding { most: 1 << 30, taken_back: 1 << 30, in_use: 1 << 30 }
-            ),
+            of(0)
+                .granule(
+                    Tier::Large,
+                    2 * MIB,
+                    &Holding { most: 1 << 30, taken_back: 1 << 30, in_use: 1 << 30 }
+                )
+                .usual,
             24 * MIB
         );
     }

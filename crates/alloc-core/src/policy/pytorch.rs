@@ -7,9 +7,9 @@ mod remedies;
 
 pub(crate) use remedies::{Cached, enough, oldest};
 
-use super::{Drain, Holding, Policy, Request, Rung, TieBreak, garbage_threshold};
+use super::{Request, TieBreak};
 use crate::base::round::{MIN_BLOCK, SMALL_LIMIT, SMALL_SEGMENT, round_size, segment_size};
-use crate::config::{PolicyName, PytorchRelease, Settings};
+use crate::config::{PytorchRelease, Settings};
 use crate::memory::block::{BlockId, BlockPhase, BlockTable, Tier};
 use crate::memory::index::{BestFitIndex, Cursor, FitKey};
 use crate::memory::segment::SegmentTable;
@@ -29,8 +29,7 @@ pub struct PytorchPolicy {
 
 impl PytorchPolicy {
     /// The policy under `settings`, on a device that has virtual memory or not.
-    #[must_use]
-    pub fn new(settings: &Settings, virtual_memory: bool) -> Self {
+    pub(super) fn new(settings: &Settings, virtual_memory: bool) -> Self {
         Self {
             divisions: settings.roundup_power2_divisions,
             large_segment: settings.large_segment_size,
@@ -70,26 +69,9 @@ impl PytorchPolicy {
         }
         best
     }
-}
-
-impl Policy for PytorchPolicy {
-    type Index = BestFitIndex;
-    type Memory = ();
-
-    const NAME: &'static str = PolicyName::Pytorch.name();
-    const DRAIN: Drain = Drain::EveryRequest;
-    const LADDER: &'static [Rung] = &[
-        Rung::Callbacks,
-        Rung::CollectGarbage,
-        Rung::Grow,
-        Rung::OptedInPools,
-        Rung::ReleaseEnough,
-        Rung::ReleaseAll,
-        Rung::Spill,
-    ];
 
     #[inline]
-    fn request(&self, bytes: u64) -> Request {
+    pub(crate) fn request(&self, bytes: u64) -> Request {
         let size = round_size(bytes, &self.divisions);
         Request {
             requested: bytes,
@@ -99,15 +81,15 @@ impl Policy for PytorchPolicy {
         }
     }
 
-    fn grows(&self) -> bool {
+    pub(super) fn grows(&self) -> bool {
         self.grows
     }
 
-    fn growing(&self) -> Self {
+    pub(super) fn growing(&self) -> Self {
         Self { grows: true, ..self.clone() }
     }
 
-    fn granule(&self, tier: Tier, minimum: u64, _: &Holding) -> u64 {
+    pub(super) fn granule(&self, tier: Tier, minimum: u64) -> u64 {
         let wanted = match tier {
             Tier::Small => SMALL_SEGMENT,
             Tier::Large => self.large_segment,
@@ -115,14 +97,14 @@ impl Policy for PytorchPolicy {
         wanted.next_multiple_of(minimum)
     }
 
-    fn reserve(&self, total: u64, _: u64) -> u64 {
+    pub(super) fn reserve(&self, total: u64) -> u64 {
         let full = total + total / 8;
         self.reserve.map_or(full, |reserve| reserve.bytes(total))
     }
 
     /// §3.3.
     #[inline]
-    fn take_fit(
+    pub(crate) fn take_fit(
         &self,
         index: &mut BestFitIndex,
         blocks: &BlockTable,
@@ -150,20 +132,20 @@ impl Policy for PytorchPolicy {
         Some(index.remove_at(at))
     }
 
-    fn tie_break(&self) -> TieBreak {
+    pub(super) fn tie_break(&self) -> TieBreak {
         match self.release {
             PytorchRelease::V2_11 => TieBreak::LowestAddress,
             PytorchRelease::V2_13 | PytorchRelease::V2_14 | PytorchRelease::V2_15 => TieBreak::OldestSegment,
         }
     }
 
-    fn gives_empty_addresses_back(&self) -> bool {
+    pub(super) fn gives_empty_addresses_back(&self) -> bool {
         self.release >= PytorchRelease::V2_15
     }
 
     /// §1.4.
     #[inline]
-    fn splits(&self, block: u64, request: &Request) -> bool {
+    pub(crate) fn splits(&self, block: u64, request: &Request) -> bool {
         let rest = block - request.size;
         if request.tier == Tier::Small || self.grows {
             rest >= MIN_BLOCK
@@ -172,15 +154,11 @@ impl Policy for PytorchPolicy {
         }
     }
 
-    fn oversize(&self) -> u64 {
+    pub(super) fn oversize(&self) -> u64 {
         self.max_split
     }
 
-    fn release_target(&self, request: &Request) -> Option<u64> {
-        (self.max_split != u64::MAX).then(|| request.size.max(self.max_split))
-    }
-
-    fn garbage_threshold(&self, allowed: Option<u64>) -> Option<u64> {
-        garbage_threshold(self.garbage_threshold, allowed)
+    pub(super) fn garbage_threshold(&self) -> f64 {
+        self.garbage_threshold
     }
 }

@@ -1,27 +1,21 @@
 //! What the allocator of a run makes of a request: the block it takes, and when a block is cut.
 
 use alloc_core::block::Tier;
-use alloc_core::config::{PolicyName, Settings};
-use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy, Request};
+use alloc_core::config::Settings;
+use alloc_core::policy::{Policy, Request};
 use alloc_core::round::{EXABYTE, SMALL_SEGMENT};
 
 /// The rules of an allocator under some settings.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// In fixed segments.
-    fixed: Kind,
+    fixed: Policy,
     /// In growable ones.
-    growing: Kind,
+    growing: Policy,
     /// Whether new segments are growable ones.
     grows: bool,
     /// Whether there are growable ones at all.
     has_growing: bool,
-}
-
-#[derive(Clone, Debug)]
-enum Kind {
-    Pytorch(PytorchPolicy),
-    Granule(GranulePolicy),
 }
 
 impl Rules {
@@ -29,19 +23,8 @@ impl Rules {
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
         let fixed = Settings { expandable_segments: false, ..settings.clone() };
-        if settings.policy_name() == PolicyName::Granule {
-            let fixed = GranulePolicy::new(&fixed, false);
-            let growing = Kind::Granule(fixed.growing());
-            return Self {
-                growing,
-                fixed: Kind::Granule(fixed),
-                grows: settings.expandable_segments,
-                has_growing: true,
-            };
-        }
-        let fixed = PytorchPolicy::new(&fixed, false);
-        let growing = Kind::Pytorch(fixed.growing());
-        Self { growing, fixed: Kind::Pytorch(fixed), grows: settings.expandable_segments, has_growing: true }
+        let fixed = Policy::new(&fixed, false);
+        Self { growing: fixed.growing(), fixed, grows: settings.expandable_segments, has_growing: true }
     }
 
     /// Those of a release that has no growable segments.
@@ -59,7 +42,7 @@ impl Rules {
     /// Whether they are PyTorch's.
     #[must_use]
     pub const fn is_pytorch(&self) -> bool {
-        matches!(self.fixed, Kind::Pytorch(_))
+        matches!(self.fixed, Policy::Pytorch(_))
     }
 
     /// Bytes of the block that a request takes.
@@ -93,22 +76,15 @@ impl Rules {
             return false;
         }
         let request = self.request(bytes, growable);
-        room > request.size
-            && match self.kind(growable) {
-                Kind::Pytorch(policy) => !policy.splits(room, &request),
-                Kind::Granule(policy) => !policy.splits(room, &request),
-            }
+        room > request.size && !self.policy(growable).splits(room, &request)
     }
 
-    fn kind(&self, growable: bool) -> &Kind {
+    fn policy(&self, growable: bool) -> &Policy {
         if growable { &self.growing } else { &self.fixed }
     }
 
     fn request(&self, bytes: u64, growable: bool) -> Request {
-        match self.kind(growable) {
-            Kind::Pytorch(policy) => policy.request(bytes.max(1)),
-            Kind::Granule(policy) => policy.request(bytes.max(1)),
-        }
+        self.policy(growable).request(bytes.max(1))
     }
 }
 

@@ -6,7 +6,6 @@ use crate::config::{AllocatorBackend, Settings};
 use crate::device::DeviceAllocator;
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::AddressMap;
-use crate::policy::Maker;
 use crate::process::attention::Edge;
 use crate::process::foreign::Foreign;
 use crate::process::stream_identity;
@@ -15,12 +14,8 @@ use crate::sync::{Arc, Mutex, Rank};
 use crate::types::DeviceIndex;
 use crate::watch::history::{Annotations, HistoryOptions};
 
-/// An allocator whose devices have the policy that `maker` makes.
-pub(super) fn made(
-    backend: Arc<dyn Backend>,
-    mut settings: Settings,
-    maker: Maker,
-) -> Result<CachingAllocator> {
+/// An allocator whose devices have the policy that settings name.
+pub(super) fn made(backend: Arc<dyn Backend>, mut settings: Settings) -> Result<CachingAllocator> {
     if settings.backend == AllocatorBackend::DriverPools {
         tracing::warn!(
             "backend:cudaMallocAsync is not served: this allocator decides as backend:native does"
@@ -31,7 +26,7 @@ pub(super) fn made(
     if let Some(problem) = System::at(&settings.system_root).problem() {
         return Err(AllocError::Settings(problem));
     }
-    settings.policy = maker.shown(settings.policy);
+    let policy = settings.policy_name();
     crate::process::edges::admit(backend.id()).map_err(Edge::refusal)?;
     let map = Arc::new(AddressMap::default());
     let foreign = Arc::new(Foreign::default());
@@ -46,7 +41,7 @@ pub(super) fn made(
     let devices = (0..count)
         .map(|n| {
             let (backend, map, foreign) = (Arc::clone(&backend), Arc::clone(&map), Arc::clone(&foreign));
-            DeviceAllocator::new(backend, DeviceIndex(n), map, foreign, &settings, &maker)
+            DeviceAllocator::new(backend, DeviceIndex(n), map, foreign, &settings)
         })
         .collect::<Result<_>>()?;
     let history = usize::try_from(settings.history_max_entries).unwrap_or(usize::MAX);
@@ -61,7 +56,7 @@ pub(super) fn made(
         map,
         foreign,
         devices,
-        maker,
+        policy,
         settings,
         configuring,
         annotations,

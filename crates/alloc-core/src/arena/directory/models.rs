@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::config::Settings;
-use crate::policy::{Chosen, PytorchPolicy};
 use crate::sync::models;
 use crate::types::BackendId;
 
@@ -11,7 +10,7 @@ fn stream(raw: u64) -> Stream {
 }
 
 fn directory() -> Directory {
-    let policy: Chosen = Arc::new(PytorchPolicy::new(&Settings::default(), false));
+    let policy = Arc::new(Policy::new(&Settings::default(), false));
     Directory::new(
         DeviceIndex(0),
         Arc::default(),

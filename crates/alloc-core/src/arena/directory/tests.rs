@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::config::Settings;
-use crate::policy::{Chosen, PytorchPolicy};
 use crate::types::BackendId;
 use std::sync::atomic::AtomicBool;
 
@@ -14,7 +13,7 @@ fn stream(raw: u64) -> Stream {
 }
 
 fn directory() -> Directory {
-    let policy: Chosen = Arc::new(PytorchPolicy::new(&Settings::default(), false));
+    let policy = Arc::new(Policy::new(&Settings::default(), false));
     let template = Template { policy, ages: false, history: HistoryTemplate::default() };
     Directory::new(DeviceIndex(0), Arc::default(), template)
 }

@@ -5,7 +5,7 @@ use crate::memory::block::{BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::region::RegionId;
 use crate::memory::segment::Origin;
-use crate::policy::{Grain, Ground, Sizes};
+use crate::policy::{Grain, Sizes};
 use std::ops::Range;
 
 /// A part of a growth: from the candidate upwards.

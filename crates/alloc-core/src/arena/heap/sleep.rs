@@ -7,7 +7,6 @@ use super::Heap;
 use crate::features::sleep::KeptBecause;
 use crate::memory::block::{BlockId, BlockPhase, SegmentId};
 use crate::memory::region::{GranuleState, Region};
-use crate::policy::Ground;
 use std::ops::Range;
 
 /// What of a segment can go to sleep: ranges of mapped granules, and what cannot, with reasons.
@@ -33,7 +32,7 @@ impl Sleepers {
             for (at, _, state) in region.granules(group.clone()) {
                 let of_granule = match state {
                     // Another place shows the same memory, and would show what is gone.
-                    _ if heap.hooks().keeps(segment, at) || is_elsewhere(at) => Some(KeptBecause::Busy),
+                    _ if heap.keeps(segment, at) || is_elsewhere(at) => Some(KeptBecause::Busy),
                     GranuleState::Mapped | GranuleState::Asleep | GranuleState::Free => None,
                     GranuleState::Exported => Some(KeptBecause::Shared),
                     GranuleState::Pending | GranuleState::Away => Some(KeptBecause::Busy),
@@ -108,7 +107,7 @@ impl<'a> Bed<'a> {
 
     /// The blocks that lie on a range of addresses.
     pub(crate) fn on(&self, range: &Range<u64>) -> Vec<BlockId> {
-        let below = self.heap.hooks().below(self.segment, range.start);
+        let below = self.heap.memory().and_then(|memory| memory.below(self.segment, range.start));
         self.heap.layout.on(below.unwrap_or(self.heap.layout.segments()[self.segment].first), range)
     }
 

@@ -206,7 +206,7 @@ impl Checkpoints {
             let mut segments = Vec::new();
             for arena in arenas.iter().filter(|arena| arena.tenure().slot() == slot) {
                 refuse_undecided(pool, arena)?;
-                if let Some(why) = arena.heap().hooks().unkeepable() {
+                if let Some(why) = arena.heap().memory().and_then(|memory| memory.unkeepable()) {
                     return Err(refuse(pool, why.into()));
                 }
                 let homes =

@@ -5,7 +5,8 @@ use crate::device::Base;
 use crate::device::holdings::DeviceState;
 use crate::device::holdings::ceilings::Ceilings;
 use crate::error::{AllocError, Result};
-use crate::policy::Chosen;
+use crate::policy::Policy;
+use crate::sync::Arc;
 use std::mem::ManuallyDrop;
 
 /// What a device may hold, and how it is set.
@@ -97,8 +98,7 @@ pub(crate) struct Change<'a> {
 
 impl Change<'_> {
     /// The device has the new settings. What is handed out or cached stays as it is.
-    pub(crate) fn complete(self, settings: &Settings, policy: &Chosen) {
-        // Even if the policy is a program's, and panics.
+    pub(crate) fn complete(self, settings: &Settings, policy: &Arc<Policy>) {
         let change = ManuallyDrop::new(self);
         let base = &change.limits.base;
         let _alone = base.arenas.configuring();
@@ -120,9 +120,7 @@ impl Drop for Change<'_> {
         let base = &self.limits.base;
         let _alone = base.arenas.configuring();
         let allowed = Limits::set(&mut base.holdings.lock(), &self.was);
-        // Somebody may have changed the memory fraction under the limits of both. A policy that panics is asked nothing more.
-        if !std::thread::panicking() {
-            base.arenas.refresh_ages(allowed);
-        }
+        // Somebody may have changed the memory fraction under the limits of both.
+        base.arenas.refresh_ages(allowed);
     }
 }

@@ -3,6 +3,7 @@
 use crate::arena::ArenaState;
 use crate::arena::directory::Arena;
 use crate::backend::{BackendError, HandleType, ShareableHandle};
+use crate::config::PolicyName;
 use crate::device::Base;
 use crate::device::space::Space;
 use crate::error::{AllocError, Problem, Result};
@@ -56,7 +57,8 @@ fn place_elsewhere(
     state: &ArenaState,
 ) -> std::result::Result<Place, String> {
     let changing = || "the block's memory is being moved; share it afterwards".to_owned();
-    let homes = state.heap().hooks().homes(state.layout().segments(), block);
+    let homes = state.heap().memory().map(|memory| memory.homes(state.layout().segments(), block));
+    let homes = homes.unwrap_or_default();
     let (base, ..) = homes.first().ok_or_else(changing)?.clone();
     let piece = |(_, home, range): (u64, SegmentId, Range<u64>)| match state.layout().segments()[home].origin
     {
@@ -153,7 +155,7 @@ impl Sharing {
 
     /// Why growable memory stays in the process.
     fn why_private(&self) -> Problem {
-        let (what, instead, own) = if self.base.arenas.directory().traits().always_grows {
+        let (what, instead, own) = if self.base.arenas.directory().policy() == PolicyName::Granule {
             let instead = "use policy:pytorch without expandable_segments";
             ("growable memory", instead, instead)
         } else {

@@ -171,7 +171,7 @@ impl Sleep {
         let has_tag = tag.is_some();
         let slot = self.base.pools.set_tag(id, tag)?;
         if id == PoolId::DEFAULT {
-            self.base.supply.stay_at_home(has_tag);
+            self.base.granule.iter().for_each(|granule| granule.stay_at_home(has_tag));
         }
         for arena in self.base.arenas.directory().of_pool(slot) {
             let mut state = arena.lock();

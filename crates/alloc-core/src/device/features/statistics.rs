@@ -290,7 +290,7 @@ impl Statistics {
 
     /// Before figures are read: what streams have finished is not pending any more, where the policy says so.
     fn notice_finished(&self) {
-        if matches!(self.base.arenas.directory().traits().drain, Drain::OnMissAndEvery(_))
+        if matches!(self.base.arenas.directory().policy().drain(), Drain::OnMissAndEvery(_))
             && self.base.site.edge().is_none()
             && let Err(error) = self
                 .base

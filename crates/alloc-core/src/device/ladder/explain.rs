@@ -16,7 +16,7 @@ use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::segment::Origin;
-use crate::policy::{Chosen, Ground, Request};
+use crate::policy::{Policy, Request};
 use crate::process::foreign::Calls;
 use crate::process::stream_identity::shown;
 use crate::sync::{Arc, Guard};
@@ -234,7 +234,7 @@ impl Explainer {
         let counts = self.base.holdings.has_budgets() || state.accounts().ceilings().hard.is_some();
         let grown = own.filter(|own| counts && own.tenure().grows());
         let grown = grown.and_then(|own| own.heap().missing_memory(request.tier, request.size, None));
-        let wanted = if self.base.supply.counts_what_is_missing() { missing } else { grown };
+        let wanted = if self.base.granule.is_some() { missing } else { grown };
         wanted.unwrap_or(request.segment_bytes)
     }
 }
@@ -242,7 +242,7 @@ impl Explainer {
 /// A refusal, and what is known at its moment, with all arenas and the device's accounts locked.
 struct Case<'a> {
     base: &'a Base,
-    policy: &'a Chosen,
+    policy: &'a Policy,
     request: &'a Request,
     /// The pool that was asked, and the stream.
     slot: PoolSlot,
@@ -304,7 +304,7 @@ impl Case<'_> {
             blockers: self.own.map_or_else(Vec::new, |own| blockers(own.layout(), request.tier)),
             pools: self.pools.to_vec(),
             remedies: self.remedies(capturing),
-            policy: self.base.arenas.directory().traits().name,
+            policy: self.base.arenas.directory().policy().name(),
             pytorch_release: site.pytorch_release(),
             growable: self.policy.grows(),
             reserve_too_small: reserve.too_small,
@@ -323,7 +323,7 @@ impl Case<'_> {
         let (total, bytes) = (self.base.site.total_memory(), self.request.segment_bytes);
         let of_class = self.state.class_reserve(self.stream, total);
         let reserve = of_class.unwrap_or_else(|| self.policy.reserve(total, u64::MAX));
-        let reserve = self.base.supply.reservation(reserve, bytes).0;
+        let (reserve, _) = self.policy.reservation(reserve, bytes);
         let matters = self.policy.grows() && bytes <= total;
         Reserve {
             class: of_class.and_then(|_| self.state.reserve_class(self.stream).cloned()),

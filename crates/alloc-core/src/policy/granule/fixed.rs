@@ -23,26 +23,26 @@ const JOINED: u64 = 3;
 
 /// What is known when a segment is to be taken. Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Situation {
+pub(crate) struct Situation {
     /// Held from the device.
-    pub held: u64,
+    pub(crate) held: u64,
     /// Of this, held for the stream and pool of the request.
-    pub own: u64,
+    pub(crate) own: u64,
     /// The most that was in use at a time, this request included.
-    pub most_needed: u64,
+    pub(crate) most_needed: u64,
     /// What may be taken besides, as far as is known.
-    pub room: u64,
+    pub(crate) room: u64,
 }
 
 /// What is done for a request that no cached block serves. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Growth {
+pub(crate) struct Growth {
     /// The segment to take.
-    pub take: u64,
+    pub(crate) take: u64,
     /// Idle segments of about so much are given back first.
-    pub replaces: u64,
+    pub(crate) replaces: u64,
     /// As large as they were is what is taken then, if that is more, and up to this.
-    pub at_most: u64,
+    pub(crate) at_most: u64,
 }
 
 /// The least segment that serves a request of `size`.

@@ -220,7 +220,7 @@ fn conf(settings: &Settings) -> String {
         return format!("{}{comma}pytorch_release:{release}", settings.text);
     }
     match settings.policy {
-        None | Some(PolicyName::Pytorch | PolicyName::Custom(_)) => settings.text.clone(),
+        None | Some(PolicyName::Pytorch) => settings.text.clone(),
         Some(_) if settings.text.contains("policy:") => settings.text.clone(),
         Some(policy) if settings.text.is_empty() => format!("policy:{policy}"),
         Some(policy) => format!("{},policy:{policy}", settings.text),

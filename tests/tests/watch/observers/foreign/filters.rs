@@ -2,10 +2,10 @@
 
 use super::{Code, Conduct, Place, machine};
 use alloc_core::config::Settings;
-use alloc_core::policy::Policy;
 use alloc_core::pool::Filter;
 use alloc_core::types::PoolId;
 use granule_tests::pinned;
+use granule_tests::policy::Policy;
 use granule_tests::rig::{DEVICE, on_each};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, mpsc};

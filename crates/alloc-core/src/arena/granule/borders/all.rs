@@ -1,9 +1,9 @@
 //! The borders of all segments of an arena.
 
 use super::{Borders, Place};
+use crate::arena::granule::Shown;
 use crate::base::steps::Counted;
 use crate::memory::block::{Block, BlockId, SegmentId};
-use crate::policy::granule::shown::Shown;
 
 /// A row of cells: its segment, and its number there.
 pub(crate) type RowId = (SegmentId, u32);

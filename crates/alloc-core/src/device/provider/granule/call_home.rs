@@ -1,14 +1,13 @@
 //! Granules of this stream that serve others, and come home without a driver call: where what they were part of is free again.
 
-use super::borders::{Borders, FreePart, Parts};
-use super::home::{free_range, granule_at};
-use super::memory::Memory;
-use super::shown::{Slot, SlotState};
+use crate::arena::Heap;
+use crate::arena::directory::Arena;
+use crate::arena::granule::{Borders, FreePart, Granule, Parts, Slot, SlotState, free_range, granule_at};
 use crate::base::steps::Counted;
+use crate::device::hand_over::Away;
+use crate::device::provider::Provider;
 use crate::lifetimes::call::Call;
 use crate::memory::block::SegmentId;
-use crate::policy::engine::{Away, Engine, Streams};
-use crate::policy::ground::{Ground, PolicyArena};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
@@ -34,23 +33,24 @@ struct Best {
 
 /// Brings granules home that lie free with other streams, where `size` bytes are side by side then, at home or in a view that is
 /// there. Returns whether any came. Asks the driver about these streams.
-pub(super) fn call_home<E: Engine<Memory>>(engine: &E, arena: &E::Arena, size: u64, call: &Call<'_>) -> bool {
-    if call.capturing || engine.streams().away() == 0 {
+pub(super) fn call_home(provider: &Provider, arena: &Arena, size: u64, call: &Call<'_>) -> bool {
+    if call.capturing || provider.hand_over.away() == 0 {
         return false;
     }
-    let mut callable = callable(engine, arena);
+    let mut callable = callable(provider, arena);
     while !callable.is_empty() {
-        let Some(best) = best(engine.lock(arena).ground(), &callable, size) else { return false };
+        let Some(best) = best(arena.lock().granule().heap(), &callable, size) else { return false };
         let mut of: BTreeMap<u16, Vec<Away>> = BTreeMap::new();
         for away in best.away {
             of.entry(callable[away].home.0).or_default().push(callable[away]);
         }
-        let newest = |number| Some((number, engine.streams().newest_spare(engine.streams().arena(number)?)));
+        let newest =
+            |number| Some((number, provider.hand_over.newest_spare(provider.hand_over.arena(number)?)));
         let newest: BTreeMap<_, _> = of.keys().filter_map(|number| newest(*number)).collect();
         if newest.values().all(Option::is_some) {
             return newest.into_iter().fold(false, |came, (number, newest)| {
                 let all = of.remove(&number).unwrap_or_default();
-                newest.is_some_and(|newest| bring(engine, arena, number, &all, newest, call)) || came
+                newest.is_some_and(|newest| bring(provider, arena, number, &all, newest, call)) || came
             });
         }
         // Others may do without the streams that keep theirs.
@@ -60,42 +60,35 @@ pub(super) fn call_home<E: Engine<Memory>>(engine: &E, arena: &E::Arena, size: u
 }
 
 /// Brings these granules home, as far as they are free still. Returns whether any came.
-fn bring<E: Engine<Memory>>(
-    engine: &E,
-    arena: &E::Arena,
-    from: u16,
-    all: &[Away],
-    newest: u64,
-    call: &Call<'_>,
-) -> bool {
-    let Some(from) = engine.streams().arena(from) else { return false };
-    let _memory = engine.moving();
-    let mut state = engine.lock(from);
+fn bring(provider: &Provider, arena: &Arena, from: u16, all: &[Away], newest: u64, call: &Call<'_>) -> bool {
+    let Some(from) = provider.hand_over.arena(from) else { return false };
+    let _memory = provider.base.arenas.in_transit();
+    let mut state = from.lock();
     let take = |Away { home: (_, segment, addr), .. }: &Away| {
-        let granule = granule_at(state.ground(), *segment, *addr)?;
-        let holder = free_range(state.ground(), *segment, granule.start, granule.end)?;
-        let was_free = state.ground().layout().blocks()[holder].epoch <= newest;
-        was_free.then(|| state.ground_mut().take_range(holder, granule.start, granule.end))
+        let granule = granule_at(state.granule().heap(), *segment, *addr)?;
+        let holder = free_range(state.granule().heap(), *segment, granule.start, granule.end)?;
+        let was_free = state.granule().heap().layout().blocks()[holder].epoch <= newest;
+        was_free.then(|| state.granule_mut().heap_mut().take_range(holder, granule.start, granule.end))
     };
     let parts: Vec<_> = all.iter().filter_map(take).collect();
     drop(state);
-    engine.streams().hand_over(from, arena, &parts, call).is_some_and(|came| came > 0)
+    provider.hand_over.hand_over(from, arena, &parts, call).is_some_and(|came| came > 0)
 }
 
 /// An arena's granules that lie free with other streams.
-fn callable<E: Engine<Memory>>(engine: &E, arena: &E::Arena) -> Vec<Away> {
+fn callable(provider: &Provider, arena: &Arena) -> Vec<Away> {
     let mut of: BTreeMap<u16, Vec<Away>> = BTreeMap::new();
-    for away in engine.streams().away_of(arena) {
+    for away in provider.hand_over.away_of(arena) {
         of.entry(away.home.0).or_default().push(away);
     }
     let mut callable = Vec::new();
     for (number, mut all) in of {
-        let Some(from) = engine.streams().arena(number) else { continue };
-        let state = engine.lock(from);
+        let Some(from) = provider.hand_over.arena(number) else { continue };
+        let state = from.lock();
         let is_free = |Away { home: (_, segment, addr), .. }: &Away| {
-            let granule = granule_at(state.ground(), *segment, *addr);
+            let granule = granule_at(state.granule().heap(), *segment, *addr);
             granule.is_some_and(|granule| {
-                free_range(state.ground(), *segment, granule.start, granule.end).is_some()
+                free_range(state.granule().heap(), *segment, granule.start, granule.end).is_some()
             })
         };
         all.retain(is_free);
@@ -105,17 +98,17 @@ fn callable<E: Engine<Memory>>(engine: &E, arena: &E::Arena) -> Vec<Away> {
 }
 
 /// The links of one row that hold `size` bytes side by side, and call the fewest bytes home.
-fn best(ground: &impl Ground<Memory>, callable: &[Away], size: u64) -> Option<Best> {
-    let memory = ground.memory();
+fn best(heap: &Heap<Granule>, callable: &[Away], size: u64) -> Option<Best> {
+    let memory = heap.known();
     let rows: Vec<_> =
-        memory.borders().iter().map(|(id, borders)| (id, row(ground, id, borders, callable))).collect();
+        memory.borders().iter().map(|(id, borders)| (id, row(heap, id, borders, callable))).collect();
     let mut best = None;
     for (_, row) in &rows {
         look_along(with_gaps(row), size, &mut best);
     }
     // Only what shows one of them may do better than without.
     let places = |away: &Away| {
-        let granule = granule_at(ground, away.segment, away.addr);
+        let granule = granule_at(heap, away.segment, away.addr);
         let borders = memory.borders().get(away.segment).zip(granule);
         borders.map_or(&[][..], |(borders, granule)| borders.places(borders.number(granule.start)))
     };
@@ -136,8 +129,8 @@ fn best(ground: &impl Ground<Memory>, callable: &[Away], size: u64) -> Option<Be
 /// The granules of a segment of which something is free, or will be, by address.
 type Row = Vec<(u64, Link)>;
 
-fn row(ground: &impl Ground<Memory>, id: SegmentId, borders: &Borders, callable: &[Away]) -> Row {
-    let granules = &ground.layout().segments()[id].granules;
+fn row(heap: &Heap<Granule>, id: SegmentId, borders: &Borders, callable: &[Away]) -> Row {
+    let granules = &heap.layout().segments()[id].granules;
     let bytes_of = |granule: &Range<u64>| granule.end - granule.start;
     let link = |granule: &Range<u64>, prefix: u64, suffix: u64| {
         (granule.start, Link { free: FreePart { prefix, suffix }, bytes: bytes_of(granule), away: None })
@@ -150,7 +143,7 @@ fn row(ground: &impl Ground<Memory>, id: SegmentId, borders: &Borders, callable:
         row.extend(beginning.map(|(granule, bytes)| link(&granule, bytes, 0)));
     }
     for (number, away) in callable.iter().enumerate().filter(|(_, away)| away.segment == id) {
-        if let Some(granule) = granule_at(ground, id, away.addr) {
+        if let Some(granule) = granule_at(heap, id, away.addr) {
             let (addr, all) = link(&granule, bytes_of(&granule), bytes_of(&granule));
             row.push((addr, Link { away: Some(number), ..all }));
         }

@@ -3,13 +3,12 @@
 //! The host waits for nothing: what the device is known to be done with moves, or, where settings say so, what the other stream
 //! is told to wait for.
 
-use super::home::free_range;
-use super::memory::Memory;
+use crate::arena::directory::Arena;
+use crate::arena::granule::free_range;
 use crate::base::steps::Counted;
+use crate::device::provider::Provider;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId, Tier};
-use crate::policy::engine::{Engine, Streams};
-use crate::policy::ground::{Ground, PolicyArena};
 use std::cmp::Reverse;
 
 /// Granules are mapped where they do not serve for at most this many times what the device holds.
@@ -28,9 +27,9 @@ struct Whole {
 
 /// Hands free granules, of at least `finest` bytes, of the default pool's other arenas to this one until `wanted` bytes have
 /// come. Returns how many came; `None` where the driver maps no memory in two places. Calls the driver, and waits for nothing.
-pub(super) fn hand_over<E: Engine<Memory>>(
-    engine: &E,
-    to: &E::Arena,
+pub(super) fn hand_over(
+    provider: &Provider,
+    to: &Arena,
     (wanted, finest): (u64, u64),
     call: &Call<'_>,
 ) -> Option<u64> {
@@ -39,19 +38,19 @@ pub(super) fn hand_over<E: Engine<Memory>>(
         return Some(came);
     }
     // Who has nothing to give is not asked about, which would be a driver call.
-    let mut givers = engine.streams().givers(to, finest);
+    let mut givers = provider.hand_over.givers(to, finest);
     while came < wanted
         && let Some(from) = givers.next()
     {
-        if let Some(newest) = engine.streams().newest_spare(from) {
-            let _memory = engine.moving();
-            let parts = take(engine, from, to, (wanted - came, finest), newest);
-            came += engine.streams().hand_over(from, to, &parts, call)?;
+        if let Some(newest) = provider.hand_over.newest_spare(from) {
+            let _memory = provider.base.arenas.in_transit();
+            let parts = take(provider, from, to, (wanted - came, finest), newest);
+            came += provider.hand_over.hand_over(from, to, &parts, call)?;
         }
     }
-    if engine.streams().away() > engine.held().saturating_mul(MOST_AWAY) {
-        for arena in engine.streams().neighbours(to) {
-            engine.streams().unmap_away(arena, call);
+    if provider.hand_over.away() > provider.held().saturating_mul(MOST_AWAY) {
+        for arena in provider.hand_over.neighbours(to) {
+            provider.hand_over.unmap_away(arena, call);
         }
     }
     Some(came)
@@ -59,19 +58,19 @@ pub(super) fn hand_over<E: Engine<Memory>>(
 
 /// Takes free granules out, each as a busy block, until `wanted` bytes have come: those of the largest free blocks, and of equal
 /// ones those first that served the other arena before.
-fn take<E: Engine<Memory>>(
-    engine: &E,
-    from: &E::Arena,
-    to: &E::Arena,
+fn take(
+    provider: &Provider,
+    from: &Arena,
+    to: &Arena,
     (wanted, finest): (u64, u64),
     newest: u64,
 ) -> Vec<BlockId> {
-    let to = engine.streams().number(to);
-    let mut state = engine.lock(from);
+    let to = provider.hand_over.number(to);
+    let mut state = from.lock();
     let mut spare = Vec::new();
     // Granules of other regions may be smaller than a usual one.
-    for id in state.ground().free(Tier::Large, finest) {
-        let layout = state.ground().layout();
+    for id in state.granule().heap().free(Tier::Large, finest) {
+        let layout = state.granule().heap().layout();
         let block = &layout.blocks()[id];
         let segment = &layout.segments()[block.segment];
         if !segment.is_growable() {
@@ -83,7 +82,7 @@ fn take<E: Engine<Memory>>(
         }
         let granules = &segment.granules;
         for granule in granules.each(granules.within(block.addr..block.end())).counted() {
-            let known = engine.streams().is_mapped_in(&state, id, granule.start, to);
+            let known = provider.hand_over.is_mapped_in(&state, id, granule.start, to);
             spare.push(Whole {
                 known,
                 block: block.size,
@@ -101,11 +100,11 @@ fn take<E: Engine<Memory>>(
         more
     };
     let chosen: Vec<_> = spare.into_iter().take_while(enough).collect();
-    let ground = state.ground_mut();
+    let heap = state.granule_mut().heap_mut();
     let take_out = |whole: Whole| {
         let (low, high) = (whole.addr, whole.addr + whole.bytes);
-        let holder = free_range(ground, whole.segment, low, high)?;
-        Some(ground.take_range(holder, low, high))
+        let holder = free_range(heap, whole.segment, low, high)?;
+        Some(heap.take_range(holder, low, high))
     };
     chosen.into_iter().filter_map(take_out).collect()
 }

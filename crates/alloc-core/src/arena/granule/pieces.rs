@@ -96,7 +96,7 @@ fn of_row(borders: &AllBorders, segments: &SegmentTable, (segment, row): RowId) 
 
 impl Pieces {
     /// Follows what changed at borders of granules.
-    pub(super) fn catch_up(&mut self, borders: &mut AllBorders, segments: &SegmentTable) {
+    pub(crate) fn catch_up(&mut self, borders: &mut AllBorders, segments: &SegmentTable) {
         let now = borders.take_changed().into_iter().map(|row| (row, of_row(borders, segments, row)));
         // Much of what came is gone again.
         let known = |row: &RowId| self.known.get(row).map_or(&[][..], SmallVec::as_slice);
@@ -139,7 +139,7 @@ impl Pieces {
     }
 
     /// The granules that are free up to their last byte and that views show.
-    pub(super) fn visible(&self) -> impl Iterator<Item = (SegmentId, usize)> {
+    pub(crate) fn visible(&self) -> impl Iterator<Item = (SegmentId, usize)> {
         self.visible.iter().counted().copied()
     }
 
@@ -186,7 +186,7 @@ impl Pieces {
 
     /// What a view for `size` bytes would show: first the granule with the largest free end, if that has `least` bytes, then
     /// whole free ones, last the smallest free beginning that does. `granule` is the size of granules to come.
-    pub(super) fn plan_view(&self, segments: &SegmentTable, size: u64, granule: u64, least: u64) -> Plan {
+    pub(crate) fn plan_view(&self, segments: &SegmentTable, size: u64, granule: u64, least: u64) -> Plan {
         let [first, second] = self.ends(size, least);
         let plan = self.plan(segments, first, size, granule);
         if plan.missing == 0 {
@@ -198,14 +198,14 @@ impl Pieces {
     }
 
     /// The most bytes that a view could show in one piece.
-    pub(super) fn most(&self) -> u64 {
+    pub(crate) fn most(&self) -> u64 {
         let both = |head: Option<Part>| head.map_or(0, |(end, _)| end) + self.largest_beginning(head);
         let [first, second] = self.ends(u64::MAX, 1);
         self.whole_bytes + [None, first, second].map(both).into_iter().max().unwrap_or(0)
     }
 
     /// Panics where it is not what the borders say, but for rows that changed since.
-    pub(super) fn check(&self, borders: &AllBorders, segments: &SegmentTable) {
+    pub(crate) fn check(&self, borders: &AllBorders, segments: &SegmentTable) {
         let mut all = Self::default();
         for (row, known) in &self.known {
             known.iter().for_each(|come| all.insert(*row, come));

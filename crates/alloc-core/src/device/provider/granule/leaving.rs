@@ -1,12 +1,13 @@
 //! Giving up what views show and no block uses, granule by granule.
 
-use super::memory::Memory;
-use super::shown::SlotState;
+use crate::arena::directory::Arena;
+use crate::arena::granule::{Granule, SlotState};
+use crate::arena::{ArenaOf, ArenaState, Heap};
+use crate::device::provider::Provider;
+use crate::device::provider::views::Part;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId};
-use crate::policy::engine::{Engine, Part};
-use crate::policy::ground::{Ground, PolicyArena};
 use std::ops::Range;
 
 /// Views show at most this many times what the device holds.
@@ -22,21 +23,21 @@ struct Leaving {
 
 /// Keeps what an arena's views show within a multiple of what the device holds: where they show more, the parts leave that
 /// served nobody for the longest. A program whose sizes never repeat would map for ever, and search all of it.
-pub(super) fn bound<E: Engine<Memory>>(engine: &E, arena: &E::Arena, call: &Call<'_>) {
-    let most = engine.held().saturating_mul(MOST_SHOWN);
-    let beyond = || engine.lock(arena).ground().memory().shown_bytes().saturating_sub(most);
+pub(super) fn bound(provider: &Provider, arena: &Arena, call: &Call<'_>) {
+    let most = provider.held().saturating_mul(MOST_SHOWN);
+    let beyond = || arena.lock().granule().heap().known().shown_bytes().saturating_sub(most);
     if beyond() == 0 {
         return;
     }
     // Enough that it is not done for every view. To wait is for where the device never was seen to be done with any of it.
     let enough = |beyond: u64| beyond + most / MOST_SHOWN;
-    let mut outcome = give_up(engine, arena, enough(beyond()), true, call);
-    if beyond() > 0 && engine.may_wait(arena, call) {
-        outcome = outcome.and_then(|()| give_up(engine, arena, enough(beyond()), false, call));
+    let mut outcome = give_up(provider, arena, enough(beyond()), true, call);
+    if beyond() > 0 && provider.may_wait(arena, call) {
+        outcome = outcome.and_then(|()| give_up(provider, arena, enough(beyond()), false, call));
     }
     if let Err(error) = outcome {
         // The request does not depend on it.
-        engine.forget_error();
+        provider.base.site.backend().clear_error();
         tracing::warn!(%error, "views show more than they should; it is tried again with the next one");
     }
 }
@@ -44,61 +45,56 @@ pub(super) fn bound<E: Engine<Memory>>(engine: &E, arena: &E::Arena, call: &Call
 /// Gives up what an arena's views show and no block uses, so that it may leave, until that comes to `enough` bytes: what the
 /// device is known to be done with, and waits for nothing, or all of it, and blocks until the device is done with it; during
 /// a capture everything stays of which that is not known.
-pub(crate) fn give_up<E: Engine<Memory>>(
-    engine: &E,
-    arena: &E::Arena,
+pub(in crate::device::provider) fn give_up(
+    provider: &Provider,
+    arena: &Arena,
     enough: u64,
     only_past: bool,
     call: &Call<'_>,
 ) -> Result<()> {
-    let _memory = engine.moving();
-    let leaving = begin(&mut *engine.lock(arena), enough, only_past);
-    leave(engine, arena, &leaving, call)
+    let _memory = provider.base.arenas.in_transit();
+    let leaving = begin(arena.lock().granule_mut(), enough, only_past);
+    leave(provider, arena, &leaving, call)
 }
 
-fn leave<E: Engine<Memory>>(
-    engine: &E,
-    arena: &E::Arena,
-    leaving: &[Leaving],
-    call: &Call<'_>,
-) -> Result<()> {
+fn leave(provider: &Provider, arena: &Arena, leaving: &[Leaving], call: &Call<'_>) -> Result<()> {
     if leaving.is_empty() {
         return Ok(());
     }
     let parts: Vec<Part> = leaving.iter().map(|leaving| leaving.part).collect();
-    let commit = |state: &mut E::State, number: usize, unmapped| {
+    let commit = |state: &mut ArenaState, number: usize, unmapped| {
         let Leaving { segment, ref slots, part } = leaving[number];
-        state.ground_mut().memory_mut().end_leaving(segment, slots.clone(), part.addr, unmapped)
+        state.granule_mut().heap_mut().known_mut().end_leaving(segment, slots.clone(), part.addr, unmapped)
     };
-    engine.unmap(arena, &parts, call, commit, |state| {
-        let ground = state.ground_mut();
-        let empty = take_empty(ground);
-        empty.into_iter().filter_map(|(segment, block)| ground.remove_segment(segment, block)).collect()
+    provider.unmap(arena, &parts, call, commit, |state| {
+        let heap = state.granule_mut().heap_mut();
+        let empty = take_empty(heap);
+        empty.into_iter().filter_map(|(segment, block)| heap.remove_segment(segment, block)).collect()
     })
 }
 
 /// Takes out of views what they show and no block uses, until that comes to `enough` bytes: first of those that served
 /// nobody for the longest. Nothing is served from there any more. With `only_past`, only what the device is known to be
 /// done with.
-fn begin(arena: &mut impl PolicyArena<Memory>, enough: u64, only_past: bool) -> Vec<Leaving> {
-    let ground = arena.ground();
+fn begin(arena: &mut ArenaOf<Granule>, enough: u64, only_past: bool) -> Vec<Leaving> {
+    let heap = arena.heap();
     let mut all: Vec<Leaving> = Vec::new();
-    let mut order: Vec<_> = (0..ground.memory().views().len()).collect();
-    order.sort_unstable_by_key(|view| ground.memory().views()[*view].used);
+    let mut order: Vec<_> = (0..heap.known().views().len()).collect();
+    order.sort_unstable_by_key(|view| heap.known().views()[*view].used);
     let mut left = enough;
     for view in order {
-        let ground = arena.ground();
+        let heap = arena.heap();
         if left == 0 {
             break;
         }
-        let segment = ground.memory().views()[view].segment;
+        let segment = heap.known().views()[view].segment;
         let may_leave =
             |block: &Block| block.state == BlockPhase::Blank && (!only_past || arena.is_past(block.epoch));
-        let blank = ground.layout().of_segment(segment).filter(|(_, block)| may_leave(block));
+        let blank = heap.layout().of_segment(segment).filter(|(_, block)| may_leave(block));
         let blank: Vec<_> = blank.map(|(_, block)| (block.addr, block.end(), block.epoch)).collect();
-        let base = ground.layout().segments()[segment].base;
+        let base = heap.layout().segments()[segment].base;
         let first = all.len();
-        for (number, (low, slot)) in ground.memory().views()[view].places(base).enumerate() {
+        for (number, (low, slot)) in heap.known().views()[view].places(base).enumerate() {
             let high = low + slot.shown.bytes;
             let around = blank.iter().find(|(from, to, _)| *from <= low && high <= *to);
             let Some((.., epoch)) = around.filter(|_| slot.state == SlotState::Mapped) else { continue };
@@ -117,23 +113,23 @@ fn begin(arena: &mut impl PolicyArena<Memory>, enough: u64, only_past: bool) -> 
             }
         }
         for leaving in &all[first..] {
-            arena.ground_mut().memory_mut().begin_leaving(view, leaving.slots.clone());
+            arena.heap_mut().known_mut().begin_leaving(view, leaving.slots.clone());
         }
     }
     all
 }
 
 /// Takes the views out that are nothing but addresses, with the one block of each.
-fn take_empty(ground: &mut impl Ground<Memory>) -> Vec<(SegmentId, BlockId)> {
-    let first = |segment: SegmentId| ground.layout().segments()[segment].first;
+fn take_empty(heap: &mut Heap<Granule>) -> Vec<(SegmentId, BlockId)> {
+    let first = |segment: SegmentId| heap.layout().segments()[segment].first;
     let is_blank = |id: BlockId| {
-        let block = &ground.layout().blocks()[id];
+        let block = &heap.layout().blocks()[id];
         block.state == BlockPhase::Blank && !block.is_split()
     };
-    let gone = ground.memory().views().iter().filter(|view| {
+    let gone = heap.known().views().iter().filter(|view| {
         is_blank(first(view.segment)) && view.slots.iter().all(|slot| slot.state == SlotState::Gone)
     });
     let empty: Vec<_> = gone.map(|view| (view.segment, first(view.segment))).collect();
-    ground.memory_mut().forget_views(&empty);
+    heap.known_mut().forget_views(&empty);
     empty
 }

@@ -1,26 +1,27 @@
 //! What holds between views and the homes of what they show.
 
+use super::Granule;
 use super::borders::Place;
-use super::memory::{Memory, unit_of};
+use super::memory::unit_of;
 use super::shown::{Shown, Slot, SlotState, View};
+use crate::arena::Heap;
 use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::region::{GranuleState, Regions};
 use crate::memory::segment::Origin;
-use crate::policy::ground::Ground;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Loans add up, byte by byte, and the borders are what the free blocks say.
-pub(crate) fn check_views(ground: &impl Ground<Memory>) {
+pub(crate) fn check_views(heap: &Heap<Granule>) {
     let mut lent = BTreeSet::new();
     let mut views = BTreeSet::new();
-    for view in ground.memory().views() {
+    for view in heap.known().views() {
         assert!(views.insert(view.segment), "a view is there once");
-        let segment = &ground.layout().segments()[view.segment];
+        let segment = &heap.layout().segments()[view.segment];
         assert_eq!(segment.origin, Origin::View, "the segment of a view is one");
         let shown: u64 = view.slots.iter().map(|slot| slot.shown.bytes).sum();
         assert_eq!(shown, segment.bytes, "a view shows whole granules, one after the other");
         for (_, shown) in view.mappings(segment.base) {
-            let home = &ground.layout().segments()[shown.segment];
+            let home = &heap.layout().segments()[shown.segment];
             assert!(home.is_growable() && home.tier == Tier::Large, "what is shown has a home");
             assert_eq!(
                 *shown,
@@ -30,58 +31,56 @@ pub(crate) fn check_views(ground: &impl Ground<Memory>) {
             assert_eq!(home.granules.at(shown.addr), shown.range(), "and is a granule there");
         }
         let mut live = BTreeMap::new();
-        for (id, block) in ground.layout().of_segment(view.segment) {
-            let Some(homes) = ground.memory().lent().get(&id) else {
+        for (id, block) in heap.layout().of_segment(view.segment) {
+            let Some(homes) = heap.known().lent().get(&id) else {
                 assert_eq!(block.state, BlockPhase::Blank, "a block that is used in a view has a home");
                 continue;
             };
             let in_use = block.state.is_awake() || block.state == BlockPhase::Pending;
             assert!(in_use, "loans are for blocks in use");
             live.insert(block.addr, id);
-            check_loan(ground, view, block, homes);
+            check_loan(heap, view, block, homes);
             for home in homes {
                 assert!(lent.insert(*home), "what is lent is lent once");
             }
         }
         assert_eq!(live, view.live, "a view knows the blocks that live in it");
     }
-    for (id, _) in ground.layout().segments().iter().filter(|(_, segment)| segment.origin == Origin::View) {
+    for (id, _) in heap.layout().segments().iter().filter(|(_, segment)| segment.origin == Origin::View) {
         assert!(views.contains(&id), "a view is known until it is taken away");
     }
     let is_lent = |block: &Block| block.state == BlockPhase::Lent;
-    let all = ground.layout().blocks().iter().filter(|(_, block)| is_lent(block)).map(|(id, _)| id);
+    let all = heap.layout().blocks().iter().filter(|(_, block)| is_lent(block)).map(|(id, _)| id);
     assert_eq!(lent, all.collect(), "what is lent serves a block in a view");
-    check_borders(ground);
-    ground.memory().known_pieces().check(ground.memory().borders(), ground.layout().segments());
+    check_borders(heap);
+    heap.known().known_pieces().check(heap.known().borders(), heap.layout().segments());
 }
 
 /// The home blocks of `block` are the bytes that its view shows there, in order.
-fn check_loan(ground: &impl Ground<Memory>, view: &View, block: &Block, homes: &[BlockId]) {
-    let base = ground.layout().segments()[view.segment].base;
+fn check_loan(heap: &Heap<Granule>, view: &View, block: &Block, homes: &[BlockId]) {
+    let base = heap.layout().segments()[view.segment].base;
     let ranges = view.mappings(base).filter_map(|(at, shown)| {
         let (low, high) = (block.addr.max(at), block.end().min(at + shown.bytes));
         (low < high).then(|| (shown.addr + (low - at), high - low))
     });
     let expected: Vec<_> = ranges.collect();
-    let found: Vec<_> = homes
-        .iter()
-        .map(|id| (ground.layout().blocks()[*id].addr, ground.layout().blocks()[*id].size))
-        .collect();
+    let found: Vec<_> =
+        homes.iter().map(|id| (heap.layout().blocks()[*id].addr, heap.layout().blocks()[*id].size)).collect();
     assert_eq!(found, expected, "the home bytes of a block are those that its view shows");
 }
 
 /// Whoever holds a granule's first and last byte, found from the free blocks alone; and how many views show it.
-fn check_borders(ground: &impl Ground<Memory>) {
+fn check_borders(heap: &Heap<Granule>) {
     let mut holders: BTreeMap<(u64, bool), BlockId> = BTreeMap::new();
     let mut watched = 0;
-    for (id, segment) in ground.layout().segments().iter() {
+    for (id, segment) in heap.layout().segments().iter() {
         if unit_of(segment).is_none() {
             continue;
         }
         watched += 1;
         let granules = &segment.granules;
         for (block_id, block) in
-            ground.layout().of_segment(id).filter(|(_, block)| block.state == BlockPhase::Free)
+            heap.layout().of_segment(id).filter(|(_, block)| block.state == BlockPhase::Free)
         {
             for granule in granules.each(granules.around(block.addr..block.end())) {
                 if block.addr <= granule.start {
@@ -95,13 +94,13 @@ fn check_borders(ground: &impl Ground<Memory>) {
     }
     assert_eq!(
         watched,
-        ground.memory().borders().iter().count(),
+        heap.known().borders().iter().count(),
         "large growable segments have their borders watched"
     );
     let mut known = 0;
-    let mut shown = shown_places(ground);
-    for (id, borders) in ground.memory().borders().iter() {
-        let granules = &ground.layout().segments()[id].granules;
+    let mut shown = shown_places(heap);
+    for (id, borders) in heap.known().borders().iter() {
+        let granules = &heap.layout().segments()[id].granules;
         let all = granules.around(borders.base()..borders.highest().max(borders.base() + 1));
         for granule in granules.each(all) {
             let (addr, number) = (granule.start, borders.number(granule.start));
@@ -128,9 +127,9 @@ fn check_borders(ground: &impl Ground<Memory>) {
 }
 
 /// Where views show each granule that some view shows, from the views alone.
-fn shown_places(ground: &impl Ground<Memory>) -> BTreeMap<(SegmentId, usize), Vec<Place>> {
+fn shown_places(heap: &Heap<Granule>) -> BTreeMap<(SegmentId, usize), Vec<Place>> {
     let mut shown: BTreeMap<_, Vec<Place>> = BTreeMap::new();
-    for view in ground.memory().views() {
+    for view in heap.known().views() {
         for (slot, Slot { shown: granule, .. }) in
             view.slots.iter().enumerate().filter(|(_, slot)| slot.state != SlotState::Gone)
         {
@@ -143,13 +142,13 @@ fn shown_places(ground: &impl Ground<Memory>) -> BTreeMap<(SegmentId, usize), Ve
 
 /// What views show is backed and known to the device. Returns how many mappings they have. Only while nothing is in
 /// transit.
-pub(crate) fn check_shown(ground: &impl Ground<Memory>, regions: &Regions) -> usize {
+pub(crate) fn check_shown(heap: &Heap<Granule>, regions: &Regions) -> usize {
     let mut mappings = 0;
-    for view in ground.memory().views() {
+    for view in heap.known().views() {
         // Also what is leaving: it is mapped until the device is told of it.
-        let places = view.places(ground.layout().segments()[view.segment].base);
+        let places = view.places(heap.layout().segments()[view.segment].base);
         for (at, Slot { shown, .. }) in places.filter(|(_, slot)| slot.state != SlotState::Gone) {
-            let Origin::Growable { region, .. } = ground.layout().segments()[shown.segment].origin else {
+            let Origin::Growable { region, .. } = heap.layout().segments()[shown.segment].origin else {
                 unreachable!("what is shown has a home")
             };
             let mut states = regions.get(region).into_iter().flat_map(|r| r.states(shown.range()));

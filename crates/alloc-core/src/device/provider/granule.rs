@@ -1,18 +1,20 @@
 //! Memory for a miss: what lies free in pieces is shown in one before more is taken.
 
-use super::call_home::call_home;
-use super::hand_over::hand_over;
-use super::leaving;
-use super::memory::Memory;
-use super::pieces::Plan;
-use super::shown::{Blocks, Shown};
-use super::views;
+mod call_home;
+mod hand_over;
+mod leaving;
+
+pub(super) use leaving::give_up;
+
+use super::{Provider, Purpose};
+use crate::arena::directory::{Arena, PoolSlot};
+use crate::arena::granule::{self as views, Blocks, Granule, Plan};
+use crate::arena::{ArenaOf, ArenaState};
 use crate::base::round::SMALL_SEGMENT;
+use crate::device::space::Mapped;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::Tier;
-use crate::policy::engine::{Engine, Granule, Mapped};
-use crate::policy::ground::{Ground, PolicyArena};
 use crate::policy::{Grain, Request};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::types::{DevicePtr, MIB};
@@ -35,7 +37,7 @@ const TIGHT_GRANULE: u64 = 8 * MIB;
 
 /// What the policy knows of a device.
 #[derive(Debug, Default)]
-pub struct Device {
+pub(in crate::device) struct Device {
     /// Memory was seen to be the same in two places.
     proven: AtomicBool,
     /// It is not, or the driver maps none twice.
@@ -48,51 +50,46 @@ pub struct Device {
 }
 
 /// The smallest granules that memory is made of, once the unit of virtual memory is known.
-fn finest(engine: &impl Engine<Memory>) -> Option<u64> {
-    engine.unit().map(|unit| SMALL_SEGMENT.next_multiple_of(unit))
+fn finest(provider: &Provider) -> Option<u64> {
+    provider.base.site.unit().map(|unit| SMALL_SEGMENT.next_multiple_of(unit))
 }
 
 /// The most bytes that a view could show in one piece.
-fn most_shown(state: &mut impl PolicyArena<Memory>) -> u64 {
-    let (memory, segments) = state.ground_mut().memory_and_segments();
+fn most_shown(arena: &mut ArenaOf<Granule>) -> u64 {
+    let (memory, segments) = arena.heap_mut().known_and_segments();
     memory.pieces(segments).most()
 }
 
 /// Whether much of the device is held.
-fn is_tight(engine: &impl Engine<Memory>) -> bool {
-    engine.held() > engine.total() / TIGHT
+fn is_tight(provider: &Provider) -> bool {
+    provider.held() > provider.base.site.total_memory() / TIGHT
 }
 
 /// What a view for `size` bytes would show, with free ends of granules of at least `least` bytes. Where nothing is missing, what
 /// the request needs of that is taken out, unless another thread was first.
-fn plan<E: Engine<Memory>>(
-    engine: &E,
-    arena: &E::Arena,
-    size: u64,
-    finest: u64,
-    least: u64,
-) -> (Plan, Option<Blocks>) {
-    let mut state = engine.lock(arena);
-    let (memory, segments) = state.ground_mut().memory_and_segments();
+fn plan(arena: &Arena, size: u64, finest: u64, least: u64) -> (Plan, Option<Blocks>) {
+    let mut state = arena.lock();
+    let (memory, segments) = state.granule_mut().heap_mut().known_and_segments();
     let plan = memory.pieces(segments).plan_view(segments, size, finest, least);
     let granules = plan.granules.iter().copied();
-    let taken = (plan.missing == 0).then(|| views::take_home(state.ground_mut(), granules, plan.skip, size));
+    let taken = (plan.missing == 0)
+        .then(|| views::take_home(state.granule_mut().heap_mut(), granules, plan.skip, size));
     (plan, taken.flatten())
 }
 
 impl Device {
     /// Whether views may serve requests of this tier from this arena.
-    fn shows<E: Engine<Memory>>(&self, engine: &E, arena: &E::Arena, tier: Tier) -> bool {
-        tier == Tier::Large && self.shows_from(&*engine.lock(arena), tier)
+    fn shows(&self, arena: &Arena, tier: Tier) -> bool {
+        tier == Tier::Large && self.shows_from(arena.lock().granule(), tier)
     }
 
     /// The same of an arena that is locked.
-    fn shows_from(&self, state: &impl PolicyArena<Memory>, tier: Tier) -> bool {
+    fn shows_from(&self, state: &ArenaOf<Granule>, tier: Tier) -> bool {
         self.proven.load(Ordering::Relaxed) && self.may_show_from(state, tier)
     }
 
     /// The same, if memory can be in two places.
-    fn may_show_from(&self, state: &impl PolicyArena<Memory>, tier: Tier) -> bool {
+    fn may_show_from(&self, state: &ArenaOf<Granule>, tier: Tier) -> bool {
         // Pools that sleep or have a source of their own keep their memory in one place.
         tier == Tier::Large
             && !self.refused.load(Ordering::Relaxed)
@@ -113,196 +110,175 @@ impl Device {
     }
 
     /// Tries memory in two places before views serve a request of this tier from this arena.
-    pub(crate) fn prepare<E: Engine<Memory>>(
-        &self,
-        engine: &E,
-        arena: &E::Arena,
-        tier: Tier,
-        call: &Call<'_>,
-    ) {
-        let is_due = !self.proven.load(Ordering::Relaxed) && self.may_show_from(&*engine.lock(arena), tier);
-        if is_due && let Some(agree) = engine.try_aliases(arena, call) {
+    pub(crate) fn prepare(&self, provider: &Provider, arena: &Arena, tier: Tier, call: &Call<'_>) {
+        let is_due = !self.proven.load(Ordering::Relaxed) && self.may_show_from(arena.lock().granule(), tier);
+        if is_due && let Some(agree) = provider.try_aliases(arena, call) {
             let seen = if agree { &self.proven } else { &self.refused };
             seen.store(true, Ordering::Relaxed);
         }
     }
 
     /// The most bytes that a view could show in one piece.
-    pub(crate) fn most_in_pieces(&self, state: &mut impl PolicyArena<Memory>, tier: Tier) -> u64 {
-        if self.shows_from(state, tier) { most_shown(state) } else { 0 }
+    pub(crate) fn most_in_pieces(&self, state: &mut ArenaState, tier: Tier) -> u64 {
+        let arena = state.granule_mut();
+        if self.shows_from(arena, tier) { most_shown(arena) } else { 0 }
     }
 
     /// What has to be taken for a request that views serve with what they can show: what is missing, in the smallest granules
     /// there are.
-    pub(crate) fn missing<E: Engine<Memory>>(
+    pub(crate) fn missing(
         &self,
-        engine: &E,
-        state: &mut E::State,
+        provider: &Provider,
+        state: &mut ArenaState,
         request: &Request,
     ) -> Option<u64> {
-        let finest = finest(engine).filter(|_| self.shows_from(state, request.tier))?;
-        Some(request.size.saturating_sub(most_shown(state)).next_multiple_of(finest))
+        let arena = state.granule_mut();
+        let finest = finest(provider).filter(|_| self.shows_from(arena, request.tier))?;
+        Some(request.size.saturating_sub(most_shown(arena)).next_multiple_of(finest))
     }
 
-    /// Granules of all sizes lie side by side.
-    pub(crate) fn unit(granule: u64, minimum: u64) -> u64 {
-        let finest = SMALL_SEGMENT.next_multiple_of(minimum);
-        if granule.is_multiple_of(finest) { finest } else { granule }
-    }
-
-    /// Where regions are small, a large request has one of its own; and borders of granules are told by their addresses.
-    pub(crate) fn reservation(reserve: u64, size: u64) -> (u64, u64) {
-        (reserve.max(size), SMALL_SEGMENT)
-    }
-
-    pub(crate) fn granule<E: Engine<Memory>>(
-        &self,
-        engine: &E,
-        arena: &E::Arena,
-        tier: Tier,
-        size: u64,
-    ) -> Option<Grain> {
-        let unit = engine.unit()?;
+    pub(crate) fn granule(&self, provider: &Provider, arena: &Arena, tier: Tier, size: u64) -> Option<Grain> {
+        let unit = provider.base.site.unit()?;
         let finest = SMALL_SEGMENT.next_multiple_of(unit);
-        if tier == Tier::Large && (engine.is_private(arena) || !self.shows(engine, arena, tier)) {
+        if tier == Tier::Large
+            && (arena.lock().tenure().slot() != PoolSlot::DEFAULT || !self.shows(arena, tier))
+        {
             // What a private pool may hold is often counted to the byte; and without views small granules cost no more calls.
             return Some(Grain::even(finest));
         }
-        let usual = engine.lock(arena).next_granule(tier, unit, size);
-        let most = if is_tight(engine) { TIGHT_GRANULE } else { u64::MAX };
-        // A program's own policy may know of less than the smallest.
+        let usual = arena.lock().next_granule(tier, unit, size);
+        let most = if is_tight(provider) { TIGHT_GRANULE } else { u64::MAX };
         let whole = |bytes: u64| bytes.min(most).next_multiple_of(finest);
         Some(Grain { usual: whole(usual.usual), least: whole(usual.least) })
     }
 
     /// Serves a request from a view that is there already. Calls no driver.
-    pub(crate) fn search<E: Engine<Memory>>(
+    pub(crate) fn search(
         &self,
-        engine: &E,
-        arena: &E::Arena,
+        provider: &Provider,
+        arena: &Arena,
         request: &Request,
         call: &Call<'_>,
     ) -> Option<DevicePtr> {
-        if !self.shows(engine, arena, request.tier) {
+        if !self.shows(arena, request.tier) {
             return None;
         }
-        let mut state = engine.attend(arena, call);
-        let run = views::run_for(state.ground_mut(), request.size)?;
-        let block = views::take_run(&mut *state, &run, request.size)?;
-        Some(engine.hand_out(&mut state, block, request.requested))
+        let mut state = provider.base.arenas.attend(arena, call);
+        let run = views::run_for(state.granule_mut().heap_mut(), request.size)?;
+        let block = views::take_run(state.granule_mut(), &run, request.size)?;
+        Some(state.hand_out_whole(block, request.requested))
     }
 
     /// Serves a request from what has become free, at home or where a view is already.
-    fn search_again<E: Engine<Memory>>(
+    fn search_again(
         &self,
-        engine: &E,
-        arena: &E::Arena,
+        provider: &Provider,
+        arena: &Arena,
         request: &Request,
         call: &Call<'_>,
     ) -> Option<DevicePtr> {
-        engine.search(arena, request, call).or_else(|| self.search(engine, arena, request, call))
+        provider.search(arena, request, false, call).or_else(|| self.search(provider, arena, request, call))
     }
 
     /// Takes memory for a request that misses: from the device while that holds next to nothing more than what is in use
     /// needs; else what lies free in pieces is shown in one, and only what is missing is taken.
-    pub(crate) fn serve<E: Engine<Memory>>(
+    pub(crate) fn serve(
         &self,
-        engine: &E,
-        arena: &E::Arena,
+        provider: &Provider,
+        arena: &Arena,
         request: &Request,
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
         // What follows counts in granules.
-        engine.ask_unit()?;
-        if !self.shows(engine, arena, request.tier) {
-            return engine.grow(arena, request, is_retry, call);
+        if let Ok(vm) = provider.base.site.backend().virtual_memory() {
+            provider.base.site.ask_granule(vm)?;
         }
-        if self.has_room_beyond_need(engine, arena, request)
-            && let Some(ptr) = engine.grow(arena, request, is_retry, call)?
+        if !self.shows(arena, request.tier) {
+            return provider.grow(arena, request, Purpose::Serve, is_retry, call);
+        }
+        if self.has_room_beyond_need(provider, arena, request)
+            && let Some(ptr) = provider.grow(arena, request, Purpose::Serve, is_retry, call)?
         {
             return Ok(Some(ptr));
         }
-        let shown = self.show(engine, arena, request, is_retry, call)?;
-        if shown.is_none() && !self.shows(engine, arena, request.tier) {
+        let shown = self.show(provider, arena, request, is_retry, call)?;
+        if shown.is_none() && !self.shows(arena, request.tier) {
             // The driver has just said that it maps nothing twice.
-            return engine.grow(arena, request, is_retry, call);
+            return provider.grow(arena, request, Purpose::Serve, is_retry, call);
         }
         Ok(shown)
     }
 
     /// Whether what is held, with what a request would add to it, stays within the most that was needed, and a little. What
     /// would be rejected does not: what is free in pieces may do.
-    fn has_room_beyond_need<E: Engine<Memory>>(
-        &self,
-        engine: &E,
-        arena: &E::Arena,
-        request: &Request,
-    ) -> bool {
-        let in_use = engine.in_use();
-        let granule = self.granule(engine, arena, request.tier, request.size);
-        let missing = engine.lock(arena).ground().missing_memory(request.tier, request.size, granule);
+    fn has_room_beyond_need(&self, provider: &Provider, arena: &Arena, request: &Request) -> bool {
+        let in_use = provider.base.arenas.in_use();
+        let granule = self.granule(provider, arena, request.tier, request.size);
+        let missing = arena.lock().heap().missing_memory(request.tier, request.size, granule);
         // The request itself may be refused, and then was not needed.
         let most = self.note_need(in_use).max(in_use.saturating_add(request.size));
-        let held = engine.held().saturating_add(missing.unwrap_or(request.size));
-        held <= most + most / SLACK && !engine.rejects(held)
+        let held = provider.held().saturating_add(missing.unwrap_or(request.size));
+        held <= most + most / SLACK && !provider.rejects(held)
     }
 
     /// Serves a request from a new view, taking what memory is missing.
-    fn show<E: Engine<Memory>>(
+    fn show(
         &self,
-        engine: &E,
-        arena: &E::Arena,
+        provider: &Provider,
+        arena: &Arena,
         request: &Request,
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        let _memory = engine.moving();
+        let _memory = provider.base.arenas.in_transit();
         let (Some(mut granule), Some(finest)) =
-            (self.granule(engine, arena, request.tier, request.size), finest(engine))
+            (self.granule(provider, arena, request.tier, request.size), finest(provider))
         else {
             // There is no virtual memory.
-            return engine.grow(arena, request, is_retry, call);
+            return provider.grow(arena, request, Purpose::Serve, is_retry, call);
         };
         // A smaller free end is not worth a mapping, unless the request would be refused.
         let mut least = granule.usual / LEAST_END;
         let mut refused = u64::MAX;
-        if !is_tight(engine)
-            && call_home(engine, arena, request.size, call)
-            && let Some(ptr) = self.search_again(engine, arena, request, call)
+        if !is_tight(provider)
+            && call_home::call_home(provider, arena, request.size, call)
+            && let Some(ptr) = self.search_again(provider, arena, request, call)
         {
             return Ok(Some(ptr));
         }
         for _ in 0..TRIES {
-            let (plan, taken) = plan(engine, arena, request.size, finest, least);
+            let (plan, taken) = plan(arena, request.size, finest, least);
             if plan.missing == 0 {
-                return taken.map_or(Ok(None), |taken| self.map(engine, arena, request, plan, taken, call));
+                return taken.map_or(Ok(None), |taken| self.map(provider, arena, request, plan, taken, call));
             }
             let bytes = granule.round(plan.missing, finest);
             if bytes >= refused {
                 return Ok(None);
             }
-            let Some(came) = self.fetch(engine, arena, (plan.missing, finest), call) else { return Ok(None) };
+            let Some(came) = self.fetch(provider, arena, (plan.missing, finest), call) else {
+                return Ok(None);
+            };
             if came > 0 {
                 // It may lie side by side with what was free.
-                if let Some(ptr) = self.search_again(engine, arena, request, call) {
+                if let Some(ptr) = self.search_again(provider, arena, request, call) {
                     return Ok(Some(ptr));
                 }
                 continue;
             }
-            if self.is_as_good_at_home(engine, arena, request, granule, plan.missing)
-                && let Some(ptr) = engine.grow(arena, request, is_retry, call)?
+            if self.is_as_good_at_home(provider, arena, request, granule, plan.missing)
+                && let Some(ptr) = provider.grow(arena, request, Purpose::Serve, is_retry, call)?
             {
                 return Ok(Some(ptr));
             }
             let stock = Request { size: bytes, segment_bytes: bytes, ..*request };
             // Smaller ends of granules, and no more than is missing, may do.
-            let rejected = least > 1 && engine.rejects(engine.held().saturating_add(bytes));
-            if rejected || !engine.stock(arena, &stock, granule, is_retry, call)? {
+            let rejected = least > 1 && provider.rejects(provider.held().saturating_add(bytes));
+            if rejected || provider.grow(arena, &stock, Purpose::Stock(granule), is_retry, call)?.is_none() {
                 // There may be enough for what is missing, and not for whole granules of the usual size. Only the smallest are rejected.
                 refused = if rejected { u64::MAX } else { bytes };
                 (granule, least) = (Grain::even(finest), 1);
-            } else if let Some(ptr) = engine.search(arena, request, call) {
+            } else if let Some(ptr) = provider.search(arena, request, false, call) {
                 // The new memory does by itself, with what is free beside it.
                 return Ok(Some(ptr));
             }
@@ -312,38 +288,38 @@ impl Device {
 
     /// Whether a request takes hardly more memory at home than for a view, where the device has room: a view costs driver calls,
     /// and then lasts no longer than what it shows.
-    fn is_as_good_at_home<E: Engine<Memory>>(
+    fn is_as_good_at_home(
         &self,
-        engine: &E,
-        arena: &E::Arena,
+        provider: &Provider,
+        arena: &Arena,
         request: &Request,
         granule: Grain,
         for_view: u64,
     ) -> bool {
-        if is_tight(engine) {
+        if is_tight(provider) {
             return false;
         }
-        let at_home = engine.lock(arena).ground().missing_memory(request.tier, request.size, Some(granule));
+        let at_home = arena.lock().heap().missing_memory(request.tier, request.size, Some(granule));
         let hardly_more = self.most_needed.load(Ordering::Relaxed) / HARDLY_MORE;
         at_home.is_some_and(|bytes| {
-            bytes <= for_view + hardly_more && !engine.rejects(engine.held().saturating_add(bytes))
+            bytes <= for_view + hardly_more && !provider.rejects(provider.held().saturating_add(bytes))
         })
     }
 
     /// Lets free memory of other streams come here, up to `missing` bytes. Returns how many came; `None` where the driver maps no
     /// memory in two places.
-    fn fetch<E: Engine<Memory>>(
+    fn fetch(
         &self,
-        engine: &E,
-        arena: &E::Arena,
+        provider: &Provider,
+        arena: &Arena,
         (missing, finest): (u64, u64),
         call: &Call<'_>,
     ) -> Option<u64> {
         // A request that the whole device could not serve takes nothing from other streams.
-        if engine.in_use().saturating_add(missing) > engine.total() {
+        if provider.base.arenas.in_use().saturating_add(missing) > provider.base.site.total_memory() {
             return Some(0);
         }
-        let came = hand_over(engine, arena, (missing, finest), call);
+        let came = hand_over::hand_over(provider, arena, (missing, finest), call);
         if came.is_none() {
             self.refused.store(true, Ordering::Relaxed);
         }
@@ -351,26 +327,21 @@ impl Device {
     }
 
     /// Makes a view, and serves a request from it. `taken` are the home bytes of the request, as busy.
-    fn map<E: Engine<Memory>>(
+    fn map(
         &self,
-        engine: &E,
-        arena: &E::Arena,
+        provider: &Provider,
+        arena: &Arena,
         request: &Request,
         plan: Plan,
         taken: Blocks,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
         let Plan { granules, skip, .. } = plan;
-        let mut home = Home { engine, arena, taken };
-        leaving::bound(engine, arena, call);
-        let homes = granules.iter().map(|shown| {
-            let Shown { segment, addr, bytes, .. } = *shown;
-            Granule { segment, addr, bytes }
-        });
-        let homes: Vec<_> = homes.collect();
-        let mapped = engine.map_again(arena, &homes, request, call, |state, segment| {
+        let mut home = Home { arena, taken };
+        leaving::bound(provider, arena, call);
+        let mapped = provider.map_again(arena, &granules, request, call, |state, segment| {
             let taken = std::mem::take(&mut home.taken);
-            views::add_view(state, segment, granules, (skip, request.size), taken)
+            views::add_view(state.granule_mut(), segment, granules.clone(), (skip, request.size), taken)
         });
         match mapped? {
             Mapped::Served(ptr) => Ok(Some(ptr)),
@@ -385,16 +356,18 @@ impl Device {
 
 /// The home bytes of a request, as busy, while a view is made for it. What is not shown in the end is free again, also where
 /// code of the program panics meanwhile.
-struct Home<'a, E: Engine<Memory>> {
-    engine: &'a E,
-    arena: &'a E::Arena,
+struct Home<'a> {
+    arena: &'a Arena,
     taken: Blocks,
 }
 
-impl<E: Engine<Memory>> Drop for Home<'_, E> {
+impl Drop for Home<'_> {
     fn drop(&mut self) {
         if !self.taken.is_empty() {
-            views::give_home_back(self.engine.lock(self.arena).ground_mut(), std::mem::take(&mut self.taken));
+            views::give_home_back(
+                self.arena.lock().granule_mut().heap_mut(),
+                std::mem::take(&mut self.taken),
+            );
         }
     }
 }

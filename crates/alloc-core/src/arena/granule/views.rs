@@ -8,14 +8,14 @@
 //! Nothing is unmapped when memory changes its place like that, so nothing has to be waited for: on its own stream memory
 //! is used in the stream's order, whatever its address. Once there, a view costs no driver call.
 
+use super::Granule;
 use super::borders::{FreePart, Place};
 use super::home::{free_part_of, free_range};
-use super::memory::Memory;
 use super::shown::{Blocks, Shown, Slot, SlotState, ViewRun};
+use crate::arena::{ArenaOf, Heap};
 use crate::base::steps::Counted;
 use crate::memory::block::{BlockId, BlockPhase, SegmentId};
 use crate::memory::segment::Segment;
-use crate::policy::ground::{Ground, PolicyArena};
 use crate::watch::snapshot::Action;
 use smallvec::SmallVec;
 
@@ -23,29 +23,29 @@ use smallvec::SmallVec;
 ///
 /// A run is what is free from one granule of a view on to others that follow there. So runs are found from what is free at
 /// home: a free end, or a free granule that continues none, is where one begins.
-pub(crate) fn run_for(ground: &mut impl Ground<Memory>, size: u64) -> Option<ViewRun> {
-    if ground.memory().shown_bytes() == 0 {
+pub(crate) fn run_for(heap: &mut Heap<Granule>, size: u64) -> Option<ViewRun> {
+    if heap.known().shown_bytes() == 0 {
         return None;
     }
-    let (memory, segments) = ground.memory_and_segments();
+    let (memory, segments) = heap.known_and_segments();
     memory.pieces(segments);
-    let ground = &*ground;
+    let heap = &*heap;
     let places =
-        |(segment, number)| ground.memory().borders().get(segment).map(|borders| borders.places(number));
-    let places = ground.memory().known_pieces().visible().filter_map(places).flatten();
-    places.filter_map(|place| run_at(ground, *place, size)).min_by_key(|run| (run.spare, run.view, run.first))
+        |(segment, number)| heap.known().borders().get(segment).map(|borders| borders.places(number));
+    let places = heap.known().known_pieces().visible().filter_map(places).flatten();
+    places.filter_map(|place| run_at(heap, *place, size)).min_by_key(|run| (run.spare, run.view, run.first))
 }
 
 /// The run that begins in a place of a view, if it has `size` bytes.
-fn run_at(ground: &impl Ground<Memory>, Place { view, slot: first }: Place, size: u64) -> Option<ViewRun> {
-    let view = ground.memory().place_of_number(view)?;
-    let slots = &ground.memory().views()[view].slots;
+fn run_at(heap: &Heap<Granule>, Place { view, slot: first }: Place, size: u64) -> Option<ViewRun> {
+    let view = heap.known().place_of_number(view)?;
+    let slots = &heap.known().views()[view].slots;
     // Most views are too small, which takes no look at what is free.
     let end = slots.last().map_or(0, |slot| slot.before + slot.shown.bytes);
     if end - slots[first].before < size {
         return None;
     }
-    let free = |slot: &Slot| (slot.state == SlotState::Mapped).then(|| free_part_of(ground, &slot.shown));
+    let free = |slot: &Slot| (slot.state == SlotState::Mapped).then(|| free_part_of(heap, &slot.shown));
     let shown = &slots[first].shown;
     let FreePart { prefix, suffix } = free(&slots[first])?;
     let continues = || first > 0 && free(&slots[first - 1]).is_some_and(|before| before.suffix > 0);
@@ -67,7 +67,7 @@ fn run_at(ground: &impl Ground<Memory>, Place { view, slot: first }: Place, size
 /// Takes the home bytes of `size` bytes from `skip` on in `granules` out of the free ones, as busy. Nothing is taken where
 /// some are not free.
 pub(crate) fn take_home(
-    ground: &mut impl Ground<Memory>,
+    heap: &mut Heap<Granule>,
     granules: impl IntoIterator<Item = Shown>,
     skip: u64,
     size: u64,
@@ -81,7 +81,7 @@ pub(crate) fn take_home(
         }
         let bytes = (shown.bytes - from).min(left);
         let (low, high) = (shown.addr + from, shown.addr + from + bytes);
-        free_range(ground, shown.segment, low, high)?;
+        free_range(heap, shown.segment, low, high)?;
         ranges.push((shown, low, high));
         (left, from) = (left - bytes, 0);
     }
@@ -90,126 +90,126 @@ pub(crate) fn take_home(
     }
     let take = |(shown, low, high): (Shown, u64, u64)| {
         // An earlier range may have cut the block that held this one.
-        let Some(holder) = free_range(ground, shown.segment, low, high) else {
+        let Some(holder) = free_range(heap, shown.segment, low, high) else {
             unreachable!("it was free a moment ago")
         };
-        ground.take_range(holder, low, high)
+        heap.take_range(holder, low, high)
     };
     Some(ranges.into_iter().map(take).collect())
 }
 
 /// Serves `size` bytes from a run, if its home bytes are free. Returns the block, in no index.
-pub(crate) fn take_run(arena: &mut impl PolicyArena<Memory>, run: &ViewRun, size: u64) -> Option<BlockId> {
-    let ground = arena.ground();
-    let view = &ground.memory().views()[run.view];
-    let base = ground.layout().segments()[view.segment].base;
+pub(crate) fn take_run(arena: &mut ArenaOf<Granule>, run: &ViewRun, size: u64) -> Option<BlockId> {
+    let heap = arena.heap();
+    let view = &heap.known().views()[run.view];
+    let base = heap.layout().segments()[view.segment].base;
     let at = base + view.slots[run.first].before + run.skip;
     take_shown(arena, run, at, size)
 }
 
 /// Serves the `size` bytes at `addr` of a view, if their home bytes are free. Returns the block, in no index.
 pub(crate) fn take_in_view(
-    arena: &mut impl PolicyArena<Memory>,
+    arena: &mut ArenaOf<Granule>,
     segment: SegmentId,
     addr: u64,
     size: u64,
 ) -> Option<BlockId> {
-    let ground = arena.ground();
-    let view = ground.memory().place_of(segment)?;
-    let Segment { base, bytes, .. } = ground.layout().segments()[segment];
+    let heap = arena.heap();
+    let view = heap.known().place_of(segment)?;
+    let Segment { base, bytes, .. } = heap.layout().segments()[segment];
     if !(base..base + bytes).contains(&addr) {
         // Another segment had the number when the place was noted.
         return None;
     }
-    let view_of = &ground.memory().views()[view];
+    let view_of = &heap.known().views()[view];
     let first = view_of.slot_of(addr - base);
     let skip = addr - base - view_of.slots[first].before;
     take_shown(arena, &ViewRun { view, first, skip, spare: 0 }, addr, size)
 }
 
-fn take_shown(arena: &mut impl PolicyArena<Memory>, run: &ViewRun, at: u64, size: u64) -> Option<BlockId> {
-    let ground = arena.ground_mut();
+fn take_shown(arena: &mut ArenaOf<Granule>, run: &ViewRun, at: u64, size: u64) -> Option<BlockId> {
+    let heap = arena.heap_mut();
     // What a view shows does not change while its bytes are taken.
-    let slots = ground.memory_mut().take_slots(run.view);
+    let slots = heap.known_mut().take_slots(run.view);
     let mapped = |slot: &Slot| (slot.state == SlotState::Mapped).then_some(slot.shown);
-    let taken = take_home(ground, slots[run.first..].iter().map_while(mapped), run.skip, size);
-    let segment = ground.memory_mut().serve(run.view, slots);
+    let taken = take_home(heap, slots[run.first..].iter().map_while(mapped), run.skip, size);
+    let segment = heap.known_mut().serve(run.view, slots);
     Some(lend(arena, segment, at, size, taken?))
 }
 
 /// A new view with these granules, from which a request gets its block at once. `taken` are the home bytes of `size`
 /// bytes from `skip` on.
 pub(crate) fn add_view(
-    arena: &mut impl PolicyArena<Memory>,
+    arena: &mut ArenaOf<Granule>,
     segment: Segment,
     granules: Vec<Shown>,
     (skip, size): (u64, u64),
     taken: Blocks,
 ) -> BlockId {
     let base = segment.base;
-    let ground = arena.ground_mut();
-    let (id, _) = ground.add_segment(segment, BlockPhase::Blank);
-    ground.memory_mut().add_view(id, granules);
+    let heap = arena.heap_mut();
+    let (id, _) = heap.add_segment(segment, BlockPhase::Blank);
+    heap.known_mut().add_view(id, granules);
     lend(arena, id, base + skip, size, taken)
 }
 
 /// Cuts the block at `at` out of a view's blank space; `taken` are its home bytes.
-fn lend(arena: &mut impl PolicyArena<Memory>, view: SegmentId, at: u64, size: u64, taken: Blocks) -> BlockId {
-    let ground = arena.ground();
-    let blank = blank_at(ground, view, at);
-    let found = &ground.layout().blocks()[blank];
+fn lend(arena: &mut ArenaOf<Granule>, view: SegmentId, at: u64, size: u64, taken: Blocks) -> BlockId {
+    let heap = arena.heap();
+    let blank = blank_at(heap, view, at);
+    let found = &heap.layout().blocks()[blank];
     debug_assert!(
         found.state == BlockPhase::Blank && found.addr <= at && at + size <= found.end(),
         "a view's bytes are blank while their home is free"
     );
     for id in &taken {
-        arena.ground_mut().layout_mut().blocks_mut()[*id].state = BlockPhase::Lent;
+        arena.heap_mut().layout_mut().blocks_mut()[*id].state = BlockPhase::Lent;
         arena.note_change(Action::SegmentUnmap, *id);
     }
-    let ground = arena.ground_mut();
+    let heap = arena.heap_mut();
     let mut id = blank;
-    let below = at - ground.layout().blocks()[blank].addr;
+    let below = at - heap.layout().blocks()[blank].addr;
     if below > 0 {
-        id = ground.cut_above(blank, below, BlockPhase::Busy);
+        id = heap.cut_above(blank, below, BlockPhase::Busy);
     }
-    if size < ground.layout().blocks()[id].size {
-        ground.cut_above(id, size, BlockPhase::Blank);
+    if size < heap.layout().blocks()[id].size {
+        heap.cut_above(id, size, BlockPhase::Blank);
     }
-    ground.layout_mut().blocks_mut()[id].state = BlockPhase::Busy;
-    let block = ground.layout().blocks()[id].clone();
-    ground.memory_mut().lend(&block, id, taken);
+    heap.layout_mut().blocks_mut()[id].state = BlockPhase::Busy;
+    let block = heap.layout().blocks()[id].clone();
+    heap.known_mut().lend(&block, id, taken);
     arena.note_change(Action::SegmentMap, id);
     id
 }
 
 /// The blank block that holds a view's byte at `addr`: one reaches from a block that lives to the next, or to an end of the view.
-pub(super) fn blank_at(ground: &impl Ground<Memory>, view: SegmentId, addr: u64) -> BlockId {
-    let layout = ground.layout();
-    let below = ground.memory().live_below(view, addr);
+pub(super) fn blank_at(heap: &Heap<Granule>, view: SegmentId, addr: u64) -> BlockId {
+    let layout = heap.layout();
+    let below = heap.known().live_below(view, addr);
     below.map_or(layout.segments()[view].first, |id| layout.blocks()[id].next)
 }
 
 /// A block in a view is free: so are its home bytes, which the device may use up to the block's epoch.
 #[cold]
-pub(crate) fn end_loan(arena: &mut impl PolicyArena<Memory>, id: BlockId) {
-    let block = arena.ground().layout().blocks()[id].clone();
+pub(crate) fn end_loan(arena: &mut ArenaOf<Granule>, id: BlockId) {
+    let block = arena.heap().layout().blocks()[id].clone();
     let epoch = block.epoch;
     arena.note_change(Action::SegmentUnmap, id);
-    for home in arena.ground_mut().memory_mut().end_loan(&block, id) {
-        let block = &mut arena.ground_mut().layout_mut().blocks_mut()[home];
+    for home in arena.heap_mut().known_mut().end_loan(&block, id) {
+        let block = &mut arena.heap_mut().layout_mut().blocks_mut()[home];
         block.epoch = block.epoch.max(epoch);
         arena.note_change(Action::SegmentMap, home);
-        arena.ground_mut().return_free(home);
+        arena.heap_mut().return_free(home);
     }
-    let layout = arena.ground_mut().layout_mut();
+    let layout = arena.heap_mut().layout_mut();
     let id = layout.join(id, BlockPhase::Blank);
     let block = &mut layout.blocks_mut()[id];
     (block.state, block.requested) = (BlockPhase::Blank, 0);
 }
 
 /// Home bytes that could not be shown are free again.
-pub(crate) fn give_home_back(ground: &mut impl Ground<Memory>, taken: Blocks) {
+pub(crate) fn give_home_back(heap: &mut Heap<Granule>, taken: Blocks) {
     for id in taken {
-        ground.return_free(id);
+        heap.return_free(id);
     }
 }

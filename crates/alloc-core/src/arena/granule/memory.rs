@@ -11,9 +11,8 @@ use super::follow::{Follow, Served};
 use super::pieces::Pieces;
 use super::shown::{Blocks, Shown, Slot, SlotState, View};
 use crate::base::round::{SMALL_LIMIT, SMALL_SEGMENT};
-use crate::memory::block::{Block, BlockId, BlockTable, SegmentId, Tier};
+use crate::memory::block::{Block, BlockId, SegmentId, Tier};
 use crate::memory::segment::{Origin, Segment, SegmentTable};
-use crate::policy::hooks::{Elsewhere, Hooks};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
@@ -31,10 +30,12 @@ impl Default for Parked {
     }
 }
 
-/// What the `granule` policy remembers of an arena. A policy of a program's own that wraps that one names it as its
-/// [`Policy::Memory`](crate::policy::Policy::Memory).
+/// Bytes of an arena that are mapped in another place, too: the address there, the segment at home, and the range in it.
+pub(crate) type Elsewhere = (u64, SegmentId, Range<u64>);
+
+/// What the `granule` policy remembers of an arena.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub(crate) struct Memory {
     parked: Parked,
     /// Where requests were served before.
     follow: Follow,
@@ -59,7 +60,7 @@ pub struct Memory {
 }
 
 /// The unit in which a segment is mapped, if its granules are known: those of a large growable one.
-pub(super) fn unit_of(segment: &Segment) -> Option<u64> {
+pub(crate) fn unit_of(segment: &Segment) -> Option<u64> {
     match segment.origin {
         Origin::Growable { unit, .. }
             if segment.tier == Tier::Large && segment.base.is_multiple_of(SMALL_SEGMENT) =>
@@ -71,37 +72,37 @@ pub(super) fn unit_of(segment: &Segment) -> Option<u64> {
 }
 
 impl Memory {
-    pub(super) fn borders(&self) -> &AllBorders {
+    pub(crate) fn borders(&self) -> &AllBorders {
         &self.borders
     }
 
     /// What views can be made of, where an arena has these segments.
-    pub(super) fn pieces(&mut self, segments: &SegmentTable) -> &Pieces {
+    pub(crate) fn pieces(&mut self, segments: &SegmentTable) -> &Pieces {
         self.pieces.catch_up(&mut self.borders, segments);
         &self.pieces
     }
 
     /// The same as it was when it was last asked for.
-    pub(super) fn known_pieces(&self) -> &Pieces {
+    pub(crate) fn known_pieces(&self) -> &Pieces {
         &self.pieces
     }
 
-    pub(super) fn views(&self) -> &[View] {
+    pub(crate) fn views(&self) -> &[View] {
         &self.views
     }
 
     /// The home blocks of each live block in a view.
-    pub(super) fn lent(&self) -> &FxHashMap<BlockId, Blocks> {
+    pub(crate) fn lent(&self) -> &FxHashMap<BlockId, Blocks> {
         &self.lent
     }
 
     /// Bytes that all views show.
-    pub(super) fn shown_bytes(&self) -> u64 {
+    pub(crate) fn shown_bytes(&self) -> u64 {
         self.bytes
     }
 
     /// The place of a view from which requests may be served.
-    pub(super) fn place_of(&self, segment: SegmentId) -> Option<usize> {
+    pub(crate) fn place_of(&self, segment: SegmentId) -> Option<usize> {
         self.place_of_any(segment).filter(|_| !self.closed)
     }
 
@@ -111,12 +112,12 @@ impl Memory {
     }
 
     /// The place of the view with a number.
-    pub(super) fn place_of_number(&self, number: u64) -> Option<usize> {
+    pub(crate) fn place_of_number(&self, number: u64) -> Option<usize> {
         self.views.binary_search_by_key(&number, |view| view.number).ok()
     }
 
     /// A view begins to show granules.
-    pub(super) fn add_view(&mut self, segment: SegmentId, granules: Vec<Shown>) {
+    pub(crate) fn add_view(&mut self, segment: SegmentId, granules: Vec<Shown>) {
         let number = self.made;
         for (slot, shown) in granules.iter().enumerate() {
             self.bytes += shown.bytes;
@@ -129,12 +130,12 @@ impl Memory {
     }
 
     /// The slots of the view at `place`, which do not change until they are [back](Self::serve).
-    pub(super) fn take_slots(&mut self, place: usize) -> Vec<Slot> {
+    pub(crate) fn take_slots(&mut self, place: usize) -> Vec<Slot> {
         std::mem::take(&mut self.views[place].slots)
     }
 
     /// A view serves a request. Returns its segment.
-    pub(super) fn serve(&mut self, place: usize, slots: Vec<Slot>) -> SegmentId {
+    pub(crate) fn serve(&mut self, place: usize, slots: Vec<Slot>) -> SegmentId {
         self.served += 1;
         let view = &mut self.views[place];
         (view.slots, view.used) = (slots, self.served);
@@ -142,13 +143,13 @@ impl Memory {
     }
 
     /// The nearest block that lives in a view at `addr` or below.
-    pub(super) fn live_below(&self, view: SegmentId, addr: u64) -> Option<BlockId> {
+    pub(crate) fn live_below(&self, view: SegmentId, addr: u64) -> Option<BlockId> {
         let view = &self.views[self.place_of_any(view)?];
         view.live.range(..=addr).next_back().map(|(_, block)| *block)
     }
 
     /// A block in a view lives, and uses the bytes of these at home.
-    pub(super) fn lend(&mut self, block: &Block, id: BlockId, home: Blocks) {
+    pub(crate) fn lend(&mut self, block: &Block, id: BlockId, home: Blocks) {
         if let Some(place) = self.place_of_any(block.segment) {
             self.views[place].live.insert(block.addr, id);
         }
@@ -156,7 +157,7 @@ impl Memory {
     }
 
     /// It does not any more. Returns them.
-    pub(super) fn end_loan(&mut self, block: &Block, id: BlockId) -> Blocks {
+    pub(crate) fn end_loan(&mut self, block: &Block, id: BlockId) -> Blocks {
         if let Some(place) = self.place_of_any(block.segment) {
             self.views[place].live.remove(&block.addr);
         }
@@ -164,14 +165,14 @@ impl Memory {
     }
 
     /// What the view at `place` shows in `slots` is about to be unmapped; nothing is served from there any more.
-    pub(super) fn begin_leaving(&mut self, place: usize, slots: Range<usize>) {
+    pub(crate) fn begin_leaving(&mut self, place: usize, slots: Range<usize>) {
         for slot in &mut self.views[place].slots[slots] {
             slot.state = SlotState::Leaving;
         }
     }
 
     /// What a view shows in `slots`, the first at `at`, is mapped no more, or still is. Returns the addresses.
-    pub(super) fn end_leaving(
+    pub(crate) fn end_leaving(
         &mut self,
         segment: SegmentId,
         slots: Range<usize>,
@@ -197,73 +198,68 @@ impl Memory {
     }
 
     /// These views are no more. They are in the order of all.
-    pub(super) fn forget_views(&mut self, gone: &[(SegmentId, BlockId)]) {
+    pub(crate) fn forget_views(&mut self, gone: &[(SegmentId, BlockId)]) {
         for (segment, _) in gone {
             self.numbers.remove(segment);
         }
         let mut gone = gone.iter().peekable();
         self.views.retain(|view| gone.next_if(|(segment, _)| *segment == view.segment).is_none());
     }
-}
 
-impl Hooks for Memory {
+    /// A block came among the free ones.
     #[inline(always)]
-    fn inserted(&mut self, block: &Block, id: BlockId) {
+    pub(crate) fn inserted(&mut self, block: &Block, id: BlockId) {
         if block.tier == Tier::Large {
             self.borders.insert_free(block, id);
         }
     }
 
+    /// A block left the free ones.
     #[inline(always)]
-    fn removed(&mut self, blocks: &BlockTable, id: BlockId) {
-        let block = &blocks[id];
+    pub(crate) fn removed(&mut self, block: &Block, id: BlockId) {
         if block.tier == Tier::Large {
             self.borders.remove_free(block, id);
         }
     }
 
+    /// A block among the free ones ends elsewhere than before.
     #[inline(always)]
-    fn resized(&mut self, block: &Block, id: BlockId) {
+    pub(crate) fn resized(&mut self, block: &Block, id: BlockId) {
         if block.tier == Tier::Large {
             self.borders.resize_free(block, id);
         }
     }
 
+    /// Where a request of `size` bytes was served before.
     #[inline(always)]
-    fn follows(&self, size: u64) -> bool {
-        size > SMALL_LIMIT
-    }
-
-    #[inline(always)]
-    fn place(&mut self, size: u64) -> Option<(SegmentId, u64)> {
+    pub(crate) fn place(&mut self, size: u64) -> Option<(SegmentId, u64)> {
         self.follow.place(size)
     }
 
+    /// A block was handed out.
     #[inline(always)]
-    fn gave(&mut self, block: &Block) {
+    pub(crate) fn gave(&mut self, block: &Block) {
         if block.size > SMALL_LIMIT && !self.borders.is_empty() {
             let Block { size, segment, addr, .. } = *block;
             self.follow.note(Served { size, segment, addr });
         }
     }
 
+    /// Keeps a block for the next request of its size; none is kept yet.
     #[inline(always)]
-    fn parks(&self) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    fn park(&mut self, block: &Block, id: BlockId) {
+    pub(crate) fn park(&mut self, block: &Block, id: BlockId) {
         self.parked = Parked { size: block.size, block: id };
     }
 
+    /// Whether a block is kept so.
     #[inline(always)]
-    fn has_parked(&self) -> bool {
+    pub(crate) fn has_parked(&self) -> bool {
         self.parked.size != 0
     }
 
+    /// The block that is kept so, and is not any more; of `size` bytes, or any where that is `None`.
     #[inline(always)]
-    fn take_parked(&mut self, size: Option<u64>) -> Option<BlockId> {
+    pub(crate) fn take_parked(&mut self, size: Option<u64>) -> Option<BlockId> {
         let taken = size.map_or(self.parked.size != 0, |size| self.parked.size == size);
         taken.then(|| {
             self.parked.size = 0;
@@ -271,49 +267,45 @@ impl Hooks for Memory {
         })
     }
 
-    #[inline(always)]
-    fn lends(&self, segments: &SegmentTable, id: SegmentId) -> bool {
-        segments.is_view(id)
-    }
-
-    fn segment_added(&mut self, id: SegmentId, segment: &Segment) {
+    /// A segment came.
+    pub(crate) fn segment_added(&mut self, id: SegmentId, segment: &Segment) {
         if let Some(unit) = unit_of(segment) {
             self.borders.insert(id, Borders::new(segment.base, unit));
         }
     }
 
-    fn segment_removed(&mut self, id: SegmentId, segments: &SegmentTable) {
+    /// A segment is about to go; nothing of it is free.
+    pub(crate) fn segment_removed(&mut self, id: SegmentId, segments: &SegmentTable) {
         // Nothing of it is free: nothing is known of it then, also where no view is ever planned.
         self.pieces.catch_up(&mut self.borders, segments);
         self.borders.remove(id);
     }
 
-    fn keeps(&self, segment: SegmentId, addr: u64) -> bool {
+    /// Whether the granule at `addr` has to keep its memory: a view shows it.
+    pub(crate) fn keeps(&self, segment: SegmentId, addr: u64) -> bool {
         self.borders.get(segment).is_some_and(|borders| !borders.places(borders.number(addr)).is_empty())
     }
 
-    fn below(&self, segment: SegmentId, addr: u64) -> Option<BlockId> {
+    /// A block of a segment from which upwards the one that holds the byte at `addr` is found soon.
+    pub(crate) fn below(&self, segment: SegmentId, addr: u64) -> Option<BlockId> {
         self.borders.get(segment)?.nearest(addr)
     }
 
-    /// Without a place of its own a small request is served from the small tier only because that keeps small blocks out of
-    /// large holes. Who names a place knows better.
-    fn crosses_tiers(&self) -> bool {
-        true
-    }
-
-    fn stay_at_home(&mut self, home: bool) {
+    /// Nothing is served from another place than its home from here on, or is again.
+    pub(crate) fn stay_at_home(&mut self, home: bool) {
         self.closed = home;
     }
 
-    fn unkeepable(&self) -> Option<&'static str> {
+    /// Why the places of the live blocks cannot be kept, if that is so.
+    pub(crate) fn unkeepable(&self) -> Option<&'static str> {
         (!self.lent.is_empty()).then_some(
             "blocks of it lie in views, whose places cannot be kept; free them first, make the pool by opening a scope or with \
              no_split, or use policy:pytorch",
         )
     }
 
-    fn homes(&self, segments: &SegmentTable, block: &Block) -> Vec<Elsewhere> {
+    /// The memory of a block that lies in a view, by its home, in the block's order.
+    pub(crate) fn homes(&self, segments: &SegmentTable, block: &Block) -> Vec<Elsewhere> {
         let Some(view) = self.place_of_any(block.segment).map(|place| &self.views[place]) else {
             return Vec::new();
         };

@@ -1,68 +1,42 @@
-//! What the policy may ask of a device.
+//! Free memory of an arena in another place: what the driver is asked for that.
 
+use super::Provider;
 use crate::arena::ArenaState;
-use crate::arena::directory::{Arena, PoolSlot};
-use crate::device::hand_over::HandOver;
-use crate::device::provider::{Provider, Purpose};
-use crate::device::space::side_by_side;
+use crate::arena::directory::Arena;
+use crate::arena::granule::Shown;
+use crate::device::space::{Mapped, side_by_side};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::BlockId;
 use crate::memory::segment::{Origin, Segment};
-use crate::policy::engine::{Engine, Granule, Mapped, Part};
-use crate::policy::{Grain, GranuleMemory, Request};
+use crate::policy::Request;
 use crate::types::DevicePtr;
 use crate::watch::observers::SegmentChange;
-use std::ops::DerefMut;
 
-impl Engine<GranuleMemory> for Provider {
-    type Arena = Arena;
-    type State = ArenaState;
-    type Streams = HandOver;
+/// Adjacent mappings in a second place that are to go, and up to when the device may be using them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) addr: u64,
+    pub(super) bytes: u64,
+    pub(super) epoch: u64,
+}
 
-    fn lock<'a>(&'a self, arena: &'a Arena) -> impl DerefMut<Target = ArenaState> + 'a {
-        arena.lock()
-    }
-
-    fn attend<'a>(&'a self, arena: &'a Arena, call: &'a Call<'a>) -> impl DerefMut<Target = ArenaState> + 'a {
-        self.base.arenas.attend(arena, call)
-    }
-
-    fn in_use(&self) -> u64 {
-        self.base.arenas.in_use()
-    }
-
-    fn held(&self) -> u64 {
+impl Provider {
+    /// Bytes held, or about to be.
+    pub(super) fn held(&self) -> u64 {
         self.base.holdings.lock().accounts().whole().held()
     }
 
-    fn rejects(&self, held: u64) -> bool {
+    /// Whether requests are rejected before so many bytes are held.
+    pub(super) fn rejects(&self, held: u64) -> bool {
         let state = self.base.holdings.lock();
         let counted = held.saturating_add(state.accounts().whole().pinned());
-        state.rejects_above(self.total()).is_some_and(|limit| counted > limit)
+        state.rejects_above(self.base.site.total_memory()).is_some_and(|limit| counted > limit)
     }
 
-    fn total(&self) -> u64 {
-        self.base.site.total_memory()
-    }
-
-    fn is_private(&self, arena: &Arena) -> bool {
-        arena.lock().tenure().slot() != PoolSlot::DEFAULT
-    }
-
-    fn unit(&self) -> Option<u64> {
-        self.base.site.unit()
-    }
-
-    fn ask_unit(&self) -> Result<()> {
-        self.base
-            .site
-            .backend()
-            .virtual_memory()
-            .map_or(Ok(()), |vm| self.base.site.ask_granule(vm).map(drop))
-    }
-
-    fn try_aliases(&self, arena: &Arena, call: &Call<'_>) -> Option<bool> {
+    /// Tries whether memory that is mapped in two places is the same in both; `None` where a capture is under way, or the driver
+    /// has no room. Calls the driver, and waits for it.
+    pub(super) fn try_aliases(&self, arena: &Arena, call: &Call<'_>) -> Option<bool> {
         if self.base.site.is_beside_capture() || !self.may_wait(arena, call) {
             return None;
         }
@@ -70,57 +44,18 @@ impl Engine<GranuleMemory> for Provider {
         self.space.try_aliases()
     }
 
-    fn may_wait(&self, arena: &Arena, call: &Call<'_>) -> bool {
+    /// Whether to wait for the arena's stream breaks no capture, also none that nobody told of. Calls the driver.
+    pub(super) fn may_wait(&self, arena: &Arena, call: &Call<'_>) -> bool {
         let stream = arena.lock().tenure().stream();
         !call.capturing && !self.base.site.may_be_capturing(stream)
     }
 
-    fn forget_error(&self) {
-        self.base.site.backend().clear_error();
-    }
-
-    fn moving(&self) -> impl Sized + '_ {
-        self.base.arenas.in_transit()
-    }
-
-    fn hand_out(&self, state: &mut ArenaState, id: BlockId, requested: u64) -> DevicePtr {
-        state.hand_out_whole(id, requested)
-    }
-
-    fn search(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Option<DevicePtr> {
-        self.search(arena, request, false, call)
-    }
-
-    fn grow(
+    /// Maps granules a second time, side by side, and serves `request` from there: `adopt` gives the arena the new segment, and
+    /// returns the block. Their homes may not lose their memory meanwhile.
+    pub(super) fn map_again(
         &self,
         arena: &Arena,
-        request: &Request,
-        is_retry: bool,
-        call: &Call<'_>,
-    ) -> Result<Option<DevicePtr>> {
-        self.grow(arena, request, Purpose::Serve, is_retry, call)
-    }
-
-    fn stock(
-        &self,
-        arena: &Arena,
-        request: &Request,
-        grain: Grain,
-        is_retry: bool,
-        call: &Call<'_>,
-    ) -> Result<bool> {
-        let stocked = self.grow(arena, request, Purpose::Stock(grain), is_retry, call)?;
-        Ok(stocked.is_some())
-    }
-
-    fn streams(&self) -> &HandOver {
-        &self.hand_over
-    }
-
-    fn map_again(
-        &self,
-        arena: &Arena,
-        granules: &[Granule],
+        granules: &[Shown],
         request: &Request,
         call: &Call<'_>,
         adopt: impl FnOnce(&mut ArenaState, Segment) -> BlockId,
@@ -152,7 +87,10 @@ impl Engine<GranuleMemory> for Provider {
         self.base.lifetimes.arrived(Ok(ptr), &calls).map(Mapped::Served)
     }
 
-    fn unmap(
+    /// Unmaps such mappings, in which no block lives, once the device is done with them. `commit` is told of each whether it is
+    /// gone, and returns the addresses of its granules. `rest` returns the segments of which only addresses are left then; these
+    /// are given back. Blocks, unless a capture forbids it; then all stay.
+    pub(super) fn unmap(
         &self,
         arena: &Arena,
         parts: &[Part],

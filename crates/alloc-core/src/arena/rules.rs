@@ -1,0 +1,185 @@
+//! What depends on the policy where requests are served and memory comes back.
+//!
+//! A request that is served from the cache, and a free, come here a few times each: their code is compiled for each policy. Whatever
+//! else looks at an arena calls through a table.
+
+use super::ArenaOf;
+use super::granule::Memory;
+use crate::memory::block::{Block, BlockId, BlockTable, SegmentId, Tier};
+use crate::memory::index::{BestFitIndex, PlacementIndex};
+use crate::memory::segment::SegmentTable;
+use crate::policy::{Policy, PytorchPolicy, Request};
+use std::fmt::Debug;
+
+/// An arena's free blocks, in the index of its policy, and what that knows of them.
+pub(crate) trait Rules: Debug + Send + 'static {
+    /// What serves a request of `bytes`.
+    fn request(&self, bytes: u64) -> Request;
+    /// Whether a block of `block` bytes is cut for `request`.
+    fn splits(&self, block: u64, request: &Request) -> bool;
+    /// The free block for `request`, taken out.
+    fn take_fit(
+        &mut self,
+        blocks: &BlockTable,
+        segments: &SegmentTable,
+        request: &Request,
+    ) -> Option<BlockId>;
+    /// A block is free from here on.
+    fn insert(&mut self, block: &Block, id: BlockId);
+    /// A free block is not free any more.
+    fn remove(&mut self, block: &Block, id: BlockId);
+    /// A free block leaves the index for a moment: it stays free from its first byte on, and is [put back](Self::put_back).
+    fn take_out(&mut self, block: &Block, id: BlockId);
+    /// A block is back that has become longer or shorter at its end.
+    fn put_back(&mut self, block: &Block, id: BlockId);
+    /// Whether a free block has at least `bytes`.
+    fn has(&self, tier: Tier, bytes: u64) -> bool;
+    /// Free blocks of at least `bytes`, in the index's order.
+    fn at_least(&self, tier: Tier, bytes: u64) -> Box<dyn Iterator<Item = BlockId> + '_>;
+    /// Decides as `policy` from here on, which has the same name.
+    fn follow(&mut self, policy: &Policy);
+    /// Nothing is free or known, as at first.
+    fn clear(&mut self);
+    /// Panics where an index is not what it should be.
+    fn check(&self, tier: Tier);
+
+    /// What the `granule` policy knows of the arena.
+    fn memory(&self) -> Option<&Memory> {
+        None
+    }
+
+    fn memory_mut(&mut self) -> Option<&mut Memory> {
+        None
+    }
+
+    /// A block was handed out.
+    #[inline(always)]
+    fn gave(&mut self, _: &Block) {}
+
+    /// Whether the block that was freed last is kept as it is for the next request of exactly its size.
+    #[inline(always)]
+    fn parks(&self) -> bool {
+        false
+    }
+
+    /// Keeps a block so; none is kept yet.
+    #[inline(always)]
+    fn park(&mut self, _: &Block, _: BlockId) {}
+
+    /// Whether a block is kept so.
+    #[inline(always)]
+    fn has_parked(&self) -> bool {
+        false
+    }
+
+    /// The block that is kept so, and is not any more; of `size` bytes, or any where that is `None`.
+    #[inline(always)]
+    fn take_parked(&mut self, _size: Option<u64>) -> Option<BlockId> {
+        None
+    }
+
+    /// Whether a request of `size` bytes is served [where it was before](Self::take_place), if exactly these bytes are free.
+    #[inline(always)]
+    fn follows(&self, _size: u64) -> bool {
+        false
+    }
+
+    /// Takes the bytes where a request of `size` was served before out of the free ones. Returns the block, in no index.
+    fn take_place(_: &mut ArenaOf<Self>, _size: u64) -> Option<BlockId>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// Whether blocks of a segment are [taken back](Self::take_back) otherwise.
+    #[inline(always)]
+    fn lends(&self, _: &SegmentTable, _: SegmentId) -> bool {
+        false
+    }
+
+    /// Takes a block of such a segment back that is free.
+    fn take_back(_: &mut ArenaOf<Self>, _: BlockId)
+    where
+        Self: Sized,
+    {
+    }
+}
+
+/// The free blocks of an arena under the `pytorch` policy, by tier.
+#[derive(Debug)]
+pub(crate) struct Pytorch {
+    policy: PytorchPolicy,
+    free: [BestFitIndex; 2],
+}
+
+impl Pytorch {
+    pub(super) fn new(policy: &PytorchPolicy) -> Self {
+        Self { policy: policy.clone(), free: Default::default() }
+    }
+}
+
+impl Rules for Pytorch {
+    #[inline(always)]
+    fn request(&self, bytes: u64) -> Request {
+        self.policy.request(bytes)
+    }
+
+    #[inline(always)]
+    fn splits(&self, block: u64, request: &Request) -> bool {
+        self.policy.splits(block, request)
+    }
+
+    #[inline(always)]
+    fn take_fit(
+        &mut self,
+        blocks: &BlockTable,
+        segments: &SegmentTable,
+        request: &Request,
+    ) -> Option<BlockId> {
+        self.policy.take_fit(&mut self.free[request.tier as usize], blocks, segments, request)
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, block: &Block, id: BlockId) {
+        self.free[block.tier as usize].insert(block, id);
+    }
+
+    #[inline(always)]
+    fn remove(&mut self, block: &Block, id: BlockId) {
+        self.free[block.tier as usize].remove(block, id);
+    }
+
+    #[inline(always)]
+    fn take_out(&mut self, block: &Block, id: BlockId) {
+        self.remove(block, id);
+    }
+
+    #[inline(always)]
+    fn put_back(&mut self, block: &Block, id: BlockId) {
+        self.insert(block, id);
+    }
+
+    fn has(&self, tier: Tier, bytes: u64) -> bool {
+        self.free[tier as usize].has(bytes)
+    }
+
+    fn at_least(&self, tier: Tier, bytes: u64) -> Box<dyn Iterator<Item = BlockId> + '_> {
+        Box::new(self.free[tier as usize].at_least(bytes))
+    }
+
+    fn follow(&mut self, policy: &Policy) {
+        match policy {
+            Policy::Pytorch(policy) => self.policy = policy.clone(),
+            Policy::Granule(_) => unreachable!("an allocator keeps its policy"),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.free = Default::default();
+    }
+
+    fn check(&self, tier: Tier) {
+        self.free[tier as usize].check();
+    }
+}
