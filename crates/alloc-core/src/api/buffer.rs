@@ -40,12 +40,12 @@ impl<T: Pod> DeviceBuffer<T> {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         loop {
             let ptr = allocator.malloc(bytes, stream)?;
-            match allocator.set_owned(ptr, Some(bytes)) {
+            match allocator.set_owned(ptr, Some((bytes, stream))) {
                 Ok(()) => {
                     let allocator = Arc::clone(allocator);
                     return Ok(Self { allocator, ptr, len, stream, values: PhantomData });
                 }
-                // Another thread freed it meanwhile, by an address that was not its own any more; a smaller block may be there.
+                // Another thread freed it meanwhile, by an address that was not its own any more; another block may be there.
                 Err(AllocError::InvalidPointer(_)) => {}
                 Err(error) => return Err(error),
             }

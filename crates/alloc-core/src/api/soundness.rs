@@ -76,13 +76,13 @@ mod physical_source {}
 /// A buffer's own mark is nobody else's to take off.
 ///
 /// ```
-/// fn free(allocator: &alloc_core::CachingAllocator, buffer: &alloc_core::DeviceBuffer) {
+/// fn free(allocator: &alloc_core::CachingAllocator, buffer: &alloc_core::DeviceBuffer<u8>) {
 ///     assert!(allocator.free(buffer.ptr()).is_err());
 /// }
 /// ```
 ///
 /// ```compile_fail,E0624
-/// fn free(allocator: &alloc_core::CachingAllocator, buffer: &alloc_core::DeviceBuffer) {
+/// fn free(allocator: &alloc_core::CachingAllocator, buffer: &alloc_core::DeviceBuffer<u8>) {
 ///     let _ = allocator.set_owned(buffer.ptr(), None);
 /// }
 /// ```

@@ -455,9 +455,13 @@ impl Arenas {
     }
 
     /// See [`CachingAllocator::set_owned`](crate::CachingAllocator).
-    pub(crate) fn set_owned(&self, ptr: DevicePtr, location: Location, owned: Option<u64>) -> bool {
+    pub(crate) fn set_owned(&self, ptr: DevicePtr, location: Location, owned: Option<(u64, Stream)>) -> bool {
         let Some(arena) = self.directory.get(location.arena) else { return false };
-        arena.lock_shortly().heap_mut().layout_mut().set_owned(ptr, location.block, owned)
+        let mut state = arena.lock_shortly();
+        if owned.is_some_and(|(_, stream)| stream != state.tenure().stream()) {
+            return false;
+        }
+        state.heap_mut().layout_mut().set_owned(ptr, location.block, owned.map(|(bytes, _)| bytes))
     }
 
     /// Whether a value has the live block at `ptr`.

@@ -33,16 +33,21 @@ impl Anonymous {
     }
 
     fn stack(&mut self, stack: &[Frame]) -> Stack {
-        let frame = |frame: &Frame| Frame {
+        let mut frame = |frame: &Frame| Frame {
             name: placeholder(&mut self.functions, &frame.name, |number| format!("f{number}")),
-            filename: placeholder(&mut self.files, &frame.filename, |number| {
-                let (folder, ending) = kind_of_file(&frame.filename);
-                format!("{folder}file{number}{ending}")
-            }),
+            filename: self.file(&frame.filename),
             line: frame.line,
             extra: Vec::new(),
         };
-        stack.iter().map(frame).collect()
+        stack.iter().map(&mut frame).collect()
+    }
+
+    /// That of a path. Pages name a file by its last two parts, and compare runs by these: so do placeholders.
+    fn file(&mut self, path: &str) -> Arc<str> {
+        let (folder, ending) = kind_of_file(path);
+        let parts: Vec<&str> = path.rsplit(['/', '\\']).take(2).collect();
+        let known = if path.is_empty() { String::new() } else { format!("{folder}:{}", parts.join("/")) };
+        placeholder(&mut self.files, &known.into(), |number| format!("{folder}file{number}{ending}"))
     }
 }
 
@@ -94,10 +99,11 @@ mod tests {
         assert_eq!(caller.through.unwrap().short(), "torch/file2.py:7 f2");
         assert_eq!(caller.called_by.len(), 1);
         assert!(hidden[5].filename.is_empty() && hidden[5].name.is_empty());
-        // A second run with the same line has the same placeholder.
+        // A second run with the same line has the same placeholder, wherever the program stood.
         let mut other = Run::default();
-        other.sites.index(Some(&Stack::from([stack[4].clone()])));
+        let elsewhere = packages.replace("someone", "another");
+        other.sites.index(Some(&Stack::from([frame(&format!("{elsewhere}/secret/model.py"), "forward")])));
         anonymous.hide(&mut other);
-        assert_eq!(other.sites.get(1)[0].filename, hidden[4].filename);
+        assert_eq!(other.sites.get(1)[0].filename, hidden[3].filename);
     }
 }

@@ -408,8 +408,12 @@ pub(crate) fn differs(
     held: Option<Held>,
 ) -> Option<Doubt> {
     let backend = AllocatorBackend::Native;
-    let settings =
-        Settings { backend, caching: true, pytorch_release: release.map(Newest::decides), ..settings };
+    let settings = Settings {
+        backend,
+        caching: true,
+        pytorch_release: settings.pytorch_release.or(release.map(Newest::decides)),
+        ..settings
+    };
     let capacity = Some(usual_capacity(trace));
     let options = ReplayOptions { settings, capacity, unwatched: true, ..ReplayOptions::default() };
     let peak = replay(trace, &options, |_| {}).ok()?.result.reserved_bytes_peak.unsigned_abs();

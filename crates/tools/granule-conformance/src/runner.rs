@@ -142,6 +142,8 @@ fn run_repeatedly(check: Check, place: &mut Place<'_>, options: &Options) -> (Ou
 pub(crate) fn run_one(check: Check, backend: &Arc<dyn Backend>, options: &Options) -> Outcome {
     let context = Context::new(Arc::clone(backend), options);
     let (answer, answers) = channel();
+    // A panic that an earlier check caught itself is none of this one.
+    *PANICKED.lock().unwrap_or_else(PoisonError::into_inner) = None;
     let work = move || {
         let verdict = catch_unwind(AssertUnwindSafe(|| (check.run)(&context)));
         // Nobody listens where the deadline has passed.

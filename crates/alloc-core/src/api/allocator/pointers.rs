@@ -42,7 +42,7 @@ impl CachingAllocator {
     ///
     /// # Errors
     /// [`AllocError::InvalidPointer`] where `ptr` is no live block of that size, or a value has it, or has not, already.
-    pub(crate) fn set_owned(&self, ptr: DevicePtr, owned: Option<u64>) -> Result<()> {
+    pub(crate) fn set_owned(&self, ptr: DevicePtr, owned: Option<(u64, Stream)>) -> Result<()> {
         if ptr.is_null() {
             return Ok(());
         }
@@ -51,7 +51,10 @@ impl CachingAllocator {
         }
         let changed = match self.map.get(ptr) {
             Some(at) => self.devices[at.device.0 as usize].arenas().set_owned(ptr, at, owned),
-            None => self.devices.iter().any(|device| device.uncached().set_owned(ptr, owned)),
+            None => self
+                .devices
+                .iter()
+                .any(|device| device.uncached().set_owned(ptr, owned.map(|(bytes, _)| bytes))),
         };
         if changed { Ok(()) } else { Err(self.bad_pointer(ptr)) }
     }

@@ -11,7 +11,8 @@ const SHORTEST: usize = 8;
 const TIMES: usize = 3;
 
 /// The iterations that the requests' call sites give, or else their sizes and streams: the shortest repetition that goes on to the
-/// end of the run and has at least half of its requests, where each gives something back: what only takes builds something up.
+/// end of the run and has at least half of its requests, where each gives back at least half of what it takes: layers of one
+/// forward pass repeat, too, and build something up.
 /// With it, how many requests that is.
 pub(super) fn repetition(run: &Run) -> Option<(Vec<Iteration>, usize)> {
     // Batches of several lengths come from the same lines.
@@ -26,13 +27,18 @@ fn repetition_of(run: &Run, what: impl Fn(&Allocation) -> u64) -> Option<(Vec<It
     let same = matches_with_itself(&backwards);
     let enough = backwards.len() / 2;
     // `same[period]` requests are those of one period before.
-    let mut frees: Vec<Moment> = run.allocations.iter().map(|life| life.end).collect();
+    let mut frees: Vec<(Moment, u64)> = run.allocations.iter().map(|life| (life.end, life.size)).collect();
     frees.sort_unstable();
-    let freed = |at: Moment| frees.partition_point(|end| *end < at);
+    let freed_before = sums(frees.iter().map(|(_, size)| *size));
+    let taken_before = sums(requests.iter().map(|life| life.size));
+    let freed = |at: Moment| freed_before[frees.partition_point(|(end, _)| *end < at)];
     let begin = |back: usize| requests[requests.len() - back].begin;
+    let taken = |back: usize| taken_before[requests.len() - back];
     let gives_back = |period: usize| {
-        let steps = 1..(same[period] + period) / period;
-        steps.into_iter().all(|back| freed(begin((back + 1) * period)) < freed(begin(back * period)))
+        (1..(same[period] + period) / period).all(|back| {
+            let [from, to] = [(back + 1) * period, back * period];
+            2 * (freed(begin(to)) - freed(begin(from))) >= taken(to) - taken(from)
+        })
     };
     let repeats = |period: &usize| same[*period] + period >= (TIMES * period).max(enough);
     let period = (SHORTEST..backwards.len()).filter(repeats).find(|period| gives_back(*period))?;
@@ -42,6 +48,15 @@ fn repetition_of(run: &Run, what: impl Fn(&Allocation) -> u64) -> Option<(Vec<It
         (1..=times).rev().map(|back| requests[requests.len() - back * period].begin.saturating_sub(1));
     let iterations = begins.zip(0..).map(|(at, number): (Moment, u64)| Iteration { at, number }).collect();
     Some((iterations, period))
+}
+
+/// The sum of all before each, and of all.
+fn sums(values: impl Iterator<Item = u64>) -> Vec<u128> {
+    let rest = values.scan(0u128, |sum, value| {
+        *sum += u128::from(value);
+        Some(*sum)
+    });
+    std::iter::once(0).chain(rest).collect()
 }
 
 fn hash(value: &impl Hash) -> u64 {
@@ -97,6 +112,22 @@ mod tests {
         // They end where the run does: 4 of its requests begin the one that was not finished.
         assert_eq!(at, [13, 33, 53, 73]);
         assert_eq!(iterations.last().unwrap().number, 3);
+    }
+
+    /// Layers of the forward pass in which a program was refused were taken for iterations of a leak.
+    #[test]
+    fn layers_that_keep_more_than_they_give_back_are_no_iterations() {
+        let layers = |kept: u64| {
+            let layer = |n: u64| {
+                let ids = 10 * n..10 * (n + 1);
+                let taken = ids.clone().map(|id| Event::Alloc { id, size: 100 + id % 10, stream: 0 });
+                let given_back = ids.skip(kept as usize).map(|id| Event::Free { id });
+                taken.chain(given_back).collect::<Vec<_>>()
+            };
+            let events = (0..6).flat_map(layer).collect();
+            repetition(&Run::of_trace(&Trace { events, ..Trace::default() })).is_some()
+        };
+        assert_eq!([layers(1), layers(4), layers(6), layers(9)], [true, true, false, false]);
     }
 
     #[test]

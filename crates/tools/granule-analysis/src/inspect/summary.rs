@@ -85,6 +85,9 @@ impl Summary {
             ),
             _ => (help, advice),
         };
+        // Settings put off what grows, and do not end it.
+        let grows = leak(inspection).filter(|_| refused.is_some() && help != Help::StopGrowth);
+        let advice = grows.map_or(advice.clone(), |(_, grows)| format!("{grows} {advice}"));
         let mut sentences =
             vec![peak(figures, capacity, lower_bounds), refusals(figures, refused, lower_bounds), advice];
         if lower_bounds && figures.entries == 0 {

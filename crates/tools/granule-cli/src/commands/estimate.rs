@@ -213,7 +213,7 @@ pub(crate) fn run(args: &Args, lead: &[String], out: &mut dyn Write) -> Result<O
     if args.json {
         write_json(&answer(args, &torch, &ended, &found, nothing.as_ref()), out)?;
     } else {
-        print(args, &torch, &found, out)?;
+        print(args, &torch, &ended, &found, out)?;
     }
     Ok(outcome(&ended))
 }
@@ -375,7 +375,15 @@ fn output(given: Option<&Path>, trace: &Trace, other: Option<(u32, u32)>) -> Pat
     first.with_file_name(format!("{stem}.{pid}-{device}{ending}"))
 }
 
-fn print(args: &Args, torch: &Torch, found: &[Found], out: &mut dyn Write) -> Result<(), Failure> {
+fn print(
+    args: &Args,
+    torch: &Torch,
+    ended: &Ended,
+    found: &[Found],
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    // Where it is not done, more may come.
+    let done = ended.stopped == Stopped::No && ended.status.success();
     for one in found {
         let whose = if found.len() > 1 {
             format!("process {}, device {}: ", one.pid, one.device)
@@ -393,8 +401,13 @@ fn print(args: &Args, torch: &Torch, found: &[Found], out: &mut dyn Write) -> Re
         for said in &one.left_out {
             writeln!(out, "{}", console::wrapped(&format!("{said}.")))?;
         }
-        let mut table =
-            Table::new(["allocator", "settings", "peak reserved", "smallest device", "fits on a card of"]);
+        let mut table = Table::new([
+            "allocator",
+            "settings",
+            "peak reserved",
+            "smallest device",
+            if done { "fits on a card of" } else { "at least a card of" },
+        ]);
         for need in &one.needs {
             table.row([
                 need.allocator,
@@ -406,6 +419,9 @@ fn print(args: &Args, torch: &Torch, found: &[Found], out: &mut dyn Write) -> Re
         }
         table.align_right([2, 3]);
         writeln!(out, "{table}")?;
+        if !done {
+            writeln!(out, "These figures are lower bounds: the program ended before it was done.")?;
+        }
     }
     let said = format!(
         "Cards: what PyTorch reports on the smallest of that size, less {} for the context (--context). Kernels did not run and \
@@ -418,7 +434,7 @@ fn print(args: &Args, torch: &Torch, found: &[Found], out: &mut dyn Write) -> Re
     }
     if let Some(one) = found.first() {
         let trace = one.trace.display();
-        writeln!(out, "What next:\n  granule whatif {trace} --capacity 24GiB,40GiB,80GiB")?;
+        writeln!(out, "What next:\n  granule whatif {trace}")?;
         writeln!(out, "  granule inspect {trace}\n  granule report {trace} -o report.html")?;
     }
     Ok(())

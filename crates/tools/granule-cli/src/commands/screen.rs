@@ -237,6 +237,11 @@ fn advice(page: &Page) -> Vec<String> {
                 .chain([cut(&lines[0])])
                 .chain(choice.steps.iter().map(|step| format!("    {}", console::to_paste(step))))
                 .chain([cut(&format!("  {}", gives(choice)))])
+                .chain(
+                    answer
+                        .ends_refused
+                        .then(|| "  What it would ask for after the refused request is not known.".into()),
+                )
                 .collect();
         }
         None if verdict.known => lines.push(missing(answer, verdict)),
@@ -252,10 +257,14 @@ fn missing(answer: &Answer, verdict: &Verdict) -> String {
     let least = smallest.flatten().map(|device| device.found.min_capacity).min();
     let by = least.and_then(|least| least.checked_sub(verdict.capacity));
     let by = by.map(|by| {
-        format!(
-            "For all of the recording {} are missing; the lines above hold what there is. ",
-            size_text(by)
-        )
+        let by = size_text(by);
+        if answer.ends_refused {
+            format!(
+                "{by} more would serve the refused request; what it would ask for after that is not known. "
+            )
+        } else {
+            format!("For all of the recording {by} are missing; the lines above hold what there is. ")
+        }
     });
     format!("{}What to do then: {REMEDIES}.", by.unwrap_or_default())
 }

@@ -337,7 +337,12 @@ const ROWS: &[Case] = &[
         0,
         &["\"set_by\":\"torch.cuda.set_per", "\"bytes\":858993459"],
     ),
-    case("04/fraction.trace.gz", &["whatif", "--capacity", "2GiB"], 0, &[LEFT, "On 2.00 GiB: fits as it is"]),
+    case(
+        "04/fraction.trace.gz",
+        &["whatif", "--capacity", "2GiB"],
+        0,
+        &[LEFT, "On 2.00 GiB, up to the refusal: fits as it is"],
+    ),
     Case {
         never: &["memory ran out"],
         ..case(

@@ -236,11 +236,30 @@ fn an_anonymous_page_tells_nothing_of_who_made_it() {
         assert!(whole.contains("file2.py") && whole.contains("f2"), "{words:?}");
     }
     // A trace has texts of its own.
-    let trace = "# {\"workload\":\"alice\",\"reasons\":[\"of_mine\"]}\na 0 1000 0\n";
+    let trace = "# {\"format\":\"alice 9\",\"workload\":\"alice\",\"reasons\":[\"of_mine\"]}\na 0 1000 0\n";
     place.file("t.gz", &super::gzip(trace.as_bytes()));
-    assert_eq!(place.run(&["report", "t.gz", "--anonymous", "-o", "t.html"]).code, 0);
+    let conf = "expandable_segments_reserve_by_class:[of_mine:0.5]";
+    assert_eq!(place.run(&["report", "t.gz", "--conf", conf, "--anonymous", "-o", "t.html"]).code, 0);
     let whole = unpacked(&std::fs::read_to_string(place.path("t.html")).unwrap());
     assert!(!whole.contains("alice") && !whole.contains("of_mine") && whole.contains("text1"));
+    assert!(whole.contains("expandable_segments_reserve_by_class:[text"));
+}
+
+#[test]
+fn an_anonymous_page_answers_as_the_page_does() {
+    let place = Place::new();
+    for reason in ["private pools were recorded as one", "torch.cuda.set_per_process_memory_fraction"] {
+        let trace =
+            format!("# {{\"reasons\":[\"{reason}\"]}}\na 0 41943040 0\na 1 41943040 0\nx 1 62914560\n");
+        place.file("t.gz", &super::gzip(trace.as_bytes()));
+        let told = |words: &[&str]| {
+            let ran = place.run(&[&["report", "t.gz", "--json", "--force", "-o", "t.html"], words].concat());
+            assert_eq!(ran.code, 0, "{}", ran.err);
+            ran.json()["summary"].clone()
+        };
+        assert_eq!(told(&[]), told(&["--anonymous"]), "{reason}");
+        assert!(told(&[]).as_object().is_some_and(|summary| !summary.is_empty()), "{}", told(&[]));
+    }
 }
 
 #[test]

@@ -97,7 +97,7 @@ class Run:
         capacity: Size | None = None,
     ) -> answers.InspectComparison:
         """What changed from this run to another."""
-        options = locals()
+        options = dict(locals())
         second = options.pop("other")
         return self._ask(answers.InspectComparison, "inspect", options, second if isinstance(second, Run) else load(second))
 
@@ -129,7 +129,7 @@ class Run:
         lag: int | None = None,
     ) -> answers.Whatif:
         """Which setting would have fitted on which device, with the least change."""
-        options = locals()
+        options = dict(locals())
         options["capacity"] = ",".join(map(str, _several(capacity))) or None
         return self._ask(answers.Whatif, "whatif", options)
 
@@ -187,7 +187,7 @@ class Run:
         whatif: bool | None = None,
     ) -> answers.Report:
         """Writes a page that shows the run; over another file only with `force`. `anonymous` puts placeholders in the place of paths, names and texts. `whatif` says whether other settings are tried; left out, short runs are."""
-        options = locals()
+        options = dict(locals())
         options.update(output=options.pop("path"), whatif=whatif is True, no_whatif=whatif is False)
         return self._ask(answers.Report, "report", options)
 

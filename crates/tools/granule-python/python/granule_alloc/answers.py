@@ -257,6 +257,7 @@ class Whatif(Answer):
     reserved_before: Bytes | None
     limit: None | WhatifLimit
     did_without: str | None
+    ends_refused: bool
 
 
 class WhatifDoubt(Answer):
@@ -383,8 +384,8 @@ class WhatifCandidateRoomy(Answer):
 
 class WhatifLimit(Answer):
     set_by: str | None
-    bytes: int | None
-    device_free: int | None
+    bytes: Bytes | None
+    device_free: Bytes | None
     lifted: bool
 
 
@@ -662,8 +663,8 @@ class InspectRefused(Answer):
 
 class InspectRefusedLimit(Answer):
     set_by: str | None
-    bytes: int | None
-    device_free: int | None
+    bytes: Bytes | None
+    device_free: Bytes | None
     lifted: bool
 
 

@@ -39,7 +39,7 @@ export function fillSave(app) {
   const box = [
     element("h3", { text: "Before you send the page: it holds" }),
     element("ul", { "data-testid": "contents" }, held),
-    element("p", { class: "soft", text: "granule report --anonymous puts placeholders in the place of paths, names and texts." }),
+    element("p", { class: "soft", text: "Made with granule report --anonymous, a page has placeholders in the place of paths, names and texts." }),
   ];
   const close = element("button", { text: "Close", onclick: () => byId("save").close() });
   byId("save").append(element("h2", { text: "Save or share" }), ...rows, ...box, close);

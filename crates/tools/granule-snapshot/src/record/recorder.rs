@@ -208,8 +208,7 @@ impl std::fmt::Debug for Recorder {
     }
 }
 
-/// The settings as a text that a replay reads: with the policy, where settings made in code name it. A program's own has no
-/// name there.
+/// The settings as a text that a replay reads: with the policy and the release, where settings made in code name them.
 fn conf(settings: &Settings) -> String {
     let release = settings.pytorch_release();
     if settings.policy_name() == PolicyName::Pytorch

@@ -141,7 +141,9 @@ pub(super) fn candidates(
     if policies.contains(&PolicyName::Granule) {
         list.granule(&kept);
     }
-    if policies.contains(&PolicyName::Pytorch) {
+    // A capture cannot ask the driver for memory, and private pools are mostly those of graphs.
+    let graphs = trace.events.iter().any(|event| matches!(event, Event::Pool { .. }));
+    if policies.contains(&PolicyName::Pytorch) && !graphs {
         list.caching_off(kept);
     }
     // No candidate is another PyTorch.

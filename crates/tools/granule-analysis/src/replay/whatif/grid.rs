@@ -105,6 +105,8 @@ pub struct Answer {
     pub doubt: Option<Doubt>,
     /// Which requests were refused when it was recorded, and are no part of the answer: the program did without.
     pub did_without: Option<String>,
+    /// Whether the program was refused and asked for no more: what it would ask for later is not known.
+    pub ends_refused: bool,
     /// Most requested bytes live at once: no device can be smaller.
     pub peak_requested: u64,
     /// Reserved when the workload begins; `None` where that is not recorded.
@@ -169,6 +171,8 @@ impl Question {
         let (trace, survived) = trace.demand();
         let trace = &*trace;
         let peak_requested = peak_live(trace);
+        // What is left of the refused requests had no other behind it.
+        let ends_refused = !trace.served().1.is_empty();
         let devices = self.devices(peak_requested);
         let roomy = roomy(peak_requested, &devices, self.recorded_capacity);
         let mut on = devices.clone();
@@ -201,7 +205,7 @@ impl Question {
             || Some(Doubt { text: self.limited.clone()?, replayed, recorded: held.map(|held| held.bytes) });
         let doubt = Doubt::new("Replay", replayed, held, trace, self.before).or_else(limited);
         let on_device = |(index, capacity): (usize, &u64)| {
-            verdict(&candidates, index, *capacity, peak_requested, doubt.is_none())
+            verdict(&candidates, index, *capacity, peak_requested, doubt.is_none(), ends_refused)
         };
         let verdicts: Vec<Verdict> = devices.iter().enumerate().map(on_device).collect();
         // Of a part of the program, the smallest device is not the program's.
@@ -220,6 +224,7 @@ impl Question {
         Ok(Answer {
             doubt,
             did_without: did_without(&survived),
+            ends_refused,
             peak_requested,
             reserved_before: self.before.bytes(),
             events: trace.events.len() as u64,

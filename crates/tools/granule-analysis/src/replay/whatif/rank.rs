@@ -163,13 +163,14 @@ pub(super) fn ranked<'t>(tried: &'t [Tried], index: usize, verdict: &Verdict) ->
 }
 
 /// The answer for the device whose outcomes are at `index`. `peak_requested` is what the workload has live at once; `tells` is false where
-/// it says nothing of the program that the workload fits.
+/// it says nothing of the program that the workload fits; `ends_refused` is true where the program was refused, and asked for no more.
 pub(super) fn verdict(
     tried: &[Tried],
     index: usize,
     capacity: u64,
     peak_requested: u64,
     tells: bool,
+    ends_refused: bool,
 ) -> Verdict {
     let all = || tried.iter().filter_map(|tried| Some((tried, tried.outcomes.get(index)?)));
     let fitting =
@@ -198,7 +199,8 @@ pub(super) fn verdict(
         }
         None => "nothing of what was tried fits".into(),
     };
-    let text = format!("On {device}: {what}");
+    let until = if ends_refused && least_change.is_some() { ", up to the refusal" } else { "" };
+    let text = format!("On {device}{until}: {what}");
     let steps = least_change.as_ref().map(|choice| choice.steps.join("\n"));
     Verdict {
         advice: steps.filter(|steps| !steps.is_empty()).unwrap_or_else(|| format!("# {text}")),

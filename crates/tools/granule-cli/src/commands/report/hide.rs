@@ -19,12 +19,9 @@ pub(super) fn load(workload: &WorkloadArgs, hidden: Option<&mut Anonymous>) -> R
             }
         }
         Input::Trace(trace) => {
-            let header = &mut Arc::make_mut(trace).header;
-            let reasons = header.extra.get_mut("reasons").and_then(|reasons| reasons.as_array_mut());
-            for reason in reasons.into_iter().flatten() {
-                if let Some(text) = reason.as_str() {
-                    *reason = hidden.text(&text.into()).to_string().into();
-                }
+            if let Some(later) = trace.later_format() {
+                let later = hidden.text(&later.into()).to_string();
+                Arc::make_mut(trace).header.format = Some(later);
             }
         }
     }
@@ -36,11 +33,26 @@ pub(super) fn recording(recording: &mut Recording, several: bool, hidden: &mut A
     hidden.hide(&mut recording.run);
     let device = if several { format!(", device {}", recording.device) } else { String::new() };
     recording.name = format!("recording{device}");
-    // Values of options are numbers and known words, but for this one. What is no option is nobody's.
-    let system_root = Settings::default().system_root;
-    recording.settings.system_root.clone_from(&system_root);
+    // What a trace says of itself is still read where it stands: only what is shown of it goes.
+    for note in &mut recording.notes {
+        if recording.trace.reasons().any(|reason| reason == note) {
+            *note = hidden.text(&note.as_str().into()).to_string();
+        }
+    }
+    hide_settings(&mut recording.settings, hidden);
     let parsed = recording.conf.as_deref().and_then(|conf| parse_recorded(conf).ok());
-    let known = parsed.and_then(|parsed| Settings { system_root, ..parsed.settings }.to_text().ok());
+    let known = parsed.and_then(|mut parsed| {
+        hide_settings(&mut parsed.settings, hidden);
+        parsed.settings.to_text().ok()
+    });
     recording.conf = known.filter(|text| !text.is_empty());
     recording.settings.text = recording.conf.clone().unwrap_or_default();
+}
+
+/// Values of options are numbers and known words, but for these.
+fn hide_settings(settings: &mut Settings, hidden: &mut Anonymous) {
+    settings.system_root = Settings::default().system_root;
+    for (class, _) in &mut settings.expandable_segments_reserve_by_class {
+        *class = hidden.text(&class.as_str().into()).to_string();
+    }
 }

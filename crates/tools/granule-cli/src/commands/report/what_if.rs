@@ -32,7 +32,10 @@ pub(in crate::commands) fn answer(
     }
     let question = Question {
         current: Settings {
-            pytorch_release: recording.newest_release.map(Newest::decides),
+            pytorch_release: recording
+                .settings
+                .pytorch_release
+                .or(recording.newest_release.map(Newest::decides)),
             ..recording.settings.clone()
         },
         capacities: capacity.into_iter().collect(),

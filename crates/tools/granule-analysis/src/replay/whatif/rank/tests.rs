@@ -29,7 +29,7 @@ fn fewer_changes_come_before_fewer_retries_and_those_before_less_time() {
         tried(6, Effort::OtherAllocator, 0, 0, 1),
         tried(7, Effort::NoCaching, 0, 0, 0),
     ];
-    let answer = verdict(&all, 0, 100, 1, true);
+    let answer = verdict(&all, 0, 100, 1, true, false);
     assert_eq!((answer.capacity, answer.fitting), (100, 6), "without caching does not count");
     let least = answer.least_change.unwrap();
     assert_eq!((least.candidate.as_str(), least.num_alloc_retries), ("4", 4));
@@ -45,7 +45,7 @@ fn of_two_without_retries_the_one_that_takes_less_is_the_answer() {
     wasteful.roomy.reserved_bytes_peak = 200;
     let mut sparing = tried(1, Effort::Options(1), 0, 0, 20);
     sparing.roomy.reserved_bytes_peak = 100;
-    assert_eq!(verdict(&[wasteful, sparing], 0, 100, 1, true).least_change.unwrap().candidate, "1");
+    assert_eq!(verdict(&[wasteful, sparing], 0, 100, 1, true, false).least_change.unwrap().candidate, "1");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn another_allocator_is_the_answer_only_where_settings_and_program_are_none() {
         tried(2, Effort::OtherAllocator, 0, 0, 9),
         tried(3, Effort::Program, 1, 0, 1),
     ];
-    assert_eq!(verdict(&all, 0, 1, 1, true).least_change.unwrap().candidate, "2");
+    assert_eq!(verdict(&all, 0, 1, 1, true, false).least_change.unwrap().candidate, "2");
 }
 
 #[test]
@@ -66,11 +66,11 @@ fn where_nothing_fits_the_nearest_setting_is_named() {
         tried(1, Effort::Options(1), 2, 0, 0),
         tried(2, Effort::NoCaching, 0, 0, 7),
     ];
-    let answer = verdict(&all, 0, 1, 1, true);
+    let answer = verdict(&all, 0, 1, 1, true, false);
     assert!(answer.least_change.is_none() && answer.without_retries.is_none());
     assert_eq!(answer.nearest.unwrap().candidate, "1");
     assert_eq!(answer.without_caching.unwrap().modelled_driver_ns, 7, "no answer, but said");
-    assert!(verdict(&[], 0, 1, 1, true).nearest.is_none());
+    assert!(verdict(&[], 0, 1, 1, true, false).nearest.is_none());
 }
 
 /// The page's winner stood second last, below settings that its own table showed refused.
@@ -83,17 +83,20 @@ fn the_answer_comes_first_and_the_others_by_outcome() {
         tried(3, Effort::Options(1), 0, 2, 0),
         tried(4, Effort::Options(1), 3, 0, 0),
     ];
-    let answer = verdict(&all, 0, 100, 1, true);
+    let answer = verdict(&all, 0, 100, 1, true, false);
     let order: Vec<&str> =
         ranked(&all, 0, &answer).iter().map(|tried| tried.candidate.name.as_str()).collect();
     assert_eq!(order, ["3", "2", "1", "4", "0"]);
     assert_eq!(answer.text, "On 100 bytes: fits with one change, an_option");
+    // A program that ended refused may ask for more.
+    let until = verdict(&all, 0, 100, 1, true, true).text;
+    assert_eq!(until, "On 100 bytes, up to the refusal: fits with one change, an_option");
 }
 
 /// `.least_change.conf` was an empty text wherever no setting of PyTorch's was the answer.
 #[test]
 fn advice_is_never_empty() {
-    let advice = |all: &[Tried], tells| verdict(all, 0, 100, 1, tells).advice;
+    let advice = |all: &[Tried], tells| verdict(all, 0, 100, 1, tells, false).advice;
     let fits = |effort| [tried(0, effort, 0, 0, 0)];
     assert_eq!(advice(&fits(Effort::Options(1)), true), "export PYTORCH_CUDA_ALLOC_CONF=conf0");
     assert_eq!(advice(&fits(Effort::Options(0)), true), "# On 100 bytes: fits as it is");
@@ -101,7 +104,7 @@ fn advice_is_never_empty() {
         advice(&[tried(0, Effort::Options(0), 1, 0, 0)], true),
         "# On 100 bytes: nothing of what was tried fits"
     );
-    let doubtful = verdict(&fits(Effort::Options(1)), 0, 100, 1, false);
+    let doubtful = verdict(&fits(Effort::Options(1)), 0, 100, 1, false, false);
     assert!(doubtful.advice.starts_with("# On 100 bytes: not known"), "{}", doubtful.advice);
     assert!(!doubtful.known && doubtful.least_change.is_none() && doubtful.fitting == 0);
 }
@@ -149,7 +152,7 @@ proptest! {
             .collect();
         let fits = |tried: &&Tried| tried.candidate.caching && tried.outcomes[0].refused == 0;
         let fitting = || all.iter().filter(fits);
-        let answer = verdict(&all, 0, 1, 1, true);
+        let answer = verdict(&all, 0, 1, 1, true, false);
         prop_assert_eq!(answer.fitting, fitting().count());
         prop_assert_eq!(answer.least_change.is_some(), fitting().next().is_some());
         if let Some(least) = answer.least_change {
