@@ -1,12 +1,12 @@
 //! Tenants that compete: whatever others do, each gets what it is guaranteed; no mark is ever passed; and a failing driver
 //! loses nothing.
 
-use alloc_core::AllocError;
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::budget::TenantId;
 use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::types::{DevicePtr, MIB, PoolId, Stream};
-use backend_openreg::{Clock, FaultPlan, OpenRegConfig};
+use alloc_core::{AllocError, CachingAllocator};
+use backend_openreg::{Clock, FaultPlan, OpenReg, OpenRegConfig};
 use granule_tests::Allocator;
 use granule_tests::clients::{Client, budget};
 use granule_tests::policy::{GranulePolicy, Policy, PytorchPolicy};
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use std::cell::Cell;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 
 const CAPACITY: u64 = 1000;
 
@@ -263,6 +263,31 @@ fn a_lowered_limit_leaves_room_for_guarantees<P: Policy>() {
             drop((a, other));
             rig.nothing_is_left(&allocator);
         });
+    }
+}
+
+/// Settings and a guarantee that are made at one moment: one of the two sees the other.
+#[test]
+fn what_is_guaranteed_while_settings_change_is_kept_under_them() {
+    let device = OpenReg::new(device()).unwrap();
+    let allocator = Arc::new(CachingAllocator::new(device, Settings::default()).unwrap());
+    let limited = Settings { memory_limit: Some(MemoryLimit::Bytes(200 * MIB)), ..allocator.settings() };
+    for round in 0..500 {
+        let together = Barrier::new(2);
+        let (limit, guarantee) = std::thread::scope(|scope| {
+            let limit = scope.spawn(|| {
+                together.wait();
+                allocator.configure(limited.clone())
+            });
+            together.wait();
+            let guarantee = allocator.budgets().create_tenant(DEVICE, "late", &budget(300, 0, 0));
+            (limit.join().unwrap(), guarantee)
+        });
+        assert!(limit.is_ok() != guarantee.is_ok(), "round {round}: {limit:?}, {guarantee:?}");
+        if let Ok(tenant) = guarantee {
+            allocator.budgets().remove_tenant(tenant).unwrap();
+        }
+        allocator.configure(Settings { memory_limit: None, ..limited.clone() }).unwrap();
     }
 }
 
