@@ -29,7 +29,7 @@ pub use error::TraceError;
 pub use header::{Mark, NativeResult, NativeResults, TraceHeader};
 pub use read::TraceReader;
 pub use recording::{TraceRecording, add_reason};
-pub use refused::{FRACTION, NotServed, did_without};
+pub use refused::{FRACTION, NotServed, did_without, sizes};
 pub use write::TraceWriter;
 
 use std::fs::File;

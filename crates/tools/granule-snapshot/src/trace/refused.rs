@@ -21,20 +21,26 @@ pub struct NotServed {
     pub limit: u64,
 }
 
-/// Which requests a program did without, for people; `None` if there are none.
+/// The sizes of the first of these requests, and how many more there are, for people.
 #[must_use]
-pub fn did_without(left: &[NotServed]) -> Option<String> {
+pub fn sizes(left: &[NotServed]) -> String {
     const SHOWN: usize = 4;
     let mut sizes: Vec<_> = left.iter().take(SHOWN).map(|one| size_text(one.size)).collect();
     sizes.extend((left.len() > SHOWN).then(|| format!("{} more", left.len() - SHOWN)));
+    sizes.join(", ")
+}
+
+/// Which requests a program did without, for people; `None` if there are none.
+#[must_use]
+pub fn did_without(left: &[NotServed]) -> Option<String> {
     let (were, they) = match left.len() {
         0 => return None,
         1 => ("1 request was".to_owned(), "it is"),
         many => (format!("{many} requests were"), "they are"),
     };
-    let sizes = sizes.join(", ");
     Some(format!(
-        "{were} refused when it was recorded, of {sizes}; the program went on, so {they} no part of what it needs"
+        "{were} refused when it was recorded, of {}; the program went on, so {they} no part of what it needs",
+        sizes(left)
     ))
 }
 
@@ -53,8 +59,9 @@ impl Trace {
         self.without(|_| true)
     }
 
-    /// Without some of the requests that were refused. Each has had the cache flushed before that.
-    fn without(&self, leaves: impl Fn(u64) -> bool) -> (Cow<'_, Self>, Vec<NotServed>) {
+    /// Without those of the refused requests, by their numbers, that it `leaves`. Each has had the cache flushed before that.
+    #[must_use]
+    pub fn without(&self, leaves: impl Fn(u64) -> bool) -> (Cow<'_, Self>, Vec<NotServed>) {
         let gone = refused(&self.events).filter(|id| leaves(*id));
         let mut gone: FxHashMap<u64, (u64, u32)> = gone.map(|id| (id, (0, 0))).collect();
         let mut left = Vec::new();
