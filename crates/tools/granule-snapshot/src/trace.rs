@@ -91,6 +91,18 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// The pool that the next request is for, where the one before it was for `pool`. One that ends is open no more.
+    #[must_use]
+    pub fn pool_after(&self, pool: u32) -> u32 {
+        match *self {
+            Self::Pool { pool } => pool,
+            Self::PoolEnds { pool: ended } if ended == pool => 0,
+            _ => pool,
+        }
+    }
+}
+
 /// A whole trace in memory, 24 bytes an event.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
