@@ -1,45 +1,43 @@
 //! The crates, as `cargo publish` would take them.
 
-use crate::process;
+use crate::process::{self, command};
 use anyhow::{Result, bail};
 use serde_json::Value;
-use std::process::Command;
 
 /// What crates.io or its readers want to know of a crate.
 const WANTED: [&str; 5] = ["description", "license", "repository", "keywords", "categories"];
 
 /// Packs all crates that are to be published. To `verify` is to build each from nothing but its package.
 pub(super) fn dry_run(verify: bool) -> Result<()> {
-    let mut pack = command("package")?;
-    pack.arg("--allow-dirty");
+    let mut pack = command("cargo");
+    pack.args(["package", "--allow-dirty"]).args(due("")?);
     if !verify {
         pack.arg("--no-verify");
     }
     process::run(&mut pack)
 }
 
-/// A command of cargo for all crates that are to be published. Cargo orders them, and takes each for what the next depends on.
-pub(super) fn command(task: &str) -> Result<Command> {
+/// What names the crates to cargo that are to be published, but for those of which it has `said` that they are. Cargo orders
+/// them, and takes each for what the next depends on.
+pub(super) fn due(said: &str) -> Result<Vec<String>> {
     let packages = process::packages()?;
-    let published: Vec<&Value> = packages
-        .iter()
-        .filter(|package| package["publish"].as_array().is_none_or(|to| !to.is_empty()))
-        .collect();
     let mut missing = Vec::new();
-    let mut pack = process::command("cargo");
-    pack.arg(task);
-    for package in &published {
-        let name = package["name"].as_str().unwrap_or_default();
+    let mut due = Vec::new();
+    for package in packages.iter().filter(|one| one["publish"].as_array().is_none_or(|to| !to.is_empty())) {
+        let text = |what: &str| package[what].as_str().unwrap_or_default();
+        let name = text("name");
         let empty = |what: &&&str| match &package[**what] {
             Value::Array(several) => several.is_empty(),
             one => one.is_null(),
         };
         missing.extend(WANTED.iter().filter(empty).map(|what| format!("{name} has no {what}")));
-        pack.args(["-p", name]);
+        if !said.contains(&format!(" {name}@{} already exists", text("version"))) {
+            due.push(format!("-p{name}"));
+        }
     }
     if !missing.is_empty() {
         bail!("crates that are to be published lack metadata: {}", missing.join("; "));
     }
-    println!("{} crates", published.len());
-    Ok(pack)
+    println!("{} crates", due.len());
+    Ok(due)
 }

@@ -33,17 +33,30 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         gather(&target().join("dist"), &out)?;
     }
     let handed_out = checked(&out)?;
-    let mut release = command("gh");
-    release.args(["release", "create", tag, "--verify-tag", "--generate-notes"]).args(&handed_out);
-    // Cargo takes them in the order of their dependencies, and waits for each.
-    let mut publish = crates::command("publish")?;
+    let mut create = command("gh");
+    create.args(["release", "create", tag, "--verify-tag", "--generate-notes"]).args(&handed_out);
+    // It says which are published already.
+    let dry_run = ["publish", "--dry-run", "--no-verify", "--allow-dirty"];
+    let tried = command("cargo").args(dry_run).args(crates::due("")?).output()?;
+    let said = String::from_utf8_lossy(&tried.stderr);
+    eprint!("{said}");
+    ensure!(tried.status.success(), "the crates cannot be published");
     if options.upload {
-        // What cannot be taken back is last.
-        process::run(&mut release)?;
-        return process::run(&mut publish);
+        let mut view = command("gh");
+        view.args(["release", "view", tag]);
+        return upload(&mut view, &mut create, command("cargo").arg("publish"), &crates::due(&said)?);
     }
-    println!("not run: {release:?}");
-    process::run(publish.args(["--dry-run", "--no-verify", "--allow-dirty"]))
+    println!("not run: {create:?}");
+    Ok(())
+}
+
+/// Goes on where an earlier run stopped. What cannot be taken back is last: cargo takes the crates in the order of their
+/// dependencies, and waits for each.
+fn upload(view: &mut Command, create: &mut Command, publish: &mut Command, due: &[String]) -> Result<()> {
+    if !process::answers(view) {
+        process::run(create)?;
+    }
+    if due.is_empty() { Ok(()) } else { process::run(publish.args(due)) }
 }
 
 /// Copies what was built into one folder, with the checksums.
@@ -79,8 +92,9 @@ fn checked(out: &Path) -> Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Options, checked, gather, run};
+    use super::{Options, checked, crates, gather, run, upload};
     use std::fs;
+    use std::process::Command;
 
     #[test]
     fn a_release_has_what_was_built_and_its_checksums() {
@@ -110,5 +124,33 @@ mod tests {
             let refused = run(&Options { upload: true, tag: tag.into() }).unwrap_err();
             assert!(refused.to_string().contains("is not the version"), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_release_that_stopped_goes_on_when_it_is_run_again() {
+        let place = tempfile::tempdir().unwrap();
+        let shell = |script: &str| {
+            let mut shell = Command::new("sh");
+            shell.current_dir(place.path()).args(["-c", script, "sh"]);
+            shell
+        };
+        let uploaded = |ends: &str, due: &[String]| {
+            let [mut view, mut create] = ["test -e made", "! test -e made && touch made"].map(shell);
+            let mut publish = shell(&format!("echo $* > published; {ends}"));
+            upload(&mut view, &mut create, &mut publish, due).is_ok()
+        };
+        let published = || fs::read_to_string(place.path().join("published")).unwrap();
+        let all = crates::due("").unwrap();
+        assert!(all.contains(&"-palloc-core".to_owned()) && !uploaded("exit 101", &all));
+        let there = concat!(
+            "warning: crate alloc-core@",
+            env!("CARGO_PKG_VERSION"),
+            " already exists on crates.io index"
+        );
+        let rest = crates::due(there).unwrap();
+        assert!(rest.len() + 1 == all.len() && uploaded("exit 0", &rest));
+        assert!(!published().contains("-palloc-core ") && published().contains("-pgranule "));
+        fs::remove_file(place.path().join("published")).unwrap();
+        assert!(uploaded("exit 101", &[]) && !place.path().join("published").exists(), "no crate is due");
     }
 }

@@ -13,16 +13,12 @@ use granule_export::Source;
 use granule_snapshot::LoadError;
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A recording in memory.
 #[derive(Clone, Debug)]
-pub struct Session {
-    path: PathBuf,
-    device: Option<usize>,
-    input: Input,
-}
+pub struct Session(WorkloadArgs);
 
 /// Why a session gave no answer, in the words of the command.
 #[derive(Debug)]
@@ -92,7 +88,7 @@ impl Session {
             Some(content) => Input::of_bytes(content, path, &limits(trust)),
             None => Input::read(path, &limits(trust)),
         })?;
-        Ok(Self { path: path.to_owned(), device, input })
+        Ok(Self(WorkloadArgs::of_read(path.to_owned(), device, trust, input)))
     }
 
     /// What the command of this name answers under `--json`, given these options, and a second recording where it takes one. Where the command would stop early or complain
@@ -108,11 +104,11 @@ impl Session {
         listener: &Arc<Listener>,
     ) -> Result<String, Refused> {
         let mut words = self.words(&[command, "--json"], options);
-        words.extend(second.map(|second| second.path.as_os_str().to_owned()));
+        words.extend(second.map(|second| second.0.input().as_os_str().to_owned()));
         let mut cli = Cli::read(&words)?;
         if let Some(workload) = cli.workload() {
-            workload.take(self.input.clone());
-            workload.second = second.map(|second| second.input.clone());
+            *workload = self.0.clone();
+            workload.second = second.map(|second| Box::new(second.0.clone()));
         }
         let mut answer = Vec::new();
         listener.during(|| commands::run(&cli, &mut answer))?;
@@ -126,12 +122,12 @@ impl Session {
     /// As [`Session::ask`].
     pub fn history(&self, options: &[String], listener: &Arc<Listener>) -> Result<History, Refused> {
         let mut args = HistoryArgs::try_parse_from(self.words(&[], options))?;
-        args.workload.take(self.input.clone());
+        args.workload = self.0.clone();
         let capacity = args.capacity.map(|size| size.0);
         let recording = listener.during(|| Recording::read(&args.workload, &args.allocator, capacity))?;
         Ok(History {
             id: stem(&args.workload.file_name()).to_owned(),
-            file: self.path.to_string_lossy().into_owned(),
+            file: self.0.input().to_string_lossy().into_owned(),
             settings: export::settings(&recording),
             recording,
         })
@@ -141,10 +137,7 @@ impl Session {
     fn words(&self, first: &[&str], options: &[String]) -> Vec<OsString> {
         let mut words: Vec<OsString> = ["granule"].iter().chain(first).map(OsString::from).collect();
         words.extend(options.iter().map(OsString::from));
-        if let Some(device) = self.device {
-            words.extend(["--device".into(), device.to_string().into()]);
-        }
-        words.extend(["--".into(), self.path.as_os_str().to_owned()]);
+        words.extend(["--".into(), self.0.input().as_os_str().to_owned()]);
         words
     }
 }
@@ -183,5 +176,29 @@ impl History {
     #[must_use]
     pub fn source(&self) -> Source<'_> {
         export::source(&self.recording, &self.id, &self.file, self.settings.as_deref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Session;
+    use crate::console::Listener;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    #[test]
+    fn each_of_two_recordings_is_asked_about_its_own_device() {
+        let path =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/data/cases/state/ten-null-first.pickle.gz");
+        let listener = Arc::new(Listener::default());
+        let of = |device| Session::open(Path::new(path), None, device, false, &listener).unwrap();
+        let names = |first, second| {
+            let answer = of(first).ask("inspect", &[], Some(&of(second)), &listener).unwrap();
+            let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+            ["before", "after"].map(|side| answer[side]["name"].as_str().unwrap().to_owned())
+        };
+        let [zero, one] = [0, 1].map(|device| format!("ten-null-first.pickle.gz, device {device}"));
+        assert_eq!(names(Some(0), Some(1)), [zero.clone(), one.clone()]);
+        assert_eq!(names(Some(1), None), [one, zero], "one that was not chosen is not the other's");
     }
 }

@@ -53,9 +53,9 @@ pub(crate) struct WorkloadArgs {
     #[arg(skip)]
     read: Option<Input>,
 
-    /// As that, of the file beside it.
+    /// The file beside it, where that has been read before.
     #[arg(skip)]
-    pub(crate) second: Option<Input>,
+    pub(crate) second: Option<Box<Self>>,
 }
 
 /// A recording in memory, which several commands can share.
@@ -127,13 +127,12 @@ impl WorkloadArgs {
         let Loaded::Snapshot(snapshot) = load_from_with(BUNDLED_ERROR, NAME, &Limits::default())? else {
             unreachable!("it is one")
         };
-        Ok(Self {
-            input: NAME.into(),
-            device: None,
-            trust: false,
-            read: Some(Input::Snapshot(Arc::from(snapshot))),
-            second: None,
-        })
+        Ok(Self::of_read(NAME.into(), None, false, Input::Snapshot(Arc::from(snapshot))))
+    }
+
+    /// What has been read from a file.
+    pub(crate) fn of_read(input: PathBuf, device: Option<usize>, trust: bool, read: Input) -> Self {
+        Self { input, device, trust, read: Some(read), second: None }
     }
 
     /// Takes what has been read for what is in the file.
@@ -151,9 +150,10 @@ impl WorkloadArgs {
         limits(self.trust)
     }
 
-    /// The same for another file.
+    /// The same for another file, or the one beside it as that was read.
     pub(crate) fn of_file(&self, input: &Path) -> Self {
-        Self { input: input.to_owned(), read: self.second.clone(), ..self.clone() }
+        let same = || Self { input: input.to_owned(), read: None, ..self.clone() };
+        self.second.as_deref().cloned().unwrap_or_else(same)
     }
 
     /// What the file is.

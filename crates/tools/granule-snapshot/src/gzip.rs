@@ -3,7 +3,7 @@
 use crate::limits::{LARGER, Limits};
 use flate2::read::{DeflateDecoder, MultiGzDecoder};
 use std::fmt;
-use std::io::{self, Read, Seek};
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,8 +36,8 @@ impl<'r> Input<'r> {
     /// them is measured by the bytes that went into the outermost: [`Limits::expansion`].
     ///
     /// # Errors
-    /// A zip archive whose first file cannot be read. Other damage shows where it is read; so does the limit, as
-    /// [`io::ErrorKind::FileTooLarge`].
+    /// A zip archive that has several files, or whose first cannot be read. Other damage shows where it is read; so does the
+    /// limit, as [`io::ErrorKind::FileTooLarge`].
     pub fn new(reader: impl Read + 'r, limits: &Limits) -> io::Result<Self> {
         let bytes = Arc::default();
         let mut input = Self::of(Box::new(Counted { reader, bytes: Arc::clone(&bytes) }));
@@ -46,7 +46,7 @@ impl<'r> Input<'r> {
             input = if input.head.starts_with(&[0x1f, 0x8b]) {
                 Self::of(Box::new(Bounded::new(MultiGzDecoder::new(input), bytes, limits)))
             } else if input.head.starts_with(b"PK\x03\x04") {
-                Self::of(first_file(input, bytes, limits)?)
+                Self::of(only_file(input, bytes, limits)?)
             } else {
                 break;
             };
@@ -115,26 +115,8 @@ impl Entry {
     }
 }
 
-/// The names of what may be recordings in a zip archive, as far as it says where they end; of one by `torch.save` the first.
-pub(crate) fn recordings(file: &mut std::fs::File) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    // What ends before an entry does is no archive, or a cut one.
-    while let Ok(Some(entry)) = Entry::read(file) {
-        if entry.name.ends_with("/data.pkl") {
-            names = vec![entry.name];
-            break;
-        }
-        let size = entry.size;
-        names.extend((!entry.is_aside()).then_some(entry.name));
-        let Some(size) = size else { break };
-        file.seek_relative(size.cast_signed())?;
-    }
-    file.rewind()?;
-    Ok(names)
-}
-
-/// The first file of a zip archive that may be a recording.
-fn first_file<'r>(
+/// The only file of a zip archive that may be a recording, as far as it says where they end; of one by `torch.save` the first.
+fn only_file<'r>(
     mut zip: Input<'r>,
     bytes: Arc<AtomicU64>,
     limits: &Limits,
@@ -144,26 +126,49 @@ fn first_file<'r>(
             "this zip archive cannot be read: unpack the zip archive first, and give the file inside it",
         )
     };
-    let mut aside = Vec::new();
+    let unpacked = |method, file: Box<dyn Read + 'r>| match method {
+        0 => file,
+        _ => Box::new(Bounded::new(DeflateDecoder::new(file), bytes, limits)),
+    };
+    let (mut names, mut aside, mut found) = (Vec::new(), Vec::new(), None);
     loop {
-        let Some(entry) = Entry::read(&mut zip).map_err(|_| wrong())? else {
-            let what = "this zip archive has neither a trace nor a snapshot";
-            return Err(io::Error::other(format!("{what}: it has {}", aside.join(", "))));
+        let entry = match Entry::read(&mut zip) {
+            Ok(Some(entry)) => entry,
+            // What ends before an entry does was cut.
+            Err(_) if found.is_none() => return Err(wrong()),
+            _ => break,
         };
-        if entry.encrypted || ![0, 8].contains(&entry.method) {
+        if found.is_none() && (entry.encrypted || ![0, 8].contains(&entry.method)) {
             return Err(wrong());
         }
-        if entry.is_aside() {
-            io::copy(&mut zip.by_ref().take(entry.size.ok_or_else(wrong)?), &mut io::sink())?;
-            aside.push(entry.name);
-            continue;
+        let is_aside = entry.is_aside();
+        let is_saved = entry.name.ends_with("/data.pkl");
+        if is_aside { &mut aside } else { &mut names }.push(entry.name);
+        let mut file = zip.by_ref().take(entry.size.unwrap_or(u64::MAX));
+        if found.is_some() || is_aside {
+            let end = entry.size.ok_or_else(wrong);
+            match end.and_then(|_| io::copy(&mut file, &mut io::sink())) {
+                Err(_) if found.is_some() => break,
+                passed => passed?,
+            };
+        } else if is_saved || entry.size.is_none() {
+            return Ok(unpacked(entry.method, Box::new(zip.take(entry.size.unwrap_or(u64::MAX)))));
+        } else {
+            let mut head = Vec::new();
+            let failed = file.read_to_end(&mut head).err();
+            found = Some((entry.method, Input { head, at: 0, failed, rest: Box::new(io::empty()) }));
         }
-        let file = zip.take(entry.size.unwrap_or(u64::MAX));
-        return Ok(match entry.method {
-            0 => Box::new(file),
-            _ => Box::new(Bounded::new(DeflateDecoder::new(file), bytes, limits)),
-        });
     }
+    if names.len() > 1 {
+        let names = names.join(", ");
+        let what = format!("this zip archive has several files ({names}): unpack it, and give one");
+        return Err(io::Error::other(what));
+    }
+    let (method, file) = found.ok_or_else(|| {
+        let what = "this zip archive has neither a trace nor a snapshot";
+        io::Error::other(format!("{what}: it has {}", aside.join(", ")))
+    })?;
+    Ok(unpacked(method, Box::new(file)))
 }
 
 /// A decoder that ends with an error where far more comes out than goes in.

@@ -104,19 +104,11 @@ pub fn load_with(path: impl AsRef<Path>, limits: &pickle::Limits) -> Result<Load
     let path = path.as_ref();
     let failed = |source| LoadError::Open { path: path.to_owned(), source };
     let unrecognised = |what| LoadError::Unrecognised { path: path.to_owned(), what };
-    let mut file = File::open(path).map_err(failed)?;
-    let about = file.metadata().map_err(failed)?;
-    if about.is_dir() {
+    let file = File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.is_dir() {
         return Err(unrecognised(
             "this is a folder: give a file in it, or write only `granule FOLDER`".into(),
         ));
-    }
-    let several = if about.is_file() { gzip::recordings(&mut file).map_err(failed)? } else { Vec::new() };
-    if several.len() > 1 {
-        let names = several.join(", ");
-        return Err(unrecognised(format!(
-            "this zip archive has several files ({names}): unpack it, and give one"
-        )));
     }
     load_from_with(file, path, limits)
 }

@@ -29,7 +29,7 @@ pub use error::TraceError;
 pub use header::{Mark, NativeResult, NativeResults, TraceHeader};
 pub use read::TraceReader;
 pub use recording::{TraceRecording, add_reason};
-pub use refused::{FRACTION, NotServed, did_without};
+pub use refused::{FRACTION, NotServed, did_without, sizes};
 pub use write::TraceWriter;
 
 use std::fs::File;
@@ -89,6 +89,18 @@ pub enum Event {
         /// The pool's number.
         pool: u32,
     },
+}
+
+impl Event {
+    /// The pool that the next request is for, where the one before it was for `pool`. One that ends is open no more.
+    #[must_use]
+    pub fn pool_after(&self, pool: u32) -> u32 {
+        match *self {
+            Self::Pool { pool } => pool,
+            Self::PoolEnds { pool: ended } if ended == pool => 0,
+            _ => pool,
+        }
+    }
 }
 
 /// A whole trace in memory, 24 bytes an event.

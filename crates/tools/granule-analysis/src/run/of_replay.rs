@@ -2,6 +2,7 @@
 
 use super::{Iteration, Moment, NEVER, Refusal, Run};
 use alloc_core::snapshot::{Action, Snapshot, TraceEntry};
+use alloc_core::types::PoolId;
 use granule_snapshot::trace::{Event, NotServed, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -17,17 +18,25 @@ impl Run {
         let mut done = Done { entries, next: 0 };
         let mut live = FxHashSet::default();
         let mut streams = FxHashMap::default();
+        let mut pools = FxHashMap::from_iter([(0, PoolId::DEFAULT)]);
+        // A pool that was not served has nothing.
+        let (mut open, unserved) = (0, PoolId::fresh());
         let mut unrecorded = Vec::new();
         let mut refused = refused.iter().peekable();
         for (at, event) in trace.events.iter().enumerate() {
+            open = event.pool_after(open);
+            let pool_of = |pool| pools.get(&pool).copied().unwrap_or(unserved);
             match *event {
                 Event::Alloc { id, size, stream } => match done.request(size) {
                     Some(served) if served.action == Action::Alloc => {
                         live.insert(id);
                         streams.insert(served.stream, u64::from(stream));
+                        pools.insert(open, served.labels.pool_id.unwrap_or(PoolId::DEFAULT));
                     }
                     // Nothing is asked for 0 bytes, which are served.
-                    None if size > 0 => unrecorded.push((done.moment(), size, u64::from(stream), 0)),
+                    None if size > 0 => {
+                        unrecorded.push((done.moment(), size, stream.into(), pool_of(open), 0))
+                    }
                     _ => {}
                 },
                 Event::Free { id } | Event::Refused { id, .. } if live.remove(&id) => done.free(),
@@ -35,9 +44,15 @@ impl Run {
                 Event::EmptyCache => {
                     done.flush();
                     match refused.next_if(|one| one.at == at) {
-                        Some(one) => unrecorded.push((done.moment(), one.size, one.stream.into(), one.limit)),
+                        Some(one) => {
+                            let pool = pool_of(one.pool);
+                            unrecorded.push((done.moment(), one.size, one.stream.into(), pool, one.limit));
+                        }
                         None => run.flushes.push(done.moment()),
                     }
+                }
+                Event::PoolEnds { pool } if pool != 0 => {
+                    pools.remove(&pool);
                 }
                 _ => {}
             }
@@ -46,21 +61,26 @@ impl Run {
             *handle = streams.get(handle).copied().unwrap_or(*handle);
         }
         let held = run.reserved();
-        for (at, size, stream, limit) in unrecorded {
-            let known = run.streams.iter().position(|handle| *handle == stream);
-            let index = known.unwrap_or_else(|| {
-                run.streams.push(stream);
-                run.streams.len() - 1
-            });
-            let stream = u32::try_from(index).unwrap_or(0);
+        for (at, size, stream, pool, limit) in unrecorded {
+            let (stream, pool) = (index_of(&mut run.streams, stream), index_of(&mut run.pools, pool));
             let place = run.refusals.partition_point(|refusal| refusal.at <= at);
             let steps = held.partition_point(|(step, _)| *step <= at);
             let held = steps.checked_sub(1).map_or(0, |step| held[step].1);
             let device_free = (limit > 0).then(|| limit.saturating_sub(held));
-            run.refusals.insert(place, Refusal { at, size, stream, pool: 0, device_free, frames: None });
+            run.refusals.insert(place, Refusal { at, size, stream, pool, device_free, frames: None });
         }
         run
     }
+}
+
+/// Where it stands in the table, or now stands.
+fn index_of<T: PartialEq>(table: &mut Vec<T>, one: T) -> u32 {
+    let known = table.iter().position(|other| *other == one);
+    let index = known.unwrap_or_else(|| {
+        table.push(one);
+        table.len() - 1
+    });
+    u32::try_from(index).unwrap_or(0)
 }
 
 /// How far the history has been followed.

@@ -5,6 +5,7 @@ use alloc_core::config::Settings;
 use alloc_core::types::PoolId;
 use granule_analysis::inspect::{Comparison, Help, Inspection, Marks, Summary, Verdict, When};
 use granule_analysis::layout::Layout;
+use granule_analysis::replay::{ReplayOptions, replay};
 use granule_analysis::rules::Rules;
 use granule_analysis::run::{Allocation, Iteration, NEVER, Refusal, Run, Span};
 use granule_snapshot::trace::{Event, Trace};
@@ -67,6 +68,30 @@ proptest! {
         prop_assert!(same.run.iter().all(|figure| figure.before == figure.after));
         prop_assert!(same.moments.iter().all(|change| change.by_size.is_empty() && change.by_function.is_empty()));
     }
+}
+
+#[test]
+fn what_a_private_pool_refused_is_judged_by_what_that_pool_had_free() {
+    let verdict = |last: &str| {
+        // Two blocks of 40 MiB are free in pool 7 when 60 MiB are refused.
+        let pool = "p 7\na 0 41943040 0\na 1 41943040 0\nf 0\nf 1";
+        let text = format!("# {{}}\n{pool}\n{last}\n");
+        let trace = Trace::from_reader(text.as_bytes()).unwrap();
+        let (asked, refused) = trace.served();
+        let options = ReplayOptions { history: 100, ..ReplayOptions::default() };
+        let snapshot = replay(&asked, &options, |_| {}).unwrap().allocator.snapshot(true);
+        let run = Run::of_replay(&asked, &refused, &snapshot);
+        let inspection = Inspection::new(&run, &Rules::new(&Settings::default()), &[]);
+        inspection.refused.unwrap().verdict
+    };
+    assert_eq!(verdict("a 2 62914560 0\nx 2 104857600"), Verdict::Fragmented);
+    assert_eq!(verdict("a 2 62914560 0\np 0\nx 2 104857600"), Verdict::Fragmented);
+    assert_eq!(verdict("p 0\na 2 62914560 0\nx 2 104857600"), Verdict::HeldElsewhere);
+    assert_eq!(verdict("p 8\na 2 62914560 0\nx 2 104857600"), Verdict::HeldElsewhere);
+    // Of 160 MiB in the common pool 78 are free, which a flush does not give back.
+    let cut = "p 0\na 3 83886080 0\na 4 83886080 0\nf 3\nf 4\na 5 42991616 0\na 6 42991616 0";
+    let common = &format!("{cut}\np 9\na 7 62914560 0\nx 7 252706816");
+    assert_eq!(verdict(common), Verdict::HeldElsewhere, "a pool that has nothing");
 }
 
 #[test]

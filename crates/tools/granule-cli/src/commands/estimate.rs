@@ -15,10 +15,11 @@ use granule_analysis::replay::whatif::{CARDS, Card};
 use granule_estimate::{
     Drivers, Ended, EstimateError, Program, Recorded, Stopped, Torch, cache, find_program, python_of,
 };
-use granule_snapshot::trace::{FRACTION, Trace, add_reason, did_without};
+use granule_snapshot::trace::{Event, FRACTION, Trace, add_reason, did_without, sizes};
 use needs::{Need, needs};
 use serde::Serialize;
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -307,8 +308,7 @@ fn refused(args: &Args, trace: &mut Trace) -> u64 {
             String::new()
         };
         let said = format!(
-            "{count} {} refused when it was recorded: the process could have {}{why}; a replay asks again, and gives back at \
-             once",
+            "{count} {} refused when it was recorded: the process could have {}{why}",
             if count == 1 { "request was" } else { "requests were" },
             size_text(limit)
         );
@@ -325,15 +325,22 @@ const BEYOND_ALL: u64 = 16 << 40;
 fn demand(trace: &Trace) -> (Cow<'_, Trace>, Vec<String>) {
     let (demand, left) = trace.demand();
     let mut said: Vec<_> = did_without(&left).into_iter().collect();
-    let last = demand.served().1.into_iter().find(|one| one.size > BEYOND_ALL);
-    let Some(wild) = last else { return (demand, said) };
-    said.push(format!(
-        "no device has the {} that were refused: what follows is without them",
-        size_text(wild.size)
-    ));
-    let mut served = trace.served().0.into_owned();
-    served.summarise();
-    (Cow::Owned(served), said)
+    let wild: HashSet<u64> = demand
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Alloc { id, size, .. } if *size > BEYOND_ALL => Some(*id),
+            _ => None,
+        })
+        .collect();
+    let (had, wild) = demand.without(|id| wild.contains(&id));
+    if wild.is_empty() {
+        return (demand, said);
+    }
+    said.push(format!("no device has the {} that were refused: what follows is without them", sizes(&wild)));
+    let mut had = had.into_owned();
+    had.summarise();
+    (Cow::Owned(had), said)
 }
 
 /// Writes the traces and replays them.
@@ -473,6 +480,10 @@ mod tests {
         assert_eq!(peak, 20_000_000);
         assert!(said[0].contains("no device has the 1024.00 TiB"), "{said:?}");
         assert_eq!(of("a 0 20000000 0\na 1 30000000 0\nx 1 9\n"), (50_000_000, vec![]));
+        let wild = "a 1 1125899906842624 0\nx 1 9\na 2 30000000 0\nx 2 9\na 3 35184372088832 0\nx 3 9\n";
+        let (peak, said) = of(&format!("a 0 20000000 0\n{wild}"));
+        assert_eq!((peak, said.len()), (50_000_000, 1), "only what no device has is left out: {said:?}");
+        assert!(said[0].contains("has the 1024.00 TiB, 32.00 TiB that"), "{said:?}");
     }
 
     #[test]

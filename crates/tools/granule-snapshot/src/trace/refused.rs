@@ -17,24 +17,32 @@ pub struct NotServed {
     pub size: u64,
     /// The stream it was for.
     pub stream: u32,
+    /// The pool it was for; 0 is the common one.
+    pub pool: u32,
     /// Bytes that the process could have then; 0 where that is unknown.
     pub limit: u64,
+}
+
+/// The sizes of the first of these requests, and how many more there are, for people.
+#[must_use]
+pub fn sizes(left: &[NotServed]) -> String {
+    const SHOWN: usize = 4;
+    let mut sizes: Vec<_> = left.iter().take(SHOWN).map(|one| size_text(one.size)).collect();
+    sizes.extend((left.len() > SHOWN).then(|| format!("{} more", left.len() - SHOWN)));
+    sizes.join(", ")
 }
 
 /// Which requests a program did without, for people; `None` if there are none.
 #[must_use]
 pub fn did_without(left: &[NotServed]) -> Option<String> {
-    const SHOWN: usize = 4;
-    let mut sizes: Vec<_> = left.iter().take(SHOWN).map(|one| size_text(one.size)).collect();
-    sizes.extend((left.len() > SHOWN).then(|| format!("{} more", left.len() - SHOWN)));
     let (were, they) = match left.len() {
         0 => return None,
         1 => ("1 request was".to_owned(), "it is"),
         many => (format!("{many} requests were"), "they are"),
     };
-    let sizes = sizes.join(", ");
     Some(format!(
-        "{were} refused when it was recorded, of {sizes}; the program went on, so {they} no part of what it needs"
+        "{were} refused when it was recorded, of {}; the program went on, so {they} no part of what it needs",
+        sizes(left)
     ))
 }
 
@@ -53,16 +61,18 @@ impl Trace {
         self.without(|_| true)
     }
 
-    /// Without some of the requests that were refused. Each has had the cache flushed before that.
-    fn without(&self, leaves: impl Fn(u64) -> bool) -> (Cow<'_, Self>, Vec<NotServed>) {
+    /// Without those of the refused requests, by their numbers, that it `leaves`. Each has had the cache flushed before that.
+    #[must_use]
+    pub fn without(&self, leaves: impl Fn(u64) -> bool) -> (Cow<'_, Self>, Vec<NotServed>) {
         let gone = refused(&self.events).filter(|id| leaves(*id));
-        let mut gone: FxHashMap<u64, (u64, u32)> = gone.map(|id| (id, (0, 0))).collect();
-        let mut left = Vec::new();
+        let mut gone: FxHashMap<u64, (u64, u32, u32)> = gone.map(|id| (id, (0, 0, 0))).collect();
+        let (mut left, mut pool) = (Vec::new(), 0);
         if gone.is_empty() {
             return (Cow::Borrowed(self), left);
         }
         let mut events = Vec::with_capacity(self.events.len());
         for event in &self.events {
+            pool = event.pool_after(pool);
             let asked = match event {
                 Event::Alloc { id, .. } | Event::RecordStream { id, .. } | Event::Refused { id, .. } => {
                     gone.get_mut(id)
@@ -70,9 +80,9 @@ impl Trace {
                 _ => None,
             };
             match (*event, asked) {
-                (Event::Alloc { size, stream, .. }, Some(asked)) => *asked = (size, stream),
-                (Event::Refused { limit, .. }, Some((size, stream))) => {
-                    left.push(NotServed { at: events.len(), size: *size, stream: *stream, limit });
+                (Event::Alloc { size, stream, .. }, Some(asked)) => *asked = (size, stream, pool),
+                (Event::Refused { limit, .. }, Some(&mut (size, stream, pool))) => {
+                    left.push(NotServed { at: events.len(), size, stream, pool, limit });
                     events.push(Event::EmptyCache);
                 }
                 (_, Some(_)) => {}
@@ -114,7 +124,7 @@ mod tests {
     fn what_a_program_did_without_is_no_demand() {
         let trace = Trace::from_reader(HALVES.as_bytes()).unwrap();
         let (demand, survived) = trace.demand();
-        let of = |at, size, stream, limit| NotServed { at, size, stream, limit };
+        let of = |at, size, stream, limit| NotServed { at, size, stream, pool: 0, limit };
         assert_eq!(survived, [of(1, 128, 3, 80), of(2, 64, 0, 80)]);
         assert_eq!(demand.events[1..3], [Event::EmptyCache; 2]);
         assert_eq!((demand.events.len(), demand.is_cut(), demand.refusals().0), (6, false, 1));

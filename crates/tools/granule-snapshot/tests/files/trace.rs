@@ -161,6 +161,23 @@ fn load_tells_the_kinds_apart() {
     assert!(bad.contains("/b: line 2: not an event"), "{bad}");
 }
 
+#[test]
+fn an_archive_of_several_recordings_is_refused_wherever_it_comes_from() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/data/cases/13/ten-several-gz.zip");
+    let zip = std::fs::read(path).unwrap();
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(&zip).unwrap();
+    let loaded = [
+        granule_snapshot::load(path),
+        granule_snapshot::load_from(&zip[..], "a.zip"),
+        granule_snapshot::load_from(&encoder.finish().unwrap()[..], "a.zip.gz"),
+    ];
+    for one in loaded {
+        let said = one.expect_err("two recordings").to_string();
+        assert!(said.contains(": this zip archive has several files (rank0.pickle.gz, rank1"), "{said}");
+    }
+}
+
 fn events() -> impl Strategy<Value = Vec<Event>> {
     proptest::collection::vec((0u8..6, any::<u64>(), any::<u32>()), 0..200).prop_map(|steps| {
         let (mut events, mut live, mut next) = (Vec::new(), Vec::new(), 0u64);
