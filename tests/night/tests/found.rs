@@ -160,7 +160,7 @@ fn what_is_free_for_a_refused_request_is_found() {
     let suits = |seed: &u64| {
         let setup = Setup::of(*seed);
         let settings = &setup.settings[0][0];
-        !setup.reuse && settings.max_split_size == u64::MAX
+        !setup.reuse && settings.max_split_size == u64::MAX && !settings.throw_on_oom
     };
     let world = World::new((1..).find(suits).unwrap());
     world.state().begin(0);

@@ -131,8 +131,7 @@ pub struct Block {
     pub segment: SegmentId,
     /// First node of the list of other streams that use it.
     pub uses: u32,
-    /// What decides among free blocks of one size, before the address: by default the segment's place in creation order. See
-    /// [`TieBreak`](crate::policy::TieBreak).
+    /// What decides among free blocks of one size, before the address: by default the segment's place in creation order.
     pub order: u32,
     /// Events still awaited.
     pub pending: u16,

@@ -73,7 +73,7 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Writes the page of this one, as [`write`].
+    /// Writes the page of this one, as [`write()`].
     ///
     /// # Errors
     ///
