@@ -20,6 +20,16 @@ pub(crate) struct Options {
 /// What the book's pictures show.
 const RECORDING: &str = "crates/tools/granule-cli/data/train-oom.pickle.gz";
 
+/// What a terminal of 80 columns shows of these commands.
+const SCREENS: [(&str, &str); 6] = [
+    ("screen", "FILE"),
+    ("inspect", "inspect FILE"),
+    ("whatif", "whatif FILE"),
+    ("replay", "replay FILE"),
+    ("min-capacity", "min-capacity FILE"),
+    ("report", "report FILE --force -o report.html"),
+];
+
 pub(crate) fn run(options: &Options) -> Result<()> {
     // The decoder first, of any bytes.
     if !options.pictures {
@@ -38,13 +48,25 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .env("GRANULE_CHROMIUM", browser)
         .env("GRANULE_CHROMEDRIVER", driver);
     if options.pictures {
-        let (page, book) = (pictures.join("page.html"), process::root().join("docs/pictures"));
-        std::fs::create_dir_all(&pictures)?;
+        let (shown, book) = (pictures.join("shown"), process::root().join("docs/pictures"));
+        std::fs::create_dir_all(&shown)?;
         std::fs::create_dir_all(&book)?;
-        let mut report = command(process::granule()?);
-        process::run(report.args(["report", RECORDING, "--force", "-o"]).arg(&page))?;
+        let granule = process::granule()?;
+        let mut report = command(&granule);
+        process::run(report.args(["report", RECORDING, "--force", "-o"]).arg(shown.join("page.html")))?;
+        let recording = process::root().join(RECORDING).display().to_string();
+        let (here, own) = (shown.display().to_string(), granule.display().to_string());
+        for (name, arguments) in SCREENS {
+            let mut asked = command(&granule);
+            let words = arguments.split(' ').map(|word| if word == "FILE" { &recording } else { word });
+            let said = asked.args(words).env("COLUMNS", "80").current_dir(&shown).output()?;
+            let text = String::from_utf8_lossy(&said.stdout).replace(&recording, "train-oom.pickle.gz");
+            let text = text.replace(&here, "/home/you").replace(&own, "granule");
+            let typed = arguments.replace("FILE", "train-oom.pickle.gz");
+            std::fs::write(shown.join(format!("{name}.txt")), format!("$ granule {typed}\n{text}"))?;
+        }
         test.args(["--nocapture", "pictures_of_the_book"]);
-        test.env("GRANULE_BROWSER_PAGE", &page).env("GRANULE_BROWSER_BOOK", &book);
+        test.env("GRANULE_BROWSER_SHOWN", &shown).env("GRANULE_BROWSER_BOOK", &book);
     }
     if options.big {
         test.args(["--nocapture", "five_million_entries"]).env("GRANULE_BROWSER_BIG", "1");

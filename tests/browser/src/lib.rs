@@ -21,8 +21,10 @@ use tempfile::TempDir;
 const FOLDER: &str = "GRANULE_BROWSER";
 /// A laptop's screen.
 pub const SCREEN: (u32, u32) = (1366, 768);
-/// A page to take the book's pictures of, and the folder for them. Set by `cargo xtask browser --pictures`.
-const BOOK: [&str; 2] = ["GRANULE_BROWSER_PAGE", "GRANULE_BROWSER_BOOK"];
+/// A folder with a page and texts of screens to take the book's pictures of, and the folder for these. Set by `cargo xtask browser --pictures`.
+const BOOK: [&str; 2] = ["GRANULE_BROWSER_SHOWN", "GRANULE_BROWSER_BOOK"];
+/// A line of a terminal, and the room around its text, in pixels.
+const LINE: (u32, u32) = (18, 16);
 /// How long anything may take that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -64,26 +66,33 @@ pub fn with_comparison<T: Future<Output = ()>>(
     with_page(|file| comparison.write(file), dark, test);
 }
 
-/// Keeps a picture of a page of the command's for the book at each width, of a screen of this height.
+/// Keeps pictures for the book: of a page of the command's at each width, of a screen of this height, and of what commands print.
 ///
 /// # Panics
-/// Where there is no such page.
+/// Where there is nothing to show.
 pub fn book(sizes: &[(u32, u32)]) {
-    let [Some(page), Some(folder)] = BOOK.map(std::env::var_os) else {
+    let [Some(shown), Some(folder)] = BOOK.map(std::env::var_os) else {
         eprintln!("skipped: `cargo xtask browser --pictures` runs this");
         return;
     };
-    let page = fs::read(page).expect("the command's page");
+    let shown = Path::new(&shown);
+    let page = fs::read(shown.join("page.html")).expect("the command's page");
     with_page(
         |file| file.write_all(&page),
         false,
         |browser| async move {
             for (width, height) in sizes {
                 browser.resize(*width, *height).await;
-                let picture = browser.client.screenshot().await.expect("a screenshot");
-                let file = Path::new(&folder).join(format!("page-{width}.png"));
-                fs::write(&file, small::small(&picture)).expect("the picture's file");
-                println!("{}", file.display());
+                browser.keep_for_the_book(&folder, &format!("page-{width}")).await;
+            }
+            for file in fs::read_dir(shown).expect("the texts").filter_map(Result::ok).map(|file| file.path())
+            {
+                if file.extension().is_some_and(|ending| ending == "txt") {
+                    let text = fs::read_to_string(&file).expect("a text");
+                    browser.terminal(&text).await;
+                    let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                    browser.keep_for_the_book(&folder, &name).await;
+                }
             }
             browser.end().await;
         },
@@ -343,6 +352,34 @@ impl Browser {
         );
         let found = self.get(&search).await;
         Some((found.get(0)?.as_f64()?, found.get(1)?.as_f64()?))
+    }
+
+    /// Shows a text as a terminal does, in the place of the page.
+    async fn terminal(&self, text: &str) {
+        let look = format!(
+            "margin: 0; padding: {}px; font: 14px/{}px monospace; color: #ddd; background: #1e1e1e",
+            LINE.1, LINE.0
+        );
+        let (text, look) = (Value::from(text), Value::from(look));
+        self.client.goto("about:blank").await.expect("an empty page");
+        self.get(&format!(
+            "(document.body.style = 'margin: 0; background: #1e1e1e',
+              document.body.append(Object.assign(document.createElement('pre'), {{ textContent: {text}, style: {look} }})), 1)"
+        ))
+        .await;
+        // The text is as wide as it is, and not as the window.
+        let wide = self
+            .number("(() => { const all = new Range(); all.selectNodeContents(document.querySelector('pre')); return Math.ceil(all.getBoundingClientRect().width); })()")
+            .await;
+        let lines = text.as_str().map_or(0, |text| text.lines().count() as u32);
+        self.size(wide as u32 + 2 * LINE.1, lines * LINE.0 + 2 * LINE.1).await;
+    }
+
+    async fn keep_for_the_book(&self, folder: &std::ffi::OsStr, name: &str) {
+        let picture = self.client.screenshot().await.expect("a screenshot");
+        let file = Path::new(folder).join(format!("{name}.png"));
+        fs::write(&file, small::small(&picture)).expect("the picture's file");
+        println!("{}", file.display());
     }
 
     /// Keeps a picture of the page.

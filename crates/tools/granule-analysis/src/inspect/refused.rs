@@ -71,7 +71,7 @@ pub enum Verdict {
     SplitBetweenCacheAndDevice,
     /// There was enough, but it was in the hands of other streams or pools, or waited for them.
     HeldElsewhere,
-    /// There was not enough memory, however it lay.
+    /// Too little memory was free, however it lay.
     TooLittle,
     /// The device had enough: a limit refused it.
     Limited,
@@ -92,7 +92,7 @@ impl Verdict {
             Self::HeldElsewhere => {
                 "enough was free, but of other streams, pools or sizes, or waiting for them"
             }
-            Self::TooLittle => "there was too little memory, however it lay",
+            Self::TooLittle => "too little memory was free, however it lay",
             Self::Limited => "by a limit, not by the device",
             Self::OtherPool => {
                 "a free block was large enough: it was for another pool, or beyond that pool's limit"

@@ -74,7 +74,7 @@ fn the_verdict_comes_first() {
     assert_eq!(
         verdict,
         "At most 28.61 MiB were live at once and 30.00 MiB reserved, of 40.00 MiB. One request was refused, of 28.61 MiB: \
-         there was too little memory, however it lay. 17.22 MiB less to keep, or a larger device, would have served it."
+         too little memory was free, however it lay. 17.22 MiB less to keep, or a larger device, would have served it."
     );
     let summary = place.run(&[&args[..], &["--json"]].concat()).json()["summary"].clone();
     assert_eq!(summary["text"], verdict);

@@ -512,12 +512,7 @@ const ROWS: &[Case] = &[
     ),
     Case {
         never: &["by a limit"],
-        ..case(
-            "03/ten-two-refusals.pickle.gz",
-            &["inspect", "--device", "1"],
-            0,
-            &["there was too little memory"],
-        )
+        ..case("03/ten-two-refusals.pickle.gz", &["inspect", "--device", "1"], 0, &["too little memory"])
     },
     case(
         "03/ten-two-refusals.pickle.gz",

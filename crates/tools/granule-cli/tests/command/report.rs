@@ -51,7 +51,7 @@ fn a_page_begins_with_a_verdict() {
     let page = place.run(&[&["report"], &capacity[..]].concat()).json();
     let text = page["summary"]["text"].as_str().unwrap();
     assert!(text.starts_with("At most 100.00 MiB were live at once"), "{text}");
-    assert!(text.contains("One request was refused, of 70.00 MiB: there was too little memory"), "{text}");
+    assert!(text.contains("One request was refused, of 70.00 MiB: too little memory was free"), "{text}");
     let inspected = place.run(&[&["inspect"], &capacity[..]].concat()).json();
     assert_eq!(page["summary"], inspected["summary"]);
 }
