@@ -33,10 +33,17 @@ def test_whatif_of_a_snapshot_of_an_error(run: granule.Run, snapshot: Path, tmp_
     # The device is asked about that the error is of. Its free memory is in pieces, and one option joins them.
     path = tmp_path / "pieces.pickle"
     with pytest.warns(granule.GranuleWarning, match="refused"):
-        run.replay(capacity="11.1GiB", snapshot=path)
-    verdict = granule.load(path).whatif(policy="pytorch").verdicts[0]
+        run.replay(capacity="11.1GiB", snapshot=path, stop_on_oom=True)
+    answer = granule.load(path).whatif(policy="pytorch")
+    verdict = answer.verdicts[0]
     assert verdict.capacity == int(11.1 * (1 << 30)) and verdict.least_change is not None
-    assert verdict.least_change.changed_options == ["expandable_segments"]
+    assert verdict.least_change.changed_options == ["expandable_segments"] and answer.ends_refused
+    # What went on without the refused requests fits without them, and held less than it would with more room.
+    with pytest.warns(granule.GranuleWarning, match="refused"):
+        run.replay(capacity="11.1GiB", snapshot=path)
+    answer = granule.load(path).whatif(policy="pytorch")
+    assert answer.did_without is not None and answer.doubt is None and not answer.ends_refused
+    assert answer.verdicts[0].known and "fits as it is" in answer.verdicts[0].text
     # What the program needs at once is more than 10 GiB: no setting helps.
     verdict = granule.load(snapshot).whatif(policy="pytorch", capacity="10GiB").verdicts[0]
     assert verdict.least_change is None and verdict.nearest.refused > 0

@@ -234,7 +234,7 @@ fn advice(page: &Page) -> Vec<String> {
             lines[0] = lines[0].replace(": fits", ": it fits");
             // What is to be pasted stays whole.
             return went_on
-                .chain([cut(&lines[0])])
+                .chain(lines_of(&lines[0]))
                 .chain(choice.steps.iter().map(|step| format!("    {}", console::to_paste(step))))
                 .chain([cut(&format!("  {}", gives(choice)))])
                 .chain(

@@ -168,8 +168,9 @@ impl Question {
     /// # Errors
     /// What [`replay`] gives. Refused requests are no error.
     pub fn ask(&self, trace: &Trace, progress: &(dyn Fn(Progress) + Sync)) -> Result<Answer, ReplayError> {
-        let (trace, survived) = trace.demand();
-        let trace = &*trace;
+        let whole = trace;
+        let (demand, survived) = whole.demand();
+        let trace = &*demand;
         let peak_requested = peak_live(trace);
         // What is left of the refused requests had no other behind it.
         let ends_refused = !trace.served().1.is_empty();
@@ -203,7 +204,7 @@ impl Question {
         };
         let limited =
             || Some(Doubt { text: self.limited.clone()?, replayed, recorded: held.map(|held| held.bytes) });
-        let doubt = Doubt::new("Replay", replayed, held, trace, self.before).or_else(limited);
+        let doubt = Doubt::new("Replay", replayed, held, whole, self.before).or_else(limited);
         let on_device = |(index, capacity): (usize, &u64)| {
             verdict(&candidates, index, *capacity, peak_requested, doubt.is_none(), ends_refused)
         };
