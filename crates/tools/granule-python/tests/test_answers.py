@@ -29,7 +29,7 @@ def test_whatif(run: granule.Run, command: Ask, trace: Path) -> None:
     assert answer.verdicts[0].capacity == 12 << 30
 
 
-def test_whatif_of_a_snapshot_of_an_error(run: granule.Run, snapshot: Path, tmp_path: Path) -> None:
+def test_whatif_of_a_snapshot_of_an_error(run: granule.Run, tmp_path: Path) -> None:
     # The device is asked about that the error is of. Its free memory is in pieces, and one option joins them.
     path = tmp_path / "pieces.pickle"
     with pytest.warns(granule.GranuleWarning, match="refused"):
@@ -45,7 +45,7 @@ def test_whatif_of_a_snapshot_of_an_error(run: granule.Run, snapshot: Path, tmp_
     assert answer.did_without is not None and answer.doubt is None and not answer.ends_refused
     assert answer.verdicts[0].known and "fits as it is" in answer.verdicts[0].text
     # What the program needs at once is more than 10 GiB: no setting helps.
-    verdict = granule.load(snapshot).whatif(policy="pytorch", capacity="10GiB").verdicts[0]
+    verdict = run.whatif(policy="pytorch", capacity="10GiB").verdicts[0]
     assert verdict.least_change is None and verdict.nearest.refused > 0
 
 
