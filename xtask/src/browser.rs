@@ -1,7 +1,7 @@
 //! The page of `granule report` in a headless Chromium.
 
 use crate::night::fuzz;
-use crate::process::{self, command, debian, target};
+use crate::process::{self, command, debian, files, target};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
@@ -21,13 +21,12 @@ pub(crate) struct Options {
 const RECORDING: &str = "crates/tools/granule-cli/data/train-oom.pickle.gz";
 
 /// What a terminal of 80 columns shows of these commands.
-const SCREENS: [(&str, &str); 6] = [
+const SCREENS: [(&str, &str); 5] = [
     ("screen", "FILE"),
     ("inspect", "inspect FILE"),
     ("whatif", "whatif FILE"),
     ("replay", "replay FILE"),
     ("min-capacity", "min-capacity FILE"),
-    ("report", "report FILE --force -o report.html"),
 ];
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -49,8 +48,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .env("GRANULE_CHROMEDRIVER", driver);
     if options.pictures {
         let (shown, book) = (pictures.join("shown"), process::root().join("docs/pictures"));
-        std::fs::create_dir_all(&shown)?;
-        std::fs::create_dir_all(&book)?;
+        files::empty(&shown)?;
+        files::create(&book)?;
         let granule = process::granule()?;
         let mut report = command(&granule);
         process::run(report.args(["report", RECORDING, "--force", "-o"]).arg(shown.join("page.html")))?;

@@ -1,7 +1,6 @@
 //! A headless Chromium, driven as a person drives it: by mouse, wheel and keys. And runs to show in it.
 
 pub mod runs;
-mod small;
 
 use fantoccini::actions::{
     InputSource, KeyAction, KeyActions, MouseActions, PointerAction, WheelAction, WheelActions,
@@ -378,7 +377,7 @@ impl Browser {
     async fn keep_for_the_book(&self, folder: &std::ffi::OsStr, name: &str) {
         let picture = self.client.screenshot().await.expect("a screenshot");
         let file = Path::new(folder).join(format!("{name}.png"));
-        fs::write(&file, small::small(&picture)).expect("the picture's file");
+        fs::write(&file, picture).expect("the picture's file");
         println!("{}", file.display());
     }
 

@@ -14,7 +14,7 @@ mod anonymous;
 pub mod curve;
 pub mod inspect;
 pub mod layout;
-pub mod limit;
+mod limit;
 pub mod replay;
 pub mod rules;
 pub mod run;

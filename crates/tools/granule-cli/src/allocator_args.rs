@@ -44,7 +44,7 @@ impl ReleaseArgs {
                 newest.decides()
             ));
         }
-        Settings { pytorch_release: named.or(shown.map(Newest::decides)), ..settings }
+        Newest::settle(shown, Settings { pytorch_release: named, ..settings })
     }
 }
 

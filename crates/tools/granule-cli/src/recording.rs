@@ -23,7 +23,6 @@ pub(crate) struct Recording {
     pub(crate) name: String,
     pub(crate) run: Run,
     /// The file, where it is a snapshot.
-    #[allow(dead_code)]
     pub(crate) snapshot: Option<Arc<Snapshot>>,
     /// What the program asked, for replays. Empty for a snapshot without a history.
     pub(crate) trace: Arc<Trace>,
@@ -38,7 +37,6 @@ pub(crate) struct Recording {
     /// Whether earlier history is missing, so that every peak is a lower bound.
     pub(crate) window: bool,
     /// The device's index in the snapshot; 0 for a trace.
-    #[allow(dead_code)]
     pub(crate) device: usize,
     /// The text of the settings it was recorded with, or of those it was replayed under; `None` if there were none.
     pub(crate) conf: Option<String>,
@@ -58,7 +56,7 @@ impl Recording {
             return Doubt::new("Replay", self.run.reserved_peak().1, self.held, &self.trace, self.before);
         }
         self.snapshot.as_ref().filter(|_| !self.window)?;
-        differs(&self.trace, self.settings.clone(), self.newest_release, self.held)
+        differs(&self.trace, self.settings.clone(), self.held)
     }
 
     /// Those of its allocator.
@@ -203,6 +201,7 @@ impl Recording {
         run.limit = Limit::of_settings(&settings);
         let newest_release = Newest::of(&snapshot, device);
         newest_release.and_then(Newest::about).iter().for_each(console::note);
+        let settings = Newest::settle(newest_release, settings);
         let capacity = convert::recorded(&snapshot, device).capacity;
         let snapshot = Some(snapshot);
         Ok(Self {

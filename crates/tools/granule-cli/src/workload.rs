@@ -391,7 +391,7 @@ impl Workload {
         let recording = self.recording.as_ref()?;
         let parsed = recording.conf.as_deref().and_then(|conf| parse_recorded(conf).ok());
         let settings = parsed.map_or_else(Settings::default, |parsed| parsed.settings);
-        differs(&self.trace, settings, recording.release, self.held(None))
+        differs(&self.trace, Newest::settle(recording.release, settings), self.held(None))
     }
 
     /// History entries that a replay hardly exceeds: a request may make two records besides those of segments.
@@ -401,19 +401,9 @@ impl Workload {
 }
 
 /// Why a replay under the program's own settings says nothing of it, where it does not hold what the program `held`.
-pub(crate) fn differs(
-    trace: &Trace,
-    settings: Settings,
-    release: Option<Newest>,
-    held: Option<Held>,
-) -> Option<Doubt> {
+pub(crate) fn differs(trace: &Trace, settings: Settings, held: Option<Held>) -> Option<Doubt> {
     let backend = AllocatorBackend::Native;
-    let settings = Settings {
-        backend,
-        caching: true,
-        pytorch_release: settings.pytorch_release.or(release.map(Newest::decides)),
-        ..settings
-    };
+    let settings = Settings { backend, caching: true, ..settings };
     let capacity = Some(usual_capacity(trace));
     let options = ReplayOptions { settings, capacity, unwatched: true, ..ReplayOptions::default() };
     let peak = replay(trace, &options, |_| {}).ok()?.result.reserved_bytes_peak.unsigned_abs();

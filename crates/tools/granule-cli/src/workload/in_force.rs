@@ -175,6 +175,12 @@ impl Newest {
         if self.release < (2, 12) { PytorchRelease::V2_11 } else { PytorchRelease::V2_13 }
     }
 
+    /// The settings, with that release where they name none.
+    pub(crate) fn settle(newest: Option<Self>, settings: Settings) -> Settings {
+        let pytorch_release = settings.pytorch_release.or(newest.map(Self::decides));
+        Settings { pytorch_release, ..settings }
+    }
+
     /// Why that is not exact, where the release is another.
     pub(crate) fn about(self) -> Option<String> {
         let ((major, minor), decides) = (self.release, self.decides());

@@ -4,8 +4,6 @@ use crate::commands::whatif::{ask, under};
 use crate::console;
 use crate::failure::Failure;
 use crate::recording::Recording;
-use crate::workload::Newest;
-use granule::config::Settings;
 use granule_analysis::replay::whatif::{Answer, Choice, Outcome, Question, Tried};
 use granule_report::{WhatIf, WhatIfDevice, WhatIfRow};
 
@@ -31,13 +29,7 @@ pub(in crate::commands) fn answer(
         return Ok(None);
     }
     let question = Question {
-        current: Settings {
-            pytorch_release: recording
-                .settings
-                .pytorch_release
-                .or(recording.newest_release.map(Newest::decides)),
-            ..recording.settings.clone()
-        },
+        current: recording.settings.clone(),
         capacities: capacity.into_iter().collect(),
         recorded_capacity: recording.capacity,
         before: recording.before,
