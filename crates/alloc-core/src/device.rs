@@ -38,8 +38,7 @@ use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::{ArenaPool, ArenaState};
 use crate::backend::{Backend, MemoryInfo};
 use crate::base::round::EXABYTE;
-use crate::config::PolicyName;
-use crate::config::Settings;
+use crate::config::{PolicyName, Settings};
 use crate::error::{AllocError, Result};
 use crate::features::share::exchange::Exchange;
 use crate::features::uncached::Uncached;
@@ -343,11 +342,6 @@ impl DeviceAllocator {
     pub(crate) fn diagnose(&self, ptr: DevicePtr) -> Option<Problem> {
         let around = self.base.uncached.diagnose(ptr);
         around.or_else(|| self.base.arenas.diagnose(ptr))
-    }
-
-    /// What decides under `settings`.
-    pub(crate) fn policy(&self, settings: &Settings) -> Arc<Policy> {
-        Arc::new(Policy::new(settings, self.base.site.has_virtual_memory()))
     }
 
     /// Ends without a word to the driver: what is held is lost to it, and no destructor runs.

@@ -71,7 +71,7 @@ pub use base::{round, types};
 pub use error::AllocError;
 pub use features::{budget, ledger, share, sleep};
 pub use host::{HostAllocator, PinnedBuffer};
-pub use memory::{address_map, aliases, block, index, region, segment};
+pub use memory::{aliases, block};
 #[doc(hidden)] // for the tools
 pub use process::own;
 pub use process::system;

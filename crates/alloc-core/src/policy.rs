@@ -42,15 +42,6 @@ pub(crate) struct Holding {
     pub(crate) taken_back: u64,
 }
 
-/// When completed pending frees are noticed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Drain {
-    /// At every request, all streams (PyTorch).
-    EveryRequest,
-    /// On a miss, before a new peak, when statistics are read, and at every n-th request while something is pending.
-    OnMissAndEvery(u32),
-}
-
 /// A remedy for a request that found no block, in the order the policy lists them. After each that changed
 /// something, the free blocks are searched again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,12 +137,10 @@ impl PolicyName {
         }
     }
 
-    /// When pending frees are drained.
-    pub(crate) const fn drain(self) -> Drain {
-        match self {
-            Self::Pytorch => Drain::EveryRequest,
-            Self::Granule => Drain::OnMissAndEvery(64),
-        }
+    /// Whether completed pending frees are noticed at every request, as PyTorch does; else on a miss, before a new peak, when
+    /// statistics are read, and now and then.
+    pub(crate) const fn drains_at_each_request(self) -> bool {
+        matches!(self, Self::Pytorch)
     }
 }
 
@@ -262,7 +251,7 @@ impl Policy {
         }
     }
 
-    /// Which of several free blocks of one size comes first. The same for as long as the policy lives.
+    /// Which of several free blocks of one size comes first.
     pub(crate) fn tie_break(&self) -> TieBreak {
         match self {
             Self::Pytorch(policy) => policy.tie_break(),
@@ -270,8 +259,7 @@ impl Policy {
         }
     }
 
-    /// Whether address space of a growable segment in which nothing is mapped is given back when cached memory is. The same for
-    /// as long as the policy lives.
+    /// Whether address space of a growable segment in which nothing is mapped is given back when cached memory is.
     pub(crate) fn gives_empty_addresses_back(&self) -> bool {
         match self {
             Self::Pytorch(policy) => policy.gives_empty_addresses_back(),
@@ -279,7 +267,7 @@ impl Policy {
         }
     }
 
-    /// Blocks and segments of at least so many bytes count as oversize. The same for as long as the policy lives.
+    /// Blocks and segments of at least so many bytes count as oversize.
     pub(crate) fn oversize(&self) -> u64 {
         match self {
             Self::Pytorch(policy) => policy.oversize(),

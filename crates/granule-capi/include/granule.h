@@ -278,8 +278,8 @@ typedef struct granule_options {
     /** A backend in C. backend is null then. */
     const struct granule_backend_table *table;
     /**
-     * The release of PyTorch that policy:pytorch decides as where settings do not name one with pytorch_release: "2.13.1". 2.12
-     * is decided as 2.13. Null, and a release that is not known, is the newest that is.
+     * The release of PyTorch that policy:pytorch decides as where settings do not name one with pytorch_release: "2.13.1".
+     * 2.12 is decided as 2.13, one before 2.11 as 2.11. Null, and a release that is not known, is the newest that is.
      */
     const char *pytorch_release;
 } granule_options;

@@ -67,7 +67,7 @@ fn copies(
     let mut copy = allocator.allocate::<u8>(4096, stream)?;
     drop(scope);
     // SAFETY: the stream has waited for what the buffer was given, and the buffer gets nothing more.
-    unsafe { allocator.copy(&mut copy, buffer, stream)? };
+    unsafe { copy.copy_from(buffer, stream)? };
     let mut pinned = HostAllocator::new(&Settings::default(), HostOptions::default())?.zeroed(256)?;
     // SAFETY: nothing looks at it before the stream has been waited for.
     unsafe { copy.read_async(&mut pinned)? };

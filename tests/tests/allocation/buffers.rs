@@ -2,7 +2,9 @@
 
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::Settings;
-use alloc_core::types::{GIB, KIB, Stream};
+use alloc_core::history::HistoryOptions;
+use alloc_core::snapshot::Action;
+use alloc_core::types::{DevicePtr, GIB, KIB, Stream};
 use alloc_core::{AllocError, DeviceBuffer, HostAllocator, PinnedBuffer};
 use backend_openreg::{Call, Clock, MemoryMode, OpenRegConfig};
 use granule_tests::policy::Policy;
@@ -11,7 +13,7 @@ use granule_tests::setup::{of, of_bytes, roomy};
 use granule_tests::with_policy;
 use std::any::Any;
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 fn a_buffer_frees_itself_and_can_be_given_up<P: Policy>() {
     let (_device, allocator, stream) = roomy::<P>(Settings::default());
@@ -117,7 +119,8 @@ fn copies_are_in_the_streams_order() {
         buffer.fill_bytes(0x11).unwrap();
         let sent = PinnedBuffer::copied(&host, &[0x22; 4]).unwrap();
         let mut came = PinnedBuffer::zeroed(&host, 16).unwrap();
-        // SAFETY: neither is used before the stream has passed the copies.
+        // SAFETY: neither changes hands while the copies run: they wait for the gate, which opens when both have been looked at,
+        // and the host allocator keeps what is sent until they have passed.
         unsafe { buffer.write_async(&sent) }.unwrap();
         // SAFETY: as above.
         unsafe { buffer.read_async(&mut came) }.unwrap();
@@ -141,6 +144,31 @@ fn copies_are_in_the_streams_order() {
         // SAFETY: nothing is copied.
         let refused = unsafe { short.write_async(&longer) }.unwrap_err();
         assert!(is_invalid(&refused), "{refused}");
+    });
+}
+
+/// Between a request and the buffer that takes its block, somebody frees that, and another stream gets the place.
+#[test]
+fn a_buffer_takes_no_block_of_another_stream() {
+    on_each(&mapped(), |rig| {
+        let allocator = rig.allocator(Settings::default());
+        let (home, other) = (rig.new_stream(), rig.new_stream());
+        allocator.history().record(&HistoryOptions::newest(100));
+        let theirs = Arc::new(OnceLock::new());
+        let (asked, taken) = (Arc::downgrade(&allocator), Arc::clone(&theirs));
+        allocator.hooks().on_trace(move |entry, _| {
+            let Some(allocator) = asked.upgrade().filter(|_| entry.action == Action::Alloc) else { return };
+            taken.get_or_init(|| {
+                allocator.free(DevicePtr(entry.addr)).unwrap();
+                allocator.empty_cache().unwrap();
+                let place = allocator.malloc(64, other).unwrap();
+                assert_eq!(place.0, entry.addr, "the place is taken again");
+                place
+            });
+        });
+        let buffer = DeviceBuffer::<u32>::new(&allocator, 4, home).unwrap();
+        assert_ne!(buffer.ptr(), *theirs.get().unwrap());
+        allocator.free(*theirs.get().unwrap()).unwrap();
     });
 }
 

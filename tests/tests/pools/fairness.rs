@@ -272,7 +272,7 @@ fn what_is_guaranteed_while_settings_change_is_kept_under_them() {
     let device = OpenReg::new(device()).unwrap();
     let allocator = Arc::new(CachingAllocator::new(device, Settings::default()).unwrap());
     let limited = Settings { memory_limit: Some(MemoryLimit::Bytes(200 * MIB)), ..allocator.settings() };
-    for round in 0..500 {
+    for round in 0..10_000 {
         let together = Barrier::new(2);
         let (limit, guarantee) = std::thread::scope(|scope| {
             let limit = scope.spawn(|| {

@@ -38,7 +38,6 @@ use crate::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, PoolId, Stream
 use crate::watch::history::{Annotations, resolve};
 use crate::watch::snapshot::Snapshot;
 use crate::watch::stats::DeviceStats;
-use making::made;
 
 /// The segment that holds a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,15 +104,6 @@ fn resolved(backend: &dyn Backend, stream: Stream) -> Stream {
 }
 
 impl CachingAllocator {
-    /// An allocator for all devices of `backend`, with the policy that the settings name. History is on from the start where
-    /// they say so.
-    ///
-    /// # Errors
-    /// The backend's error to a question about its devices; [`AllocError::Settings`] for settings it cannot honour.
-    pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Result<Self> {
-        made(backend, settings)
-    }
-
     /// [`new`](Self::new) with the settings that the environment asks for: `PYTORCH_CUDA_ALLOC_CONF` and its like, then
     /// `GRANULE_CONF`. A dubious setting is logged as a warning.
     ///
@@ -418,17 +408,13 @@ impl CachingAllocator {
             return Err(AllocError::Forked);
         }
         self.keep_policy(&mut settings)?;
-        let policies: Vec<_> = self.devices.iter().map(|device| device.policy(&settings)).collect();
         {
             // All devices have the settings of one call.
             let _alone = self.configuring.lock();
             let before = self.settings.lock().clone();
             let changes = self.devices.iter().map(|device| device.limits().begin(&before, &settings));
             let changes: Vec<_> = changes.collect::<Result<_>>()?;
-            changes
-                .into_iter()
-                .zip(&policies)
-                .for_each(|(change, policy)| change.complete(&settings, policy));
+            changes.into_iter().for_each(|change| change.complete(&settings));
             let caching = settings.caching;
             *self.settings.lock() = settings;
             self.enable(caching);

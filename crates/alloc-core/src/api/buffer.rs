@@ -117,7 +117,9 @@ impl<T: Pod> DeviceBuffer<T> {
         let stream = self.holds(0)?;
         if self.bytes() > 0 {
             // SAFETY: rule 2: the whole of this live buffer, in the order of its own stream, in which it is freed too.
-            unsafe { self.allocator.backend().memset_async(self.ptr, value, self.bytes(), stream)? };
+            let said =
+                unsafe { self.allocator.backend().memset_async(self.ptr, value, self.bytes(), stream) };
+            self.noticing(said)?;
         }
         Ok(())
     }
@@ -204,6 +206,11 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(named(self.stream)?)
     }
 
+    /// What the driver said, which may be that it is unloading.
+    fn noticing(&self, said: crate::backend::Result<()>) -> Result<()> {
+        self.allocator.device(self.stream.device)?.noticing(said.map_err(AllocError::Backend))
+    }
+
     /// # Safety
     /// That of `Backend::copy_async`.
     unsafe fn queue(
@@ -216,7 +223,7 @@ impl<T: Pod> DeviceBuffer<T> {
     ) -> Result<()> {
         if bytes > 0 {
             // SAFETY: the caller's promise.
-            unsafe { self.allocator.backend().copy_async(to, from, bytes, kind, stream)? };
+            self.noticing(unsafe { self.allocator.backend().copy_async(to, from, bytes, kind, stream) })?;
         }
         Ok(())
     }
@@ -236,7 +243,7 @@ impl<T: Pod> DeviceBuffer<T> {
         // passed the copy: it is waited for, or they stay for good.
         let queued = unsafe { self.queue(to, from, bytes, kind, stream) };
         // Also after a failure: what it left behind may still run.
-        self.allocator.backend().synchronize_stream(stream)?;
+        self.noticing(self.allocator.backend().synchronize_stream(stream))?;
         let host = ManuallyDrop::into_inner(host);
         queued?;
         Ok(host)

@@ -23,7 +23,7 @@ use super::rules::Rules;
 use super::{ArenaOf, Heap};
 use crate::base::round::SMALL_LIMIT;
 use crate::memory::block::{Block, BlockId, BlockTable, SegmentId, Tier};
-use crate::memory::index::{PlacementIndex, SegregatedIndex};
+use crate::memory::index::SegregatedIndex;
 use crate::memory::segment::SegmentTable;
 use crate::policy::{GranulePolicy, Policy, Request};
 

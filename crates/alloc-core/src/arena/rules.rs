@@ -6,7 +6,7 @@
 use super::ArenaOf;
 use super::granule::Memory;
 use crate::memory::block::{Block, BlockId, BlockTable, SegmentId, Tier};
-use crate::memory::index::{BestFitIndex, PlacementIndex};
+use crate::memory::index::BestFitIndex;
 use crate::memory::segment::SegmentTable;
 use crate::policy::{Policy, PytorchPolicy, Request};
 use std::fmt::Debug;
@@ -146,8 +146,8 @@ impl Rules for Pytorch {
     }
 
     #[inline(always)]
-    fn remove(&mut self, block: &Block, id: BlockId) {
-        self.free[block.tier as usize].remove(block, id);
+    fn remove(&mut self, block: &Block, _: BlockId) {
+        self.free[block.tier as usize].remove(block);
     }
 
     #[inline(always)]

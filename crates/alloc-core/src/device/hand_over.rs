@@ -400,8 +400,7 @@ fn home_of(growth: &Growth, state: &ArenaState) -> Place {
     Place { arena, segment, region: growth.region, addr, block: BlockId::NONE }
 }
 
-/// What the `granule` policy asks of other streams' memory. Nothing here is called with a lock held, unless it takes what is under
-/// one.
+/// What the `granule` policy asks of other streams' memory.
 impl HandOver {
     /// The default pool's other arenas that have a free large block of at least `bytes`, in every call the same; none for that
     /// of a private pool.
@@ -426,22 +425,6 @@ impl HandOver {
     /// What an arena is called where memory is handed over.
     pub(super) fn number(&self, arena: &Arena) -> u16 {
         arena.lock().tenure().number()
-    }
-
-    /// The arena with a number.
-    pub(super) fn arena(&self, number: u16) -> Option<&Arena> {
-        self.base.arenas.directory().get(number).map(|arena| &**arena)
-    }
-
-    /// Newest epoch of an arena's free memory that other streams may have: the device is done with it. Calls the driver; does not
-    /// block.
-    pub(super) fn newest_spare(&self, from: &Arena) -> Option<u64> {
-        self.base.lifetimes.newest_spare(from)
-    }
-
-    /// Bytes that are mapped where they do not serve.
-    pub(super) fn away(&self) -> u64 {
-        self.base.holdings.lock().regions().away_bytes()
     }
 
     /// The granules of an arena whose memory serves others.

@@ -127,8 +127,8 @@ impl Ladder {
         request: &Request,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        // Until 2.12 PyTorch gives nothing back for any request while a pool's scope is open, be it another thread's.
-        let keeps_all = self.base.site.pytorch_release() < PytorchRelease::V2_13
+        // PyTorch 2.11 gives nothing back for any request while a pool's scope is open, be it another thread's.
+        let keeps_all = self.base.site.pytorch_release() == PytorchRelease::V2_11
             && self.base.site.attention().has(Reason::SCOPES);
         for rung in rungs {
             if call.capturing && !rung.is_capture_safe() || keeps_all && *rung == Rung::ReleaseAll {

@@ -31,7 +31,6 @@ use crate::lifetimes::pending::{Ask, PendingFrees, Waiting};
 use crate::lifetimes::uses::{BlockUse, User};
 use crate::memory::address_map::Location;
 use crate::memory::block::BlockId;
-use crate::policy::Drain;
 use crate::process::attention::Reason;
 use crate::process::edges;
 use crate::process::foreign::Calls;
@@ -455,13 +454,12 @@ impl Lifetimes {
         bytes: u64,
         call: &Call<'_>,
     ) -> Result<()> {
-        let due = match self.arenas.directory().policy().drain() {
-            Drain::EveryRequest => self.pending.any(),
+        let due = if self.arenas.directory().policy().drains_at_each_request() {
+            self.pending.any()
+        } else {
             // Peaks are what is in use: what is over does not raise them.
-            Drain::OnMissAndEvery(n) => {
-                self.pending.any_at_every(n)
-                    || self.pending.any() && self.arenas.may_raise_peaks(slot, stream, bytes)
-            }
+            self.pending.any_now_and_then()
+                || self.pending.any() && self.arenas.may_raise_peaks(slot, stream, bytes)
         };
         if due || self.site.attention().has(Reason::DEFERRED) { self.drain(call) } else { Ok(()) }
     }

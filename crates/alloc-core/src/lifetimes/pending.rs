@@ -95,10 +95,9 @@ impl PendingFrees {
         self.attention.any_pending()
     }
 
-    /// Whether something waits and this request is the n-th since it was last so.
-    #[inline]
-    pub(crate) fn any_at_every(&self, n: u32) -> bool {
-        self.any() && self.requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(n.max(1) as usize)
+    /// True at each 64th time that this is asked while something is pending.
+    pub(crate) fn any_now_and_then(&self) -> bool {
+        self.any() && self.requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(64)
     }
 
     /// How often an event could not be recorded.

@@ -45,7 +45,7 @@ const LINE: usize = 8;
 
 /// Where a block's record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Location {
+pub(crate) struct Location {
     /// The device.
     pub device: DeviceIndex,
     /// The arena's number on that device.
@@ -165,7 +165,7 @@ struct Tables {
 }
 
 /// The map. Sharing it between devices lets a free name a pointer only.
-pub struct AddressMap {
+pub(crate) struct AddressMap {
     root: NonNull<Root>,
     tables: Mutex<Tables>,
 }
@@ -184,7 +184,7 @@ impl Default for AddressMap {
 impl AddressMap {
     /// True for addresses that can be entered: 57 bits, aligned to 512.
     #[must_use]
-    pub const fn can_hold(ptr: DevicePtr) -> bool {
+    pub(crate) const fn can_hold(ptr: DevicePtr) -> bool {
         ptr.0 >> ADDRESS_BITS == 0 && ptr.0.trailing_zeros() >= SLOT_BITS
     }
 
@@ -208,7 +208,7 @@ impl AddressMap {
     /// What is entered at `ptr`. Takes no lock; any value may be asked.
     #[must_use]
     #[inline(always)]
-    pub fn get(&self, ptr: DevicePtr) -> Option<Location> {
+    pub(crate) fn get(&self, ptr: DevicePtr) -> Option<Location> {
         // The low bits, which are to be zero, go where the high ones are that are to be zero, too: one test for both.
         let slots = ptr.0.rotate_right(SLOT_BITS);
         if slots >> (ADDRESS_BITS - SLOT_BITS) != 0 {
@@ -226,7 +226,7 @@ impl AddressMap {
     /// Enters a block. The caller holds the lock of the arena that owns the address, and nothing is
     /// entered there; `ptr` satisfies [`can_hold`](Self::can_hold).
     #[inline]
-    pub fn insert(&self, ptr: DevicePtr, at: Location) {
+    pub(crate) fn insert(&self, ptr: DevicePtr, at: Location) {
         debug_assert!(Self::can_hold(ptr), "the segment's address was checked when it was made");
         let (node, page, slot) = Self::place(ptr);
         let entry = Entry::new(slot, at);
@@ -239,7 +239,7 @@ impl AddressMap {
 
     /// Much memory comes to these addresses, of at most 57 bits: their tables may take more of the host's memory than is used of
     /// them. Asks the system.
-    pub fn expect(&self, addresses: Range<u64>) {
+    pub(crate) fn expect(&self, addresses: Range<u64>) {
         debug_assert!(
             addresses.end <= 1 << ADDRESS_BITS,
             "the segment's addresses were checked when it was made"
@@ -257,7 +257,7 @@ impl AddressMap {
 
     /// Takes an entry out. The caller holds the lock of the arena that owns the address.
     #[inline(always)]
-    pub fn remove(&self, ptr: DevicePtr) {
+    pub(crate) fn remove(&self, ptr: DevicePtr) {
         let (node, page, slot) = Self::place(ptr);
         let Some(node) = get(&self.root().0[node]) else { return };
         if clear(node.line(page, slot), slot) {

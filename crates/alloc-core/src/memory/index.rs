@@ -5,37 +5,10 @@ mod best_fit;
 mod classes;
 mod segregated;
 
-pub use best_fit::{BestFitIndex, Cursor};
-pub use segregated::SegregatedIndex;
+pub(crate) use best_fit::{BestFitIndex, Cursor};
+pub(crate) use segregated::SegregatedIndex;
 
-use crate::memory::block::{Block, BlockId};
-
-/// What the engine needs from any policy's index of free blocks.
-pub trait PlacementIndex: Default + std::fmt::Debug + Send + 'static {
-    /// Adds a free block.
-    fn insert(&mut self, block: &Block, id: BlockId);
-    /// Takes a block out. It is there, with the size and the address it has now: the engine keeps block states and
-    /// indexes in step.
-    fn remove(&mut self, block: &Block, id: BlockId);
-    /// How many blocks are in it. It may count them.
-    fn len(&self) -> usize;
-    /// True when nothing is in it.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-    /// Blocks of at least so many bytes, by size, the smallest first.
-    fn at_least(&self, bytes: u64) -> impl Iterator<Item = BlockId> + '_;
-    /// Whether there is one of at least so many bytes.
-    fn has(&self, bytes: u64) -> bool {
-        self.at_least(bytes).next().is_some()
-    }
-    /// Blocks by size, the smallest first.
-    fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
-        self.at_least(0)
-    }
-    /// Panics where the index contradicts itself.
-    fn check(&self);
-}
+use crate::memory::block::Block;
 
 /// The order of free blocks: size, then [`Block::order`], then address, packed so that one comparison of 128 bits
 /// decides.

@@ -29,12 +29,12 @@ pub(crate) use leftovers::Leftovers;
 
 /// Index of a region on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RegionId(pub(crate) u32);
+pub(crate) struct RegionId(pub(crate) u32);
 
 /// What a granule is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum GranuleState {
+pub(crate) enum GranuleState {
     /// Address space without memory.
     Free,
     /// A thread is changing it, without holding a lock.
@@ -52,14 +52,8 @@ pub enum GranuleState {
 impl GranuleState {
     /// Whether memory is behind it.
     #[must_use]
-    pub const fn is_backed(self) -> bool {
+    pub(crate) const fn is_backed(self) -> bool {
         matches!(self, Self::Mapped | Self::Exported)
-    }
-
-    /// Whether its memory may be taken for another place or given back.
-    #[must_use]
-    pub const fn may_leave(self) -> bool {
-        matches!(self, Self::Mapped)
     }
 }
 

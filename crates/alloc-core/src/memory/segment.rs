@@ -9,7 +9,7 @@ use crate::watch::history::Context;
 
 /// Where a segment's addresses come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub(crate) enum Origin {
     /// One `malloc` of the device.
     Fixed,
     /// Reserved address space, mapped on demand.
@@ -26,7 +26,7 @@ pub enum Origin {
 /// One segment. Its lowest block's record never changes: splitting keeps the lower part's record, merging
 /// keeps the lower neighbour's.
 #[derive(Clone, Debug)]
-pub struct Segment {
+pub(crate) struct Segment {
     /// First address.
     pub base: u64,
     /// Length in bytes; address space for growable segments.
@@ -58,13 +58,13 @@ impl Segment {
 
     /// Whether it is one `malloc` of the device.
     #[must_use]
-    pub fn is_fixed(&self) -> bool {
+    pub(crate) fn is_fixed(&self) -> bool {
         self.origin == Origin::Fixed
     }
 
     /// Whether it is reserved address space, mapped on demand.
     #[must_use]
-    pub fn is_growable(&self) -> bool {
+    pub(crate) fn is_growable(&self) -> bool {
         matches!(self.origin, Origin::Growable { .. })
     }
 }
@@ -89,7 +89,7 @@ impl Kind {
 
 /// An arena's segments.
 #[derive(Debug, Default)]
-pub struct SegmentTable {
+pub(crate) struct SegmentTable {
     records: Vec<Option<Segment>>,
     /// What they are: asked for with every request.
     kinds: Vec<Kind>,
@@ -168,7 +168,7 @@ impl SegmentTable {
     }
 
     /// All segments, in table order.
-    pub fn iter(&self) -> impl Iterator<Item = (SegmentId, &Segment)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SegmentId, &Segment)> {
         (0u32..)
             .map(SegmentId)
             .zip(&self.records)

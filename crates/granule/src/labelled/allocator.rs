@@ -49,23 +49,6 @@ impl<L: Label> CachingAllocator<L> {
         Ok(DeviceBuffer { memory, stream: stream.clone() })
     }
 
-    /// Copies all of `from` to the beginning of `to`: [`alloc_core::DeviceBuffer::copy_from`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Safety
-    /// As there. [`Stream::wait`] orders streams.
-    pub unsafe fn copy<T: Pod>(
-        &self,
-        to: &mut DeviceBuffer<L, T>,
-        from: &DeviceBuffer<L, T>,
-        stream: &Stream<L>,
-    ) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { to.memory.copy_from(&from.memory, stream.handle()) }
-    }
-
     /// The engine itself, for calls that have no labelled form: checkpoints, pools by id, sleep, sharing. Its handles
     /// are plain handles ([`Stream::handle`]). Its safe calls never take away the memory of a live [`DeviceBuffer`].
     #[must_use]
@@ -198,6 +181,18 @@ impl<L: Label, T: Pod> DeviceBuffer<L, T> {
     #[must_use]
     pub fn stream(&self) -> &Stream<L> {
         &self.stream
+    }
+
+    /// Copies all of `from` to its beginning: [`alloc_core::DeviceBuffer::copy_from`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As there. [`Stream::wait`] orders streams.
+    pub unsafe fn copy_from(&mut self, from: &Self, stream: &Stream<L>) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.memory.copy_from(&from.memory, stream.handle()) }
     }
 
     /// Says that work of `stream` uses it, too: it is not reused before that work is done.

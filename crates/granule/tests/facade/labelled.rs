@@ -172,7 +172,7 @@ fn copies_go_from_buffer_to_buffer_in_a_streams_order() {
     });
     Simulated::backend().unwrap().launch_host_function(second.handle(), wait).unwrap();
     // SAFETY: the first stream was waited for, and gets nothing more for the source.
-    unsafe { allocator.copy(&mut copy, &source, &second) }.unwrap();
+    unsafe { copy.copy_from(&source, &second) }.unwrap();
     let freed = source.ptr();
     drop(source);
     assert_ne!(allocator.allocate::<u8>(4096, &first).unwrap().ptr(), freed, "the copy still reads it");
@@ -191,7 +191,7 @@ fn copies_go_from_buffer_to_buffer_in_a_streams_order() {
     assert_eq!((&bytes[..16], bytes[16]), ([8; 16].as_slice(), 3));
     let mut short = allocator.allocate::<u8>(512, &second).unwrap();
     // SAFETY: all is one stream's.
-    let refused = unsafe { allocator.copy(&mut short, &copy, &second) }.unwrap_err().to_string();
+    let refused = unsafe { short.copy_from(&copy, &second) }.unwrap_err().to_string();
     assert!(refused.contains("8192 bytes do not fit"), "{refused}");
 }
 

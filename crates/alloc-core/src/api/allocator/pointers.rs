@@ -37,11 +37,11 @@ impl CachingAllocator {
         })
     }
 
-    /// A value takes the live block at `ptr`, of at least so many bytes, or gives it up (`None`): while it has it, nobody else
+    /// A value takes the live block at `ptr`, of at least so many bytes and of this stream, or gives it up (`None`): while it has it, nobody else
     /// frees or shares it, and no checkpoint is restored over it.
     ///
     /// # Errors
-    /// [`AllocError::InvalidPointer`] where `ptr` is no live block of that size, or a value has it, or has not, already.
+    /// [`AllocError::InvalidPointer`] where `ptr` is no such block, or a value has it, or has not, already.
     pub(crate) fn set_owned(&self, ptr: DevicePtr, owned: Option<(u64, Stream)>) -> Result<()> {
         if ptr.is_null() {
             return Ok(());

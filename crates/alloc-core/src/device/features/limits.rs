@@ -39,7 +39,7 @@ impl Limits {
         ceilings.allowed()
     }
 
-    /// Gives up what new settings do not keep. Runs observers, which may change settings themselves.
+    /// Tells of new settings. Runs observers, which may change settings themselves.
     pub(crate) fn follow_settings(&self) {
         self.base.history.tell_trackers();
         self.base.crossings.tell();
@@ -98,9 +98,10 @@ pub(crate) struct Change<'a> {
 
 impl Change<'_> {
     /// The device has the new settings. What is handed out or cached stays as it is.
-    pub(crate) fn complete(self, settings: &Settings, policy: &Arc<Policy>) {
+    pub(crate) fn complete(self, settings: &Settings) {
         let change = ManuallyDrop::new(self);
         let base = &change.limits.base;
+        let policy = Arc::new(Policy::new(settings, base.site.has_virtual_memory()));
         let _alone = base.arenas.configuring();
         let allowed = {
             let mut state = base.holdings.lock();

@@ -15,7 +15,6 @@ use crate::device::provider::Provider;
 use crate::error::Result;
 use crate::features::ledger::{DeviceLedger, Ours};
 use crate::memory::block::Tier;
-use crate::policy::Drain;
 use crate::sync::{Arc, Claim, Claims, Guard, Mutex, Rank, assert_unlocked, this_thread};
 use crate::types::{DeviceIndex, Stream};
 use crate::watch::counters::{Count, Counters, Peaks, Row};
@@ -290,7 +289,7 @@ impl Statistics {
 
     /// Before figures are read: what streams have finished is not pending any more, where the policy says so.
     fn notice_finished(&self) {
-        if matches!(self.base.arenas.directory().policy().drain(), Drain::OnMissAndEvery(_))
+        if !self.base.arenas.directory().policy().drains_at_each_request()
             && self.base.site.edge().is_none()
             && let Err(error) = self
                 .base

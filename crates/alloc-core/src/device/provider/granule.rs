@@ -169,17 +169,6 @@ impl Device {
         Some(state.hand_out_whole(block, request.requested))
     }
 
-    /// Serves a request from what has become free, at home or where a view is already.
-    fn search_again(
-        &self,
-        provider: &Provider,
-        arena: &Arena,
-        request: &Request,
-        call: &Call<'_>,
-    ) -> Option<DevicePtr> {
-        provider.search(arena, request, false, call).or_else(|| self.search(provider, arena, request, call))
-    }
-
     /// Takes memory for a request that misses: from the device while that holds next to nothing more than what is in use
     /// needs; else what lies free in pieces is shown in one, and only what is missing is taken.
     pub(crate) fn serve(
@@ -243,7 +232,7 @@ impl Device {
         let mut refused = u64::MAX;
         if !is_tight(provider)
             && call_home::call_home(provider, arena, request.size, call)
-            && let Some(ptr) = self.search_again(provider, arena, request, call)
+            && let Some(ptr) = provider.search(arena, request, false, call)
         {
             return Ok(Some(ptr));
         }
@@ -261,7 +250,7 @@ impl Device {
             };
             if came > 0 {
                 // It may lie side by side with what was free.
-                if let Some(ptr) = self.search_again(provider, arena, request, call) {
+                if let Some(ptr) = provider.search(arena, request, false, call) {
                     return Ok(Some(ptr));
                 }
                 continue;

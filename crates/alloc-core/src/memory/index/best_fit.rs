@@ -1,4 +1,4 @@
-//! Free blocks in PyTorch's order: best fit by size, then by the policy's [`TieBreak`](crate::policy::TieBreak), then by address.
+//! Free blocks in PyTorch's order: best fit by size, then by the policy's [`TieBreak`](crate::memory::order::TieBreak), then by address.
 //!
 //! Blocks are kept by size class, and sorted within. Most classes have few blocks, which lie in one chunk of memory: a
 //! search is a step to the class and a look at one or two cache lines. A class of many has a sequence of chunks
@@ -8,8 +8,8 @@
 mod chunk;
 mod sequence;
 
+use super::FitKey;
 use super::classes::{CLASSES, ClassSet, class, units};
-use super::{FitKey, PlacementIndex};
 use crate::base::steps::Counted;
 use crate::memory::block::{Block, BlockId};
 use chunk::{Chunk, Chunks, FEW};
@@ -28,7 +28,7 @@ enum Place {
 
 /// A place in a [`BestFitIndex`]; good until the index changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cursor {
+pub(crate) struct Cursor {
     class: usize,
     /// Which chunk of the class, and which entry of that.
     chunk: usize,
@@ -37,7 +37,7 @@ pub struct Cursor {
 
 /// Free blocks in PyTorch's order.
 #[derive(Debug, Default)]
-pub struct BestFitIndex {
+pub(crate) struct BestFitIndex {
     /// Classes that have a block.
     present: ClassSet,
     /// By class; nothing before the first block comes.
@@ -52,7 +52,7 @@ impl BestFitIndex {
     /// The first block whose key is not less than `key`.
     #[must_use]
     #[inline]
-    pub fn lower_bound(&self, key: FitKey) -> Option<Cursor> {
+    pub(crate) fn lower_bound(&self, key: FitKey) -> Option<Cursor> {
         let class = class_of(key);
         self.lower_bound_in(class, key).or_else(|| self.first_from(class + 1))
     }
@@ -93,7 +93,7 @@ impl BestFitIndex {
     /// The block after `cursor`.
     #[must_use]
     #[inline]
-    pub fn next(&self, cursor: Cursor) -> Option<Cursor> {
+    pub(crate) fn next(&self, cursor: Cursor) -> Option<Cursor> {
         let Cursor { class, chunk, at } = cursor;
         if at + 1 < self.chunk(class, chunk)?.len() {
             return Some(Cursor { class, chunk, at: at + 1 });
@@ -107,13 +107,13 @@ impl BestFitIndex {
     /// The block at `cursor`.
     #[must_use]
     #[inline]
-    pub fn block(&self, cursor: Cursor) -> BlockId {
+    pub(crate) fn block(&self, cursor: Cursor) -> BlockId {
         self.chunk(cursor.class, cursor.chunk).map_or(BlockId::NONE, |chunk| chunk.block(cursor.at))
     }
 
     /// Takes the block at `cursor` out.
     #[inline]
-    pub fn remove_at(&mut self, cursor: Cursor) -> BlockId {
+    pub(crate) fn remove_at(&mut self, cursor: Cursor) -> BlockId {
         let Cursor { class, at, .. } = cursor;
         let Place::Chunk(number) = self.places[class] else { return self.remove_of_many(cursor) };
         let chunk = &mut self.chunks[number];
@@ -208,27 +208,33 @@ fn class_of(key: FitKey) -> usize {
     class(units(key.size()))
 }
 
-impl PlacementIndex for BestFitIndex {
+impl BestFitIndex {
+    /// Adds a free block.
     #[inline]
-    fn insert(&mut self, block: &Block, id: BlockId) {
+    pub(crate) fn insert(&mut self, block: &Block, id: BlockId) {
         self.insert_key(block.key(), id);
     }
 
+    /// Takes a block out. It is there, with the size and the address it has now: the engine keeps block states and
+    /// indexes in step.
     #[inline]
-    fn remove(&mut self, block: &Block, _: BlockId) {
+    pub(crate) fn remove(&mut self, block: &Block) {
         self.remove_key(block.key());
     }
 
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn at_least(&self, bytes: u64) -> impl Iterator<Item = BlockId> + '_ {
+    /// Blocks of at least so many bytes, by size, the smallest first.
+    pub(crate) fn at_least(&self, bytes: u64) -> impl Iterator<Item = BlockId> + '_ {
         let first = self.lower_bound(FitKey::at_least(bytes));
         std::iter::successors(first, |at| self.next(*at)).map(|at| self.block(at)).counted()
     }
 
-    fn check(&self) {
+    /// Whether there is one of at least so many bytes.
+    pub(crate) fn has(&self, bytes: u64) -> bool {
+        self.at_least(bytes).next().is_some()
+    }
+
+    /// Panics where the index contradicts itself.
+    pub(crate) fn check(&self) {
         let mut count = 0;
         let mut before: Option<FitKey> = None;
         for (class, place) in self.places.iter().enumerate() {
@@ -289,7 +295,7 @@ mod tests {
                 _ => {}
             }
             index.check();
-            prop_assert_eq!(index.len(), model.len());
+            prop_assert_eq!(index.len, model.len());
         }
         let mut forwards = Vec::new();
         let mut cursor = index.first_from(0);
@@ -298,13 +304,13 @@ mod tests {
             cursor = index.next(c);
         }
         prop_assert_eq!(&forwards, &model.values().copied().collect::<Vec<_>>());
-        prop_assert_eq!(index.blocks().collect::<Vec<_>>(), forwards);
+        prop_assert_eq!(index.at_least(0).collect::<Vec<_>>(), forwards);
         while let Some(cursor) = index.first_from(0) {
             let least = model.pop_first().map(|(_, id)| id);
             prop_assert_eq!(Some(index.remove_at(cursor)), least);
             index.check();
         }
-        prop_assert!(model.is_empty() && index.is_empty());
+        prop_assert!(model.is_empty() && index.len == 0);
         Ok(())
     }
 

@@ -7,7 +7,6 @@
 //! order, each would be answered wrongly by the processor's guess half the time. Their links are kept together, four to a
 //! cache line, and no block record is looked at.
 
-use super::PlacementIndex;
 use super::classes::{CLASSES, ClassSet, class, units};
 use crate::base::growth;
 use crate::base::steps::{Counted, step};
@@ -32,7 +31,7 @@ struct Link {
 
 /// Free blocks by size class.
 #[derive(Debug, Default)]
-pub struct SegregatedIndex {
+pub(crate) struct SegregatedIndex {
     /// Which classes have a block.
     present: ClassSet,
     /// The heads by class, then blocks by number; nothing before the first block comes.
@@ -76,7 +75,7 @@ impl SegregatedIndex {
     /// Takes out a block of at least `bytes`, nearly the smallest there is. Sizes from 2 TiB on are one: `fits` says
     /// whether a block that has it is large enough.
     #[inline(always)]
-    pub fn take_fit(&mut self, bytes: u64, fits: impl Fn(BlockId) -> bool) -> Option<BlockId> {
+    pub(crate) fn take_fit(&mut self, bytes: u64, fits: impl Fn(BlockId) -> bool) -> Option<BlockId> {
         let size = units(bytes);
         let own = class(size);
         let mut from = self.present.next(own)?;
@@ -94,7 +93,7 @@ impl SegregatedIndex {
 
     /// Takes out the block that `order` puts first, among nearly the smallest that fits of each of the next `classes` classes
     /// that have any.
-    pub fn take_first<K: Ord>(
+    pub(crate) fn take_first<K: Ord>(
         &mut self,
         bytes: u64,
         classes: usize,
@@ -158,10 +157,11 @@ impl SegregatedIndex {
     }
 }
 
-impl PlacementIndex for SegregatedIndex {
+impl SegregatedIndex {
+    /// Adds a free block.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // there are less than 2^28 blocks, and the lower half is meant
-    fn insert(&mut self, block: &Block, id: BlockId) {
+    pub(crate) fn insert(&mut self, block: &Block, id: BlockId) {
         let at = place(id);
         if self.links.len() <= at {
             self.make_room(at);
@@ -175,21 +175,21 @@ impl PlacementIndex for SegregatedIndex {
         self.present.insert(class);
     }
 
+    /// Takes a block out. It is there, with the size and the address it has now: the engine keeps block states and
+    /// indexes in step.
     #[inline(always)]
-    fn remove(&mut self, block: &Block, id: BlockId) {
+    pub(crate) fn remove(&mut self, block: &Block, id: BlockId) {
         debug_assert_eq!(self.links[place(id)].size, units(block.size), "with this size");
         self.unlink(place(id));
     }
 
+    #[cfg(test)]
     fn len(&self) -> usize {
         self.present.from(0).map(|class| self.ring(class).counted().count()).sum()
     }
 
-    fn is_empty(&self) -> bool {
-        self.present.from(0).next().is_none()
-    }
-
-    fn at_least(&self, bytes: u64) -> impl Iterator<Item = BlockId> + '_ {
+    /// Blocks of at least so many bytes, by size, the smallest first.
+    pub(crate) fn at_least(&self, bytes: u64) -> impl Iterator<Item = BlockId> + '_ {
         let size = units(bytes);
         let sorted = move |class| {
             let mut all: Vec<usize> = self.ring(class).filter(|at| self.links[*at].size >= size).collect();
@@ -199,13 +199,15 @@ impl PlacementIndex for SegregatedIndex {
         self.present.from(class(size)).flat_map(sorted).map(block_at).counted()
     }
 
-    fn has(&self, bytes: u64) -> bool {
+    /// Whether there is one of at least so many bytes.
+    pub(crate) fn has(&self, bytes: u64) -> bool {
         let (own, size) = (class(units(bytes)), units(bytes));
         // All blocks of the classes above are large enough.
         self.present.next(own + 1).is_some() || self.ring(own).counted().any(|at| self.links[at].size >= size)
     }
 
-    fn check(&self) {
+    /// Panics where the index contradicts itself.
+    pub(crate) fn check(&self) {
         for at in 0..CLASSES {
             let mut before = at;
             for link in self.ring(at) {
@@ -273,7 +275,7 @@ mod tests {
             }
             let mut expected: Vec<_> = model.iter().map(|(number, b)| (b.size, b.addr, *number)).collect();
             expected.sort_unstable();
-            let listed: Vec<_> = index.blocks().map(BlockId::index).collect();
+            let listed: Vec<_> = index.at_least(0).map(BlockId::index).collect();
             prop_assert_eq!(listed, expected.into_iter().map(|(.., number)| number).collect::<Vec<_>>());
         }
     }

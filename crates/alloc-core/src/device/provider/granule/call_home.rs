@@ -34,7 +34,7 @@ struct Best {
 /// Brings granules home that lie free with other streams, where `size` bytes are side by side then, at home or in a view that is
 /// there. Returns whether any came. Asks the driver about these streams.
 pub(super) fn call_home(provider: &Provider, arena: &Arena, size: u64, call: &Call<'_>) -> bool {
-    if call.capturing || provider.hand_over.away() == 0 {
+    if call.capturing || provider.base.holdings.lock().regions().away_bytes() == 0 {
         return false;
     }
     let mut callable = callable(provider, arena);
@@ -44,8 +44,12 @@ pub(super) fn call_home(provider: &Provider, arena: &Arena, size: u64, call: &Ca
         for away in best.away {
             of.entry(callable[away].home.0).or_default().push(callable[away]);
         }
-        let newest =
-            |number| Some((number, provider.hand_over.newest_spare(provider.hand_over.arena(number)?)));
+        let newest = |number| {
+            Some((
+                number,
+                provider.base.lifetimes.newest_spare(provider.base.arenas.directory().get(number)?),
+            ))
+        };
         let newest: BTreeMap<_, _> = of.keys().filter_map(|number| newest(*number)).collect();
         if newest.values().all(Option::is_some) {
             return newest.into_iter().fold(false, |came, (number, newest)| {
@@ -61,7 +65,7 @@ pub(super) fn call_home(provider: &Provider, arena: &Arena, size: u64, call: &Ca
 
 /// Brings these granules home, as far as they are free still. Returns whether any came.
 fn bring(provider: &Provider, arena: &Arena, from: u16, all: &[Away], newest: u64, call: &Call<'_>) -> bool {
-    let Some(from) = provider.hand_over.arena(from) else { return false };
+    let Some(from) = provider.base.arenas.directory().get(from) else { return false };
     let _memory = provider.base.arenas.in_transit();
     let mut state = from.lock();
     let take = |Away { home: (_, segment, addr), .. }: &Away| {
@@ -83,7 +87,7 @@ fn callable(provider: &Provider, arena: &Arena) -> Vec<Away> {
     }
     let mut callable = Vec::new();
     for (number, mut all) in of {
-        let Some(from) = provider.hand_over.arena(number) else { continue };
+        let Some(from) = provider.base.arenas.directory().get(number) else { continue };
         let state = from.lock();
         let is_free = |Away { home: (_, segment, addr), .. }: &Away| {
             let granule = granule_at(state.granule().heap(), *segment, *addr);

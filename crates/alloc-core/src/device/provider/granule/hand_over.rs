@@ -42,13 +42,13 @@ pub(super) fn hand_over(
     while came < wanted
         && let Some(from) = givers.next()
     {
-        if let Some(newest) = provider.hand_over.newest_spare(from) {
+        if let Some(newest) = provider.base.lifetimes.newest_spare(from) {
             let _memory = provider.base.arenas.in_transit();
             let parts = take(provider, from, to, (wanted - came, finest), newest);
             came += provider.hand_over.hand_over(from, to, &parts, call)?;
         }
     }
-    if provider.hand_over.away() > provider.held().saturating_mul(MOST_AWAY) {
+    if provider.base.holdings.lock().regions().away_bytes() > provider.held().saturating_mul(MOST_AWAY) {
         for arena in provider.hand_over.neighbours(to) {
             provider.hand_over.unmap_away(arena, call);
         }
