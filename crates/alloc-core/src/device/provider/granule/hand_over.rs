@@ -48,7 +48,8 @@ pub(super) fn hand_over(
             came += provider.hand_over.hand_over(from, to, &parts, call)?;
         }
     }
-    if provider.base.holdings.lock().regions().away_bytes() > provider.held().saturating_mul(MOST_AWAY) {
+    let away = provider.base.holdings.lock().regions().away_bytes();
+    if away > provider.held().saturating_mul(MOST_AWAY) {
         for arena in provider.hand_over.neighbours(to) {
             provider.hand_over.unmap_away(arena, call);
         }
