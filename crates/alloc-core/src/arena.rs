@@ -31,6 +31,7 @@ use crate::watch::snapshot::Action;
 use granule::Granule;
 use ledger::signed;
 use rules::{Pytorch, Rules};
+use short::Parked;
 use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut, Range};
 
@@ -51,6 +52,7 @@ pub(crate) struct ArenaOf<P: ?Sized = dyn Rules> {
     /// Who else uses its blocks.
     uses: UseLists,
     map: Arc<AddressMap>,
+    parked: Parked,
     heap: Heap<P>,
 }
 
@@ -147,6 +149,7 @@ impl<P> ArenaOf<P> {
             uses: UseLists::default(),
             tenure,
             map,
+            parked: Parked::NONE,
         }
     }
 }

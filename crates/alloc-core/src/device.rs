@@ -400,11 +400,10 @@ impl DeviceAllocator {
         };
         let mut state = self.base.arenas.attended(state, call);
         state.change_tenure(|tenure| tenure.note_pool(pool));
-        state.join_parked();
-        let request = state.tenure().policy().request(bytes);
-        if let Some(block) = state.find_remembered(&request) {
-            return Ok(state.hand_out(block, &request));
+        if let Some(ptr) = state.malloc(bytes) {
+            return Ok(ptr);
         }
+        let request = state.tenure().policy().request(bytes);
         drop(state);
         self.ladder.climb(arena, &request, call)
     }

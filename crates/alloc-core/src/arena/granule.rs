@@ -1,12 +1,10 @@
 //! The free blocks of an arena under the `granule` policy, and what that remembers of the arena.
 
 mod borders;
-mod follow;
 mod home;
 mod invariants;
 mod memory;
 mod pieces;
-mod place;
 mod shown;
 mod views;
 
@@ -15,14 +13,12 @@ pub(crate) use home::{free_range, granule_at};
 pub(crate) use invariants::{check_shown, check_views};
 pub(crate) use memory::Memory;
 pub(crate) use pieces::Plan;
-pub(crate) use place::take_at;
 pub(crate) use shown::{Blocks, Shown, Slot, SlotState};
-pub(crate) use views::{add_view, give_home_back, run_for, take_home, take_run};
+pub(crate) use views::{add_view, give_home_back, run_for, take_home, take_in_view, take_run};
 
 use super::rules::Rules;
 use super::{ArenaOf, Heap};
-use crate::base::round::SMALL_LIMIT;
-use crate::memory::block::{Block, BlockId, BlockTable, SegmentId, Tier};
+use crate::memory::block::{Block, BlockId, BlockTable, Tier};
 use crate::memory::index::SegregatedIndex;
 use crate::memory::segment::SegmentTable;
 use crate::policy::{GranulePolicy, Policy, Request};
@@ -134,48 +130,12 @@ impl Rules for Granule {
     }
 
     #[inline(always)]
-    fn gave(&mut self, block: &Block) {
-        self.memory.gave(block);
-    }
-
-    #[inline(always)]
-    fn parks(&self) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    fn park(&mut self, block: &Block, id: BlockId) {
-        self.memory.park(block, id);
-    }
-
-    #[inline(always)]
-    fn has_parked(&self) -> bool {
-        self.memory.has_parked()
-    }
-
-    #[inline(always)]
-    fn take_parked(&mut self, size: Option<u64>) -> Option<BlockId> {
-        self.memory.take_parked(size)
-    }
-
-    #[inline(always)]
-    fn follows(&self, size: u64) -> bool {
-        size > SMALL_LIMIT
-    }
-
-    #[inline(always)]
-    fn take_place(arena: &mut ArenaOf<Self>, size: u64) -> Option<BlockId> {
-        let (segment, addr) = arena.heap.rules.memory.place(size)?;
-        take_at(arena, segment, addr, size)
-    }
-
-    #[inline(always)]
-    fn lends(&self, segments: &SegmentTable, id: SegmentId) -> bool {
-        segments.is_view(id)
-    }
-
-    #[inline(always)]
-    fn take_back(arena: &mut ArenaOf<Self>, id: BlockId) {
-        views::end_loan(arena, id);
+    fn end_loan(arena: &mut ArenaOf<Self>, id: BlockId) -> bool {
+        let layout = arena.layout();
+        let is_lent = layout.segments().is_view(layout.blocks()[id].segment);
+        if is_lent {
+            views::end_loan(arena, id);
+        }
+        is_lent
     }
 }

@@ -193,16 +193,6 @@ impl<P: Rules + ?Sized> Heap<P> {
     pub(super) fn give(&mut self, id: BlockId, requested: u64) -> &Block {
         let block = &mut self.layout.blocks_mut()[id];
         (block.state, block.requested) = (BlockPhase::Allocated, requested);
-        self.rules.gave(block);
-        block
-    }
-
-    /// Keeps a block as it is for the next request of its size; none is kept yet.
-    #[inline(always)]
-    pub(super) fn park(&mut self, id: BlockId) -> &mut Block {
-        let block = &mut self.layout.blocks_mut()[id];
-        block.state = BlockPhase::Busy;
-        self.rules.park(block, id);
         block
     }
 

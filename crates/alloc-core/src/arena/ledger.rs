@@ -85,8 +85,9 @@ impl Ledger {
     /// Free blocks beside others in fixed segments became more or fewer.
     #[inline(always)]
     pub(super) fn change_splits(&mut self, tier: Tier, (blocks, bytes): Splits) {
-        self.counters.change(tier, Count::InactiveSplit, blocks);
-        self.counters.change(tier, Count::InactiveSplitBytes, bytes);
+        if (blocks, bytes) != (0, 0) {
+            self.counters.change_splits(tier, blocks, bytes);
+        }
     }
 
     /// A block is handed out.
@@ -95,7 +96,7 @@ impl Ledger {
         let Block { tier, size, requested, .. } = *block;
         self.counters.give(tier, size, requested);
         if size >= self.oversize {
-            self.counters.change(tier, Count::OversizeAllocations, 1);
+            self.counters.change_oversize(tier, 1);
         }
         if self.history.is_on() {
             self.note(id, block, Recorder::allocated);
@@ -130,7 +131,7 @@ impl Ledger {
     #[inline(always)]
     fn leave_oversize(&mut self, block: &Block) {
         if block.size >= self.oversize {
-            self.counters.change(block.tier, Count::OversizeAllocations, -1);
+            self.counters.change_oversize(block.tier, -1);
         }
     }
 

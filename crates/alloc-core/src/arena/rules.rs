@@ -5,8 +5,9 @@
 
 use super::ArenaOf;
 use super::granule::Memory;
-use crate::memory::block::{Block, BlockId, BlockTable, SegmentId, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, BlockTable, Tier};
 use crate::memory::index::BestFitIndex;
+use crate::memory::layout::Layout;
 use crate::memory::segment::SegmentTable;
 use crate::policy::{Policy, PytorchPolicy, Request};
 use std::fmt::Debug;
@@ -52,57 +53,25 @@ pub(crate) trait Rules: Debug + Send + 'static {
         None
     }
 
-    /// A block was handed out.
+    /// Whether a block that was freed is parked. What it would tell its neighbours by joining them is told.
     #[inline(always)]
-    fn gave(&mut self, _: &Block) {}
-
-    /// Whether the block that was freed last is kept as it is for the next request of exactly its size.
-    #[inline(always)]
-    fn parks(&self) -> bool {
-        false
+    fn parks(&self, _: &mut Layout, _: BlockId) -> bool {
+        true
     }
 
-    /// Keeps a block so; none is kept yet.
+    /// Whether a request of its size takes the parked block.
     #[inline(always)]
-    fn park(&mut self, _: &Block, _: BlockId) {}
-
-    /// Whether a block is kept so.
-    #[inline(always)]
-    fn has_parked(&self) -> bool {
-        false
+    fn takes_parked(&self, _: &Layout, _: BlockId, _: &Request) -> bool {
+        true
     }
 
-    /// The block that is kept so, and is not any more; of `size` bytes, or any where that is `None`.
+    /// Takes a free block back that lies in a view; `false` where it does not.
     #[inline(always)]
-    fn take_parked(&mut self, _size: Option<u64>) -> Option<BlockId> {
-        None
-    }
-
-    /// Whether a request of `size` bytes is served [where it was before](Self::take_place), if exactly these bytes are free.
-    #[inline(always)]
-    fn follows(&self, _size: u64) -> bool {
-        false
-    }
-
-    /// Takes the bytes where a request of `size` was served before out of the free ones. Returns the block, in no index.
-    fn take_place(_: &mut ArenaOf<Self>, _size: u64) -> Option<BlockId>
+    fn end_loan(_: &mut ArenaOf<Self>, _: BlockId) -> bool
     where
         Self: Sized,
     {
-        None
-    }
-
-    /// Whether blocks of a segment are [taken back](Self::take_back) otherwise.
-    #[inline(always)]
-    fn lends(&self, _: &SegmentTable, _: SegmentId) -> bool {
         false
-    }
-
-    /// Takes a block of such a segment back that is free.
-    fn take_back(_: &mut ArenaOf<Self>, _: BlockId)
-    where
-        Self: Sized,
-    {
     }
 }
 
@@ -138,6 +107,23 @@ impl Rules for Pytorch {
         request: &Request,
     ) -> Option<BlockId> {
         self.policy.take_fit(&mut self.free[request.tier as usize], blocks, segments, request)
+    }
+
+    /// A block below would be the one that is found, and be cut elsewhere.
+    #[inline(always)]
+    fn parks(&self, layout: &mut Layout, id: BlockId) -> bool {
+        let (below, above) = layout.neighbours_in(BlockPhase::Free, id);
+        if let (None, Some(above)) = (below, above) {
+            let Block { requested, epoch, .. } = layout.blocks()[id];
+            let rest = &mut layout.blocks_mut()[above];
+            (rest.requested, rest.epoch) = (requested, rest.epoch.max(epoch));
+        }
+        below.is_none()
+    }
+
+    #[inline(always)]
+    fn takes_parked(&self, layout: &Layout, id: BlockId, request: &Request) -> bool {
+        self.policy.would_take(&self.free[request.tier as usize], layout, id, request)
     }
 
     #[inline(always)]

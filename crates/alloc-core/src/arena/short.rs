@@ -1,12 +1,18 @@
 //! Blocks handed out and taken back: what a request that is served from the cache goes through, and a free.
 //!
 //! All of it is compiled for each policy: which one an arena has is asked once.
+//!
+//! Programs often allocate what they have just freed. The last freed block of an arena is *parked*: not joined with its
+//! neighbours, in no index, and still in the address map; it is [`BlockPhase::Busy`], so that nobody touches it. Only the short
+//! ways of `malloc` and `free` ever see it: whoever locks the arena for anything else, and a request that does not take it, first
+//! joins it with its neighbours. Counters show it as joined from the start. Under `pytorch` a request takes it only where it would
+//! get the same bytes if it were joined, and under `granule` wherever it has the size.
 
 use super::ledger::{Splits, signed};
 use super::rules::Rules;
-use super::{ArenaOf, ArenaState, FreeStep, granule};
+use super::{ArenaOf, ArenaState, FreeStep};
 use crate::base::ids::PoolSlot;
-use crate::memory::block::{Block, BlockId, BlockPhase, NO_USES, SegmentId};
+use crate::memory::block::{Block, BlockId, BlockPhase, NO_USES};
 use crate::policy::Request;
 use crate::types::DevicePtr;
 
@@ -63,29 +69,63 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         self.heap.find(request)
     }
 
-    /// What is parked is free: in fixed segments it counts as what it is, a block beside others.
+    /// How inactive splits change where a block that is in no index joins its free neighbours.
     #[inline(always)]
-    fn count_parked(&mut self, id: BlockId, sign: i64) {
-        if !self.heap.layout().segments().has_fixed() {
-            return;
+    fn splits_by_joining(&self, id: BlockId) -> Splits {
+        let layout = self.heap.layout();
+        let segments = layout.segments();
+        if !segments.has_fixed() || !segments.is_fixed(self.block(id).segment) {
+            return (0, 0);
         }
-        let block = self.block(id);
-        if self.heap.layout().segments().is_fixed(block.segment) && block.is_split() {
-            let (tier, bytes) = (block.tier, signed(block.size));
-            self.ledger.change_splits(tier, (sign, sign * bytes));
+        let Block { size, mut prev, mut next, .. } = *self.block(id);
+        let (mut blocks, mut bytes, mut joined) = (0, 0, signed(size));
+        let (below, above) = layout.neighbours_in(BlockPhase::Free, id);
+        if let Some(below) = below.map(|below| self.block(below)) {
+            (blocks, bytes, joined) = (blocks - 1, bytes - signed(below.size), joined + signed(below.size));
+            prev = below.prev;
         }
+        if let Some(above) = above.map(|above| self.block(above)) {
+            (blocks, bytes, joined) = (blocks - 1, bytes - signed(above.size), joined + signed(above.size));
+            next = above.next;
+        }
+        if prev.some().is_some() || next.some().is_some() {
+            (blocks, bytes) = (blocks + 1, bytes + joined);
+        }
+        (blocks, bytes)
     }
+
+    /// Counts that a block joins its free neighbours, which it is about to do.
+    #[inline(always)]
+    fn count_joined(&mut self, id: BlockId) -> Splits {
+        let splits = self.splits_by_joining(id);
+        self.ledger.change_splits(self.block(id).tier, splits);
+        splits
+    }
+}
+
+/// The parked block of an arena.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parked {
+    /// 0 while there is none.
+    size: u64,
+    block: BlockId,
+    /// How inactive splits changed when it was freed.
+    splits: Splits,
+}
+
+impl Parked {
+    pub(super) const NONE: Self = Self { size: 0, block: BlockId::NONE, splits: (0, 0) };
 }
 
 impl<P: Rules> ArenaOf<P> {
     #[inline(always)]
     fn malloc(&mut self, bytes: u64) -> Option<DevicePtr> {
-        if self.heap.rules.parks() {
-            let size = self.heap.rules.request(bytes).size;
-            if let Some(id) = self.heap.rules.take_parked(Some(size)) {
-                self.count_parked(id, -1);
-                return Some(self.give(id, bytes));
-            }
+        let request = self.heap.rules.request(bytes);
+        let Parked { size, block, splits: (blocks, split_bytes) } = self.parked;
+        if size == request.size && self.heap.rules.takes_parked(self.heap.layout(), block, &request) {
+            self.parked.size = 0;
+            self.ledger.change_splits(request.tier, (-blocks, -split_bytes));
+            return Some(self.give(block, bytes));
         }
         self.malloc_from_index(bytes)
     }
@@ -95,91 +135,64 @@ impl<P: Rules> ArenaOf<P> {
     fn malloc_from_index(&mut self, bytes: u64) -> Option<DevicePtr> {
         let request = self.heap.rules.request(bytes);
         self.join_parked();
-        if let Some(block) = self.find_place(&request) {
-            // It has the size of the request, and no fixed segment has such places.
-            return Some(self.hand_out_whole(block, bytes));
-        }
         let block = self.find(&request)?;
         Some(self.hand_out(block, &request))
     }
 
     #[inline(always)]
-    fn find_remembered(&mut self, request: &Request) -> Option<BlockId> {
-        self.find_place(request).or_else(|| self.find(request))
-    }
-
-    /// The bytes where the request was served before, if they are free.
-    #[inline(always)]
-    fn find_place(&mut self, request: &Request) -> Option<BlockId> {
-        if self.heap.rules.follows(request.size) { self.find_followed(request.size) } else { None }
-    }
-
-    #[inline(never)]
-    fn find_followed(&mut self, size: u64) -> Option<BlockId> {
-        // Searches are counted, or blocks are handed out whole.
-        if self.heap.counts_ages() || self.tenure.pool().no_split {
-            return None;
-        }
-        P::take_place(self, size)
-    }
-
-    #[inline(always)]
     fn free_unused(&mut self, id: BlockId) {
-        // Ages of free blocks count from their free.
-        if !self.heap.rules.parks() || self.heap.counts_ages() {
-            return self.free_and_join(id);
-        }
         self.join_parked();
-        let block = self.heap.park(id);
-        self.ledger.took_back(id, block);
-        self.count_parked(id, 1);
+        let splits = self.take_back(id);
+        // Ages of free blocks count from their free, and a pool that cuts nothing would not cut it again.
+        if self.heap.counts_ages()
+            || self.tenure.pool().no_split
+            || !self.heap.rules.parks(&mut self.heap.layout, id)
+        {
+            return self.join_freed(id);
+        }
+        let block = &mut self.heap.layout.blocks_mut()[id];
+        block.state = BlockPhase::Busy;
+        self.parked = Parked { size: block.size, block: id, splits };
     }
 
     #[inline(always)]
     fn free_and_join(&mut self, id: BlockId) {
-        // Both neighbours are looked at first: their records are cache misses that can be waited for together.
-        let neighbours = self.heap.layout().neighbours_in(BlockPhase::Free, id);
-        self.map.remove(DevicePtr(self.block(id).addr));
-        self.ledger.took_back(id, &mut self.heap.layout_mut().blocks_mut()[id]);
-        self.join_freed(id, neighbours, (0, 0));
+        self.take_back(id);
+        self.join_freed(id);
+    }
+
+    /// The program gives a block back that nobody else uses. Returns how inactive splits change by that.
+    #[inline(always)]
+    fn take_back(&mut self, id: BlockId) -> Splits {
+        self.ledger.took_back(id, &mut self.heap.layout.blocks_mut()[id]);
+        self.count_joined(id)
     }
 
     /// Joins what is parked with its neighbours.
     #[inline(always)]
     fn join_parked(&mut self) {
-        if self.heap.rules.has_parked() {
+        if self.parked.size != 0 {
             self.join_what_is_parked();
         }
     }
 
     #[inline(never)]
     fn join_what_is_parked(&mut self) {
-        let Some(id) = self.heap.rules.take_parked(None) else { return };
-        let neighbours = self.heap.layout().neighbours_in(BlockPhase::Free, id);
-        let Block { addr, size, segment, .. } = *self.block(id);
-        self.map.remove(DevicePtr(addr));
-        let counts = self.heap.layout().segments().is_fixed(segment) && self.block(id).is_split();
-        let counted = if counts { (1, signed(size)) } else { (0, 0) };
-        self.join_freed(id, neighbours, counted);
+        self.parked.size = 0;
+        self.join_freed(self.parked.block);
     }
 
-    /// Returns a block to the free ones, joining it with free neighbours. `counted` is what it counts as among inactive
-    /// splits already.
+    /// Returns a block to the free ones that is [counted](ArenaOf::count_joined) as that, joining it with free neighbours.
     #[inline(always)]
-    fn join_freed(
-        &mut self,
-        mut id: BlockId,
-        (below, above): (Option<BlockId>, Option<BlockId>),
-        counted: Splits,
-    ) {
-        let Block { requested, tier, segment, .. } = *self.block(id);
-        if self.heap.rules.lends(self.heap.layout.segments(), segment) {
-            return P::take_back(self, id);
+    fn join_freed(&mut self, mut id: BlockId) {
+        // Both neighbours are looked at first: their records are cache misses that can be waited for together.
+        let (below, above) = self.heap.layout().neighbours_in(BlockPhase::Free, id);
+        let Block { addr, requested, .. } = *self.block(id);
+        self.map.remove(DevicePtr(addr));
+        if P::end_loan(self, id) {
+            return;
         }
-        let (mut blocks, mut bytes) = (-counted.0, -counted.1);
         if let Some(below) = below {
-            blocks -= 1;
-            bytes -= signed(self.block(below).size);
             self.heap.take_out(below);
             let table = self.heap.layout_mut().blocks_mut();
             // The merged block is free: what it was last used for is the block's that was just freed.
@@ -188,20 +201,10 @@ impl<P: Rules> ArenaOf<P> {
             id = below;
         }
         if let Some(above) = above {
-            blocks -= 1;
-            bytes -= signed(self.block(above).size);
             self.heap.take_from_index(above);
             self.heap.layout_mut().blocks_mut().absorb_above(id, above);
         }
         self.heap.put_free(id, below.is_some());
-        if self.heap.layout().segments().is_fixed(segment) {
-            let block = self.block(id);
-            if block.is_split() {
-                blocks += 1;
-                bytes += signed(block.size);
-            }
-            self.ledger.change_splits(tier, (blocks, bytes));
-        }
     }
 }
 
@@ -222,24 +225,6 @@ impl ArenaState {
         match self {
             Self::Pytorch(arena) => arena.free_unused(id),
             Self::Granule(arena) => arena.free_unused(id),
-        }
-    }
-
-    /// [`find`](ArenaOf::find) that looks where the request was served before, first: at home, or in a view. The block, in no
-    /// index, is as large as the request there.
-    pub(crate) fn find_remembered(&mut self, request: &Request) -> Option<BlockId> {
-        match self {
-            Self::Pytorch(arena) => arena.find_remembered(request),
-            Self::Granule(arena) => arena.find_remembered(request),
-        }
-    }
-
-    /// Takes the `size` bytes at `addr` of a view out of the free ones. Returns the block, in no index; nothing is taken where
-    /// some of them are not free, or the segment is not there any more.
-    pub(crate) fn take_at(&mut self, segment: SegmentId, addr: u64, size: u64) -> Option<BlockId> {
-        match self {
-            Self::Pytorch(_) => None,
-            Self::Granule(arena) => granule::take_at(arena, segment, addr, size),
         }
     }
 
@@ -275,10 +260,10 @@ impl ArenaState {
         block.pending -= 1;
         if block.pending == 0 {
             ledger.released(id, block);
-            let neighbours = self.layout().neighbours_in(BlockPhase::Free, id);
+            self.count_joined(id);
             match self {
-                Self::Pytorch(arena) => arena.join_freed(id, neighbours, (0, 0)),
-                Self::Granule(arena) => arena.join_freed(id, neighbours, (0, 0)),
+                Self::Pytorch(arena) => arena.join_freed(id),
+                Self::Granule(arena) => arena.join_freed(id),
             }
         }
     }

@@ -12,6 +12,7 @@ use crate::base::round::{MIN_BLOCK, SMALL_LIMIT, SMALL_SEGMENT, round_size, segm
 use crate::config::{PytorchRelease, Settings};
 use crate::memory::block::{BlockId, BlockPhase, BlockTable, Tier};
 use crate::memory::index::{BestFitIndex, Cursor, FitKey};
+use crate::memory::layout::Layout;
 use crate::memory::segment::SegmentTable;
 
 /// The `pytorch` policy.
@@ -130,6 +131,34 @@ impl PytorchPolicy {
             return None;
         }
         Some(index.remove_at(at))
+    }
+
+    /// Whether [`take_fit`](Self::take_fit) would find a block, which is in no index and has the size of the request, if it were joined
+    /// with the free one above, and it would be cut to what it is.
+    #[inline]
+    pub(crate) fn would_take(
+        &self,
+        index: &BestFitIndex,
+        layout: &Layout,
+        id: BlockId,
+        request: &Request,
+    ) -> bool {
+        let blocks = layout.blocks();
+        let block = &blocks[id];
+        let above = layout.neighbour_in(BlockPhase::Free, block.next);
+        let size = block.size + above.map_or(0, |above| blocks[above].size);
+        let is_growable = layout.segments().is_growable(block.segment);
+        if size >= self.max_split
+            || size > block.size && !self.splits(size, request)
+            || is_growable && !self.grows
+        {
+            return false;
+        }
+        let top = above.unwrap_or(id);
+        let Some((key, rival)) = index.first_but(request.size, top) else { return true };
+        let room = || size - blocks[top].size + Self::room(blocks, top);
+        key > FitKey::new(size, block.order, block.addr)
+            && (!is_growable || Self::room(blocks, rival) >= room())
     }
 
     pub(super) fn tie_break(&self) -> TieBreak {

@@ -45,15 +45,13 @@ impl Count {
         Self::InactiveSplitBytes,
         Self::OversizeAllocations,
     ];
-
-    /// Those that [`Counters::change`] changes.
-    const SPECIAL: [Self; 3] = [Self::InactiveSplit, Self::InactiveSplitBytes, Self::OversizeAllocations];
 }
 
 const COUNTS: usize = 8;
 /// Small, large, both.
 const ROWS: usize = 3;
 const BOTH: usize = 2;
+const OVERSIZE: usize = Count::OversizeAllocations as usize - Count::InactiveSplit as usize;
 /// How many arenas are looked at before all are that were used, and may be looked at each time.
 pub(crate) const RECENT: usize = 8;
 pub(crate) type Row = [i64; COUNTS];
@@ -111,6 +109,21 @@ impl SubAssign for Triple {
     }
 }
 
+/// A count, and all its increases.
+#[derive(Clone, Copy, Debug, Default)]
+struct Special {
+    current: i64,
+    increases: i64,
+}
+
+impl Special {
+    #[inline(always)]
+    fn change(&mut self, amount: i64) {
+        self.current += amount;
+        self.increases += amount.max(0);
+    }
+}
+
 /// What every request and every free changes, of one tier.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
@@ -138,8 +151,8 @@ pub(crate) struct Counters {
     known: i64,
     /// Freed by the program and still in use, by tier: blocks and bytes.
     pending: [(i64, i64); 2],
-    /// The counts that change seldom: present values and all increases, by tier.
-    special: [[(i64, i64); Count::SPECIAL.len()]; 2],
+    /// By tier, the counts that requests do not change by themselves: inactive splits, their bytes, and oversize allocations.
+    special: [[Special; 3]; 2],
     ceiling: Rows,
     /// `increases` and `decreases` at the last reset.
     base_increases: [Row; 2],
@@ -206,22 +219,30 @@ impl Counters {
         self.pending[row].1 -= signed(size);
     }
 
-    /// Changes one of the counts that requests do not change by themselves: inactive splits and oversize allocations.
+    /// Inactive splits become more or fewer, by a number of blocks and bytes.
     #[inline(always)]
-    pub(crate) fn change(&mut self, tier: Tier, count: Count, amount: i64) {
-        if amount == 0 {
-            return;
+    pub(crate) fn change_splits(&mut self, tier: Tier, blocks: i64, bytes: i64) {
+        let [of_blocks, of_bytes, _] = &mut self.special[tier as usize];
+        of_blocks.change(blocks);
+        of_bytes.change(bytes);
+        if blocks > 0 || bytes > 0 {
+            self.note_more(tier, Count::InactiveSplit);
+            self.note_more(tier, Count::InactiveSplitBytes);
         }
-        debug_assert!(Count::SPECIAL.contains(&count), "the others follow from what is handed out");
+    }
+
+    /// An oversize block more, or one less.
+    pub(crate) fn change_oversize(&mut self, tier: Tier, amount: i64) {
+        self.special[tier as usize][OVERSIZE].change(amount);
+        self.note_more(tier, Count::OversizeAllocations);
+    }
+
+    /// One of the counts that change seldom may have crossed its ceiling.
+    #[inline(always)]
+    fn note_more(&mut self, tier: Tier, count: Count) {
+        let of = |row: usize| self.special[row][count as usize - Count::InactiveSplit as usize].current;
         let (row, column) = (tier as usize, count as usize);
-        let (current, increases) = &mut self.special[row][column - Count::SPECIAL[0] as usize];
-        *current += amount;
-        if amount > 0 {
-            *increases += amount;
-            let both = self.current(BOTH, count);
-            self.due |=
-                self.current(row, count) > self.ceiling[row][column] || both > self.ceiling[BOTH][column];
-        }
+        self.due |= of(row) > self.ceiling[row][column] || of(0) + of(1) > self.ceiling[BOTH][column];
     }
 
     /// A limit is crossed. That may be because much was pending since limits were set, so they are set anew; where a ceiling is
@@ -286,7 +307,7 @@ impl Counters {
             Count::AllocatedBytes => current.bytes,
             Count::ActiveBytes => current.bytes + self.pending[row].1,
             Count::RequestedBytes => current.requested,
-            special => self.special[row][special as usize - Count::SPECIAL[0] as usize].0,
+            special => self.special[row][special as usize - Count::InactiveSplit as usize].current,
         }
     }
 
@@ -297,7 +318,7 @@ impl Counters {
             Count::Allocation | Count::Active => handed_out.blocks,
             Count::AllocatedBytes | Count::ActiveBytes => handed_out.bytes,
             Count::RequestedBytes => handed_out.requested,
-            special => self.special[row][special as usize - Count::SPECIAL[0] as usize].1,
+            special => self.special[row][special as usize - Count::InactiveSplit as usize].increases,
         }
     }
 

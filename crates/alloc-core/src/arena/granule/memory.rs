@@ -1,34 +1,13 @@
-//! What the `granule` policy remembers of an arena: the block that was freed last, where requests were served, and views.
-//!
-//! Programs often allocate what they have just freed. The last freed block of an arena is *parked*: not joined with its
-//! neighbours, in no index, and still in the address map; it is [`BlockPhase::Busy`](crate::memory::block::BlockPhase::Busy), so that
-//! nobody touches it. Only the short ways of `malloc` and `free` ever see it: whoever locks the arena for anything else, and a
-//! request of another size, first joins it with its neighbours. So parking decides which of several free places is taken, and
-//! nothing else.
+//! Views of an arena under the `granule` policy, and what is free where they may show it.
 
 use super::borders::{AllBorders, Borders, Place};
-use super::follow::{Follow, Served};
 use super::pieces::Pieces;
 use super::shown::{Blocks, Shown, Slot, SlotState, View};
-use crate::base::round::{SMALL_LIMIT, SMALL_SEGMENT};
+use crate::base::round::SMALL_SEGMENT;
 use crate::memory::block::{Block, BlockId, SegmentId, Tier};
 use crate::memory::segment::{Origin, Segment, SegmentTable};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
-
-/// The parked block of an arena.
-#[derive(Debug)]
-struct Parked {
-    /// 0 while there is none.
-    size: u64,
-    block: BlockId,
-}
-
-impl Default for Parked {
-    fn default() -> Self {
-        Self { size: 0, block: BlockId::NONE }
-    }
-}
 
 /// Bytes of an arena that are mapped in another place, too: the address there, the segment at home, and the range in it.
 pub(crate) type Elsewhere = (u64, SegmentId, Range<u64>);
@@ -36,9 +15,6 @@ pub(crate) type Elsewhere = (u64, SegmentId, Range<u64>);
 /// What the `granule` policy remembers of an arena.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    parked: Parked,
-    /// Where requests were served before.
-    follow: Follow,
     /// Which granules views may show, and what is free of them.
     borders: AllBorders,
     /// What is free of granules, in the order in which views take it, as far as it was caught up with.
@@ -228,43 +204,6 @@ impl Memory {
         if block.tier == Tier::Large {
             self.borders.resize_free(block, id);
         }
-    }
-
-    /// Where a request of `size` bytes was served before.
-    #[inline(always)]
-    pub(crate) fn place(&mut self, size: u64) -> Option<(SegmentId, u64)> {
-        self.follow.place(size)
-    }
-
-    /// A block was handed out.
-    #[inline(always)]
-    pub(crate) fn gave(&mut self, block: &Block) {
-        if block.size > SMALL_LIMIT && !self.borders.is_empty() {
-            let Block { size, segment, addr, .. } = *block;
-            self.follow.note(Served { size, segment, addr });
-        }
-    }
-
-    /// Keeps a block for the next request of its size; none is kept yet.
-    #[inline(always)]
-    pub(crate) fn park(&mut self, block: &Block, id: BlockId) {
-        self.parked = Parked { size: block.size, block: id };
-    }
-
-    /// Whether a block is kept so.
-    #[inline(always)]
-    pub(crate) fn has_parked(&self) -> bool {
-        self.parked.size != 0
-    }
-
-    /// The block that is kept so, and is not any more; of `size` bytes, or any where that is `None`.
-    #[inline(always)]
-    pub(crate) fn take_parked(&mut self, size: Option<u64>) -> Option<BlockId> {
-        let taken = size.map_or(self.parked.size != 0, |size| self.parked.size == size);
-        taken.then(|| {
-            self.parked.size = 0;
-            self.parked.block
-        })
     }
 
     /// A segment came.

@@ -117,10 +117,7 @@ pub(crate) fn take_in_view(
     let heap = arena.heap();
     let view = heap.known().place_of(segment)?;
     let Segment { base, bytes, .. } = heap.layout().segments()[segment];
-    if !(base..base + bytes).contains(&addr) {
-        // Another segment had the number when the place was noted.
-        return None;
-    }
+    debug_assert!((base..base + bytes).contains(&addr), "the view is the segment at this address");
     let view_of = &heap.known().views()[view];
     let first = view_of.slot_of(addr - base);
     let skip = addr - base - view_of.slots[first].before;
@@ -129,6 +126,9 @@ pub(crate) fn take_in_view(
 
 fn take_shown(arena: &mut ArenaOf<Granule>, run: &ViewRun, at: u64, size: u64) -> Option<BlockId> {
     let heap = arena.heap_mut();
+    if !heap.layout().blocks().may_cut() {
+        return None;
+    }
     // What a view shows does not change while its bytes are taken.
     let slots = heap.known_mut().take_slots(run.view);
     let mapped = |slot: &Slot| (slot.state == SlotState::Mapped).then_some(slot.shown);

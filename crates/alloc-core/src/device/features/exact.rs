@@ -1,5 +1,6 @@
 //! Memory at an address that the program names: where a graph or another process expects it.
 
+use crate::arena::granule::take_in_view;
 use crate::base::round::{EXABYTE, MIN_BLOCK};
 use crate::device::Base;
 use crate::error::{AllocError, Result};
@@ -49,7 +50,7 @@ impl ExactPlaces {
         let request = state.tenure().policy().request(bytes);
         let segment = state.heap().segment_at(request.tier, ptr.0);
         if let Some(view) = segment.filter(|segment| state.layout().segments().is_view(*segment)) {
-            let Some(block) = state.take_at(view, ptr.0, request.size) else {
+            let Some(block) = take_in_view(state.granule_mut(), view, ptr.0, request.size) else {
                 return refuse("not all of the memory that is shown there is free");
             };
             return Ok(state.hand_out_whole(block, request.requested));

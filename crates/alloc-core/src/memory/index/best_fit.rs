@@ -111,6 +111,20 @@ impl BestFitIndex {
         self.chunk(cursor.class, cursor.chunk).map_or(BlockId::NONE, |chunk| chunk.block(cursor.at))
     }
 
+    /// The first block of at least so many bytes, and its key; `but` is not looked at.
+    #[must_use]
+    #[inline]
+    pub(crate) fn first_but(&self, bytes: u64, but: BlockId) -> Option<(FitKey, BlockId)> {
+        let mut at = self.lower_bound(FitKey::at_least(bytes))?;
+        loop {
+            let chunk = self.chunk(at.class, at.chunk)?;
+            if chunk.block(at.at) != but {
+                return Some((chunk.key(at.at), chunk.block(at.at)));
+            }
+            at = self.next(at)?;
+        }
+    }
+
     /// Takes the block at `cursor` out.
     #[inline]
     pub(crate) fn remove_at(&mut self, cursor: Cursor) -> BlockId {

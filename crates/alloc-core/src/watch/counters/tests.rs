@@ -99,7 +99,7 @@ proptest! {
                 _ => {
                     let amount = signed(size) - 40;
                     let amount = amount.max(-arenas[who].get(tier, Count::InactiveSplitBytes));
-                    arenas[who].change(tier, Count::InactiveSplitBytes, amount);
+                    arenas[who].change_splits(tier, 0, amount);
                     model.change(tier, Count::InactiveSplitBytes, amount);
                 }
             }

@@ -12,8 +12,6 @@ pub(crate) type RowId = (SegmentId, u32);
 #[derive(Debug, Default)]
 pub(crate) struct AllBorders {
     of: Vec<Option<Box<Borders>>>,
-    /// How many there are.
-    watched: usize,
     /// Rows of cells in which free blocks came, went or changed, until they are [taken](Self::take_changed).
     changed: Vec<RowId>,
 }
@@ -86,18 +84,12 @@ impl AllBorders {
             self.of.resize_with(at + 1, || None);
         }
         self.of[at] = Some(Box::new(borders));
-        self.watched += 1;
     }
 
     pub(crate) fn remove(&mut self, id: SegmentId) {
-        let gone = self.of.get_mut(id.0 as usize).and_then(Option::take);
-        self.watched -= usize::from(gone.is_some());
-    }
-
-    /// Whether none is watched.
-    #[inline(always)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.watched == 0
+        if let Some(borders) = self.of.get_mut(id.0 as usize) {
+            *borders = None;
+        }
     }
 
     /// All that are watched.

@@ -1,13 +1,13 @@
-//! Remembered places of the `granule` policy: programs that repeat stop mapping, and what is remembered is never wrong.
+//! Programs that repeat, or nearly, under the `granule` policy: equal ones are placed alike, and nobody's bytes are another's.
 
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
 use alloc_core::types::{DevicePtr, MIB, Stream};
-use backend_openreg::{Call, Clock, MemoryMode, OpenReg};
+use backend_openreg::{Clock, MemoryMode, OpenReg};
 use granule_conformance::interpose::Interposed;
 use granule_tests::bytes::{Bytes, first_other};
 use granule_tests::policy::GranulePolicy;
-use granule_tests::rig::{DEVICE, on_each};
+use granule_tests::rig::DEVICE;
 use granule_tests::setup::of;
 use granule_tests::views::{Aliases, Numbers};
 use granule_tests::{Allocator, with_policy};
@@ -64,52 +64,6 @@ fn run(allocator: &Allocator, stream: Stream, steps: &[Step], left: &mut Vec<Dev
     blocks
 }
 
-fn kept(allocator: &Allocator, stream: Stream) -> Vec<DevicePtr> {
-    (0..5).map(|n| allocator.malloc((7 + 9 * n) * MIB, stream).unwrap()).collect()
-}
-
-#[test]
-fn passes_that_take_turns_and_leave_blocks_to_each_other_stop_mapping() {
-    on_each(&of(4096), |rig| {
-        for seed in 1..=6 {
-            let (allocator, stream) = (rig.with_policy::<GranulePolicy>(Settings::default()), rig.stream());
-            let weights = kept(&allocator, stream);
-            let passes = [7919, 104_729].map(|factor| pass(seed * factor, 600, 900 * MIB, 60 * MIB));
-            let (mut left, mut maps) = (Vec::new(), Vec::new());
-            for turn in 0..12 {
-                let before = rig.device.calls();
-                run(&allocator, stream, &passes[turn % 2], &mut left);
-                maps.push(rig.device.calls().since(&before).get(Call::Map));
-            }
-            assert!(maps[0] > 20, "{}: the device starts empty: {maps:?}", rig.name);
-            assert!(maps[6..].iter().all(|maps| *maps == 0), "{}, seed {seed}: {maps:?}", rig.name);
-            weights.into_iter().chain(left).for_each(|ptr| allocator.free(ptr).unwrap());
-            rig.nothing_is_left(&allocator);
-        }
-    });
-}
-
-#[test]
-fn a_pass_that_repeats_is_placed_as_before_and_maps_nothing() {
-    on_each(&of(4096), |rig| {
-        for seed in 1..=6 {
-            let (allocator, stream) = (rig.with_policy::<GranulePolicy>(Settings::default()), rig.stream());
-            let steps = pass(seed * 31, 600, 900 * MIB, 60 * MIB);
-            let mut places: Vec<Vec<DevicePtr>> = Vec::new();
-            for turn in 0..6 {
-                let before = rig.device.calls();
-                let mut left = Vec::new();
-                places.push(run(&allocator, stream, &steps, &mut left));
-                left.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
-                let calls = rig.device.calls().since(&before).total();
-                assert!(turn < 2 || calls == 0, "{}, seed {seed}: {calls} calls in turn {turn}", rig.name);
-            }
-            assert_eq!(places[4], places[5], "{}, seed {seed}: every block has its place", rig.name);
-            rig.nothing_is_left(&allocator);
-        }
-    });
-}
-
 #[test]
 fn equal_programs_are_placed_alike() {
     let places = || {
@@ -125,8 +79,7 @@ fn equal_programs_are_placed_alike() {
 /// A block, its bytes, and what fills it.
 type Filled = (DevicePtr, u64, u8);
 
-/// Programs that nearly repeat, on real bytes: what is remembered is in use by others, has moved, or is not there any more.
-/// Every block is full of a byte of its own and read when it is freed.
+/// Programs that nearly repeat, on real bytes: where a block was before others are now, or nothing is mapped any more. Every block is full of a byte of its own and read when it is freed.
 fn contents_survive(seed: u64, lag: u64) -> u64 {
     let config = of(64).memory(MemoryMode::Mapped).clock(Clock::Virtual { lag });
     let backend = Arc::new(Interposed::new(OpenReg::new(config).unwrap(), Aliases::default()));
@@ -172,7 +125,7 @@ fn contents_survive(seed: u64, lag: u64) -> u64 {
             }
         }
         if turn == 3 {
-            // What is remembered of views is not there any more, and their numbers are others'.
+            // Views are not there any more, and their numbers are others'.
             allocator.empty_cache().unwrap();
         }
     }
@@ -183,7 +136,7 @@ fn contents_survive(seed: u64, lag: u64) -> u64 {
 }
 
 #[test]
-fn what_is_remembered_is_never_handed_out_twice() {
+fn no_byte_of_a_program_that_nearly_repeats_is_handed_out_twice() {
     for (seed, lag) in [(1, 0), (2, 0), (3, 5), (4, 40)] {
         let views = contents_survive(seed, lag);
         assert!(views > 5, "views are common: {views}");
