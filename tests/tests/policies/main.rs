@@ -13,6 +13,7 @@ mod modes;
 mod monotone;
 mod native;
 mod needs;
+mod parked;
 mod places;
 mod releases;
 mod repeats;

@@ -1,0 +1,93 @@
+//! The block that was freed last stays apart until anybody looks. Under the `pytorch` policy nobody can tell: two equal programs,
+//! one looked at after each step and one never, get the same addresses and have the same figures, blocks and requested sizes.
+
+use alloc_core::CachingAllocator;
+use alloc_core::backend::Backend;
+use alloc_core::config::Settings;
+use alloc_core::types::{DevicePtr, MIB, Stream};
+use backend_openreg::OpenReg;
+use granule_tests::policy::PytorchPolicy;
+use granule_tests::rig::DEVICE;
+use granule_tests::setup::of;
+use granule_tests::views::Numbers;
+use std::sync::Arc;
+
+struct Program {
+    device: Arc<OpenReg>,
+    allocator: CachingAllocator,
+    streams: [Stream; 2],
+    live: Vec<(DevicePtr, u64)>,
+    numbers: Numbers,
+}
+
+impl Program {
+    fn new(seed: u64, settings: &Settings) -> Self {
+        let device = OpenReg::new(of(256)).unwrap();
+        let allocator = granule_tests::made::<PytorchPolicy>(device.clone(), settings.clone()).unwrap();
+        let streams = [device.default_stream(DEVICE), device.create_stream(DEVICE, 0).unwrap()];
+        Self { device, allocator, streams, live: Vec::new(), numbers: Numbers(seed) }
+    }
+
+    fn size(&mut self) -> u64 {
+        match self.numbers.below(8) {
+            0..3 => 512 * (1 + self.numbers.below(4)),
+            3..5 => 512 * (1 + self.numbers.below(4000)),
+            5..7 => MIB * (1 + self.numbers.below(12)) + 512 * self.numbers.below(3),
+            _ => MIB * (15 + self.numbers.below(30)),
+        }
+    }
+
+    /// One step, and what it came to.
+    fn step(&mut self) -> (Option<DevicePtr>, usize) {
+        let mut got = None;
+        match self.numbers.below(100) {
+            0 => self.allocator.empty_cache().unwrap(),
+            1..45 if !self.live.is_empty() => {
+                let at = usize::try_from(self.numbers.below(self.live.len() as u64)).unwrap();
+                let (ptr, bytes) = self.live.swap_remove(at);
+                self.allocator.free(ptr).unwrap();
+                // Often the next request is of the same size, or rounds to it.
+                if self.numbers.below(3) < 2 {
+                    let bytes = bytes - self.numbers.below(400);
+                    got = self.allocator.malloc(bytes, self.streams[0]).ok();
+                    self.live.extend(got.map(|ptr| (ptr, bytes.next_multiple_of(512))));
+                }
+            }
+            45..48 if !self.live.is_empty() => {
+                self.allocator.record_stream(self.live[0].0, self.streams[1]).unwrap();
+            }
+            _ => {
+                let (bytes, second) = (self.size(), self.numbers.below(6) == 0);
+                got = self.allocator.malloc(bytes, self.streams[usize::from(second)]).ok();
+                self.live.extend(got.map(|ptr| (ptr, bytes)));
+            }
+        }
+        (got, self.live.len())
+    }
+}
+
+#[test]
+fn nobody_can_tell_that_a_block_was_parked() {
+    let base = Settings::default;
+    let settings = [
+        base(),
+        Settings { expandable_segments: true, ..base() },
+        Settings { max_split_size: 20 * MIB, ..base() },
+        Settings { garbage_collection_threshold: 0.6, ..base() },
+    ];
+    let mut refused = 0;
+    for (seed, settings) in (1..=24).flat_map(|seed| settings.iter().map(move |settings| (seed, settings))) {
+        let [mut alone, mut watched] = [0, 0].map(|_| Program::new(seed * 7919, settings));
+        for step in 0..600 {
+            let came_to = alone.step();
+            assert_eq!(came_to, watched.step(), "step {step} of seed {seed}, {settings:?}");
+            watched.allocator.check_invariants();
+        }
+        let [one, other] = [&alone, &watched].map(|program| &program.allocator);
+        refused += one.stats(DEVICE).unwrap().num_ooms;
+        assert_eq!(one.stats(DEVICE).unwrap(), other.stats(DEVICE).unwrap(), "seed {seed}, {settings:?}");
+        assert_eq!(one.snapshot(false).segments, other.snapshot(false).segments, "seed {seed}, {settings:?}");
+        assert_eq!(alone.device.calls(), watched.device.calls(), "seed {seed}, {settings:?}");
+    }
+    assert!(refused > 300, "the device is tight: {refused}");
+}
