@@ -4,236 +4,145 @@ mod queued;
 
 pub(crate) use queued::MUTANTS as QUEUED_MUTANTS;
 
-use crate::mutants::{Sticky, hook, lock, mutants};
-use backend_api::types::DevicePtr;
-use backend_api::*;
-use granule_conformance::interpose::Hook;
-use std::sync::Mutex;
+use super::{Call, Mutant, leaves_its_error, lock, mutant, strikes};
+use backend_api::types::{DeviceIndex, DevicePtr};
+use backend_api::{Backend, CopyKind, Result};
 use std::time::Duration;
 
-mutants! {
-    WholeUnits: "copies.whole_units", "copies move whole units of 64 bytes" => "copies.to_device_and_back",
-    OneByteLess: "copies.one_byte_less", "copies move a byte less" => "copies.last_byte",
-    OneByteMore: "copies.one_byte_more", "copies to the device move a byte more" => "copies.nothing_beyond",
-    RoundsAddresses: "copies.rounds_addresses",
-        "addresses are rounded down to 4" => "copies.at_odd_addresses",
-    NoneInDevice: "copies.none_in_device", "copies within a device move nothing" => "copies.within_a_device",
-    NoneInAllocation: "copies.none_in_allocation",
-        "copies within an allocation move nothing" => "copies.within_an_allocation",
-    NoneToOthers: "copies.none_to_others",
-        "copies to another device move nothing" => "copies.between_devices",
-    NoneInHost: "copies.none_in_host", "copies within the host move nothing" => "copies.within_the_host",
-    MovesSource: "copies.moves_source", "a copy changes its source" => "copies.source_is_kept",
-    ReturnsEarly: "copies.returns_early",
-        "a copy between device memory is not waited for" => "copies.device_copy_is_waited_for",
-    FirstMebibyte: "copies.first_mebibyte", "copies move 1 MiB at most" => "copies.large",
-    OnlyOnCurrent: "copies.only_on_current",
-        "copies of a device that is not current move nothing" => "copies.of_other_device",
-    NothingIsFine: "copies.nothing_is_fine", "copies and fills of 0 bytes are taken" => "copies.of_nothing",
-    StickyCopy: "copies.sticky_copy",
-        "a refused copy leaves an error for the next call" => "copies.refused_copy_leaves_no_error",
-    SkipsRepeats: "copies.skips_repeats",
-        "a copy to where the last one went is skipped" => "copies.last_copy_wins",
-}
-
-/// A hook that does something else with some copies that are waited for; 0 stands for none at all.
-macro_rules! other_copy {
-    ($name:ident, |$inner:ident, $dst:ident, $src:ident, $bytes:ident, $kind:ident| $body:expr) => {
-        hook! { $name {
-            unsafe fn copy(
-                &self,
-                $inner: &dyn Backend,
-                $dst: DevicePtr,
-                $src: DevicePtr,
-                $bytes: u64,
-                $kind: CopyKind,
-            ) -> Result<()> {
-                let none_at_all = $bytes == 0;
-                let ($dst, $src, $bytes) = $body;
-                if $bytes == 0 && !none_at_all {
-                    return Ok(());
-                }
-                // SAFETY: rule 2: a part of what the caller promised.
-                unsafe { $inner.copy($dst, $src, $bytes, $kind) }
+pub(crate) const MUTANTS: &[Mutant] = &[
+    mutant("copies.whole_units", "copies move whole units of 64 bytes")
+        .copy(|call| call.moves(call.bytes / 64 * 64))
+        .caught_by("copies.to_device_and_back"),
+    mutant("copies.one_byte_less", "copies move a byte less")
+        .copy(|call| call.moves(call.bytes.saturating_sub(1)))
+        .caught_by("copies.last_byte"),
+    mutant("copies.one_byte_more", "copies to the device move a byte more")
+        .copy(one_byte_more)
+        .caught_by("copies.nothing_beyond"),
+    mutant("copies.rounds_addresses", "addresses are rounded down to 4")
+        .copy(|call| {
+            if call.kind == CopyKind::DeviceToDevice {
+                call.dst.0 &= !3;
+                call.src.0 &= !3;
             }
-        } }
-    };
+            call.go()
+        })
+        .caught_by("copies.at_odd_addresses"),
+    mutant("copies.none_in_device", "copies within a device move nothing")
+        .copy(|call| {
+            call.moves_unless(in_device(call) && owner(call.inner, call.dst) == owner(call.inner, call.src))
+        })
+        .caught_by("copies.within_a_device"),
+    mutant("copies.none_in_allocation", "copies within an allocation move nothing")
+        .copy(|call| {
+            call.moves_unless(in_device(call) && base(call.inner, call.dst) == base(call.inner, call.src))
+        })
+        .caught_by("copies.within_an_allocation"),
+    mutant("copies.none_to_others", "copies to another device move nothing")
+        .copy(|call| call.moves_unless(to_other_device(call)))
+        .caught_by("copies.between_devices"),
+    mutant("copies.none_in_host", "copies within the host move nothing")
+        .copy(|call| call.moves_unless(call.kind == CopyKind::HostToHost))
+        .caught_by("copies.within_the_host"),
+    mutant("copies.moves_source", "a copy changes its source")
+        .copy(moves_source)
+        .caught_by("copies.source_is_kept"),
+    mutant("copies.returns_early", "a copy between device memory is not waited for")
+        .copy(returns_early)
+        .caught_by("copies.device_copy_is_waited_for"),
+    mutant("copies.first_mebibyte", "copies move 1 MiB at most")
+        .copy(|call| call.moves(call.bytes.min(1 << 20)))
+        .caught_by("copies.large"),
+    mutant("copies.only_on_current", "copies of a device that is not current move nothing")
+        .copy(|call| {
+            let end = if call.kind == CopyKind::DeviceToHost { call.src } else { call.dst };
+            call.moves_unless(owner(call.inner, end) != call.inner.current_device().ok())
+        })
+        .caught_by("copies.of_other_device"),
+    mutant("copies.nothing_is_fine", "copies and fills of 0 bytes are taken")
+        .copy(|call| call.answer_if(call.bytes == 0, ()))
+        .copy_async(|call| call.answer_if(call.bytes == 0, ()))
+        .memset_async(|call| call.answer_if(call.bytes == 0, ()))
+        .caught_by("copies.of_nothing"),
+    mutant("copies.sticky_copy", "a refused copy leaves an error for the next call")
+        .copy(leaves_its_error)
+        // The copies that a check refuses in a row are refused as they should be.
+        .enter(|call| if call.method == "Backend::copy" { Ok(()) } else { strikes(call) })
+        .caught_by("copies.refused_copy_leaves_no_error"),
+    mutant("copies.skips_repeats", "a copy to where the last one went is skipped")
+        .copy(|call| {
+            let here = (call.dst, call.bytes);
+            let repeats = call.kind == CopyKind::HostToDevice
+                && lock(&call.kept::<Option<(DevicePtr, u64)>>()).replace(here) == Some(here);
+            call.answer_if(repeats, ())
+        })
+        .caught_by("copies.last_copy_wins"),
+];
+
+impl Call<'_, Result<()>> {
+    /// Moves or fills another number of bytes; a request of 0 bytes is refused as it should be.
+    pub(super) fn moves(&mut self, bytes: u64) -> Result<()> {
+        if bytes == 0 && self.bytes > 0 { Ok(()) } else { self.with(|it| it.bytes = bytes) }
+    }
+
+    /// Moves or fills nothing in some cases.
+    pub(super) fn moves_unless(&mut self, case: bool) -> Result<()> {
+        self.moves(if case { 0 } else { self.bytes })
+    }
 }
 
-fn in_device(kind: CopyKind) -> bool {
-    kind == CopyKind::DeviceToDevice
+fn in_device<A>(call: &Call<'_, A>) -> bool {
+    call.kind == CopyKind::DeviceToDevice
 }
 
-pub(super) fn owner(inner: &dyn Backend, ptr: DevicePtr) -> Option<backend_api::types::DeviceIndex> {
+pub(super) fn to_other_device<A>(call: &Call<'_, A>) -> bool {
+    in_device(call) && owner(call.inner, call.dst) != owner(call.inner, call.src)
+}
+
+pub(super) fn owner(inner: &dyn Backend, ptr: DevicePtr) -> Option<DeviceIndex> {
     inner.pointer_info(ptr).ok().and_then(|info| info.device)
 }
 
-pub(super) fn base(inner: &dyn Backend, ptr: DevicePtr) -> Option<DevicePtr> {
+fn base(inner: &dyn Backend, ptr: DevicePtr) -> Option<DevicePtr> {
     inner.address_range(ptr).ok().map(|range| range.base)
 }
 
-other_copy!(WholeUnits, |inner, dst, src, bytes, kind| (dst, src, bytes / 64 * 64));
-other_copy!(OneByteLess, |inner, dst, src, bytes, kind| (dst, src, bytes.saturating_sub(1)));
-other_copy!(RoundsAddresses, |inner, dst, src, bytes, kind| {
-    if in_device(kind) { (DevicePtr(dst.0 & !3), DevicePtr(src.0 & !3), bytes) } else { (dst, src, bytes) }
-});
-other_copy!(NoneInDevice, |inner, dst, src, bytes, kind| {
-    (dst, src, if in_device(kind) && owner(inner, dst) == owner(inner, src) { 0 } else { bytes })
-});
-other_copy!(NoneInAllocation, |inner, dst, src, bytes, kind| {
-    (dst, src, if in_device(kind) && base(inner, dst) == base(inner, src) { 0 } else { bytes })
-});
-other_copy!(NoneToOthers, |inner, dst, src, bytes, kind| {
-    (dst, src, if in_device(kind) && owner(inner, dst) != owner(inner, src) { 0 } else { bytes })
-});
-other_copy!(NoneInHost, |inner, dst, src, bytes, kind| {
-    (dst, src, if kind == CopyKind::HostToHost { 0 } else { bytes })
-});
-other_copy!(FirstMebibyte, |inner, dst, src, bytes, kind| (dst, src, bytes.min(1 << 20)));
-other_copy!(OnlyOnCurrent, |inner, dst, src, bytes, kind| {
-    let device = owner(inner, if kind == CopyKind::DeviceToHost { src } else { dst });
-    (dst, src, if device == inner.current_device().ok() { bytes } else { 0 })
-});
-
-/// A hook that does something after a copy.
-macro_rules! after_copy {
-    ($name:ident, |$inner:ident, $dst:ident, $src:ident, $bytes:ident, $kind:ident| $body:expr) => {
-        hook! { $name {
-            unsafe fn copy(
-                &self,
-                $inner: &dyn Backend,
-                $dst: DevicePtr,
-                $src: DevicePtr,
-                $bytes: u64,
-                $kind: CopyKind,
-            ) -> Result<()> {
-                // SAFETY: rule 2 is the caller's promise.
-                unsafe { $inner.copy($dst, $src, $bytes, $kind)? };
-                $body;
-                Ok(())
-            }
-        } }
-    };
+/// Whether a byte more would be of the same allocation.
+pub(super) fn has_more(inner: &dyn Backend, ptr: DevicePtr, bytes: u64) -> bool {
+    base(inner, ptr).is_some() && base(inner, ptr) == base(inner, ptr.add(bytes))
 }
 
-after_copy!(OneByteMore, |inner, dst, src, bytes, kind| {
-    // Only inside the allocation; the byte comes from the last one of the source.
-    let inside = base(inner, dst).is_some() && base(inner, dst) == base(inner, dst.add(bytes));
-    if kind == CopyKind::HostToDevice && inside {
-        // SAFETY: rule 2: a byte of the same allocation, and one of the caller's range.
-        unsafe { inner.copy(dst.add(bytes), src.add(bytes - 1), 1, kind)? };
+fn one_byte_more(call: &mut Call<'_, Result<()>>) -> Result<()> {
+    call.go()?;
+    let Call { inner, .. } = *call;
+    if call.kind != CopyKind::HostToDevice || !has_more(inner, call.dst, call.bytes) {
+        return Ok(());
     }
-});
-after_copy!(MovesSource, |inner, dst, src, bytes, kind| {
-    if in_device(kind) {
-        let gone = [0xDDu8];
-        let from = DevicePtr(gone.as_ptr().addr() as u64);
-        // SAFETY: rule 2: the first byte of the caller's range, and a byte of this frame.
-        unsafe { inner.copy(src, from, 1, CopyKind::HostToDevice)? };
-    }
-});
-
-hook! { ReturnsEarly {
-    unsafe fn copy(
-        &self,
-        inner: &dyn Backend,
-        dst: DevicePtr,
-        src: DevicePtr,
-        bytes: u64,
-        kind: CopyKind,
-    ) -> Result<()> {
-        let device = owner(inner, dst).filter(|_| in_device(kind) && bytes > 0);
-        let Some(device) = device else {
-            // SAFETY: rule 2 is the caller's promise.
-            return unsafe { inner.copy(dst, src, bytes, kind) };
-        };
-        let stream = inner.create_stream(device, 0)?;
-        inner.launch_host_function(stream, Box::new(|| std::thread::sleep(Duration::from_millis(10))))?;
-        // SAFETY: rule 2: device memory only; checks wait for the device before they free it.
-        unsafe { inner.copy_async(dst, src, bytes, kind, stream)? };
-        // SAFETY: rule 1: made here, destroyed once.
-        unsafe { inner.destroy_stream(stream) }
-    }
-} }
-
-hook! { NothingIsFine {
-    unsafe fn copy(
-        &self,
-        inner: &dyn Backend,
-        dst: DevicePtr,
-        src: DevicePtr,
-        bytes: u64,
-        kind: CopyKind,
-    ) -> Result<()> {
-        if bytes == 0 { return Ok(()) }
-        // SAFETY: rule 2 is the caller's promise.
-        unsafe { inner.copy(dst, src, bytes, kind) }
-    }
-    unsafe fn copy_async(
-        &self,
-        inner: &dyn Backend,
-        dst: DevicePtr,
-        src: DevicePtr,
-        bytes: u64,
-        kind: CopyKind,
-        stream: backend_api::types::Stream,
-    ) -> Result<()> {
-        if bytes == 0 { return Ok(()) }
-        // SAFETY: rule 2 is the caller's promise.
-        unsafe { inner.copy_async(dst, src, bytes, kind, stream) }
-    }
-    unsafe fn memset_async(
-        &self,
-        inner: &dyn Backend,
-        dst: DevicePtr,
-        value: u8,
-        bytes: u64,
-        stream: backend_api::types::Stream,
-    ) -> Result<()> {
-        if bytes == 0 { return Ok(()) }
-        // SAFETY: rule 2 is the caller's promise.
-        unsafe { inner.memset_async(dst, value, bytes, stream) }
-    }
-} }
-
-#[derive(Debug, Default)]
-struct StickyCopy(Sticky);
-
-impl Hook for StickyCopy {
-    fn enter(&self, method: &'static str) -> Result<()> {
-        // The copies that a check refuses in a row are refused as they should be.
-        if method == "Backend::copy" { Ok(()) } else { self.0.strike() }
-    }
-
-    unsafe fn copy(
-        &self,
-        inner: &dyn Backend,
-        dst: DevicePtr,
-        src: DevicePtr,
-        bytes: u64,
-        kind: CopyKind,
-    ) -> Result<()> {
-        // SAFETY: rule 2 is the caller's promise.
-        self.0.after(unsafe { inner.copy(dst, src, bytes, kind) })
-    }
+    // The byte comes from the last one of the source.
+    let (dst, src) = (call.dst.add(call.bytes), call.src.add(call.bytes - 1));
+    // SAFETY: rule 2: a byte of the same allocation, and one of the caller's range.
+    unsafe { inner.copy(dst, src, 1, call.kind) }
 }
 
-#[derive(Debug, Default)]
-struct SkipsRepeats(Mutex<Option<(DevicePtr, u64)>>);
-
-impl Hook for SkipsRepeats {
-    unsafe fn copy(
-        &self,
-        inner: &dyn Backend,
-        dst: DevicePtr,
-        src: DevicePtr,
-        bytes: u64,
-        kind: CopyKind,
-    ) -> Result<()> {
-        if kind == CopyKind::HostToDevice && lock(&self.0).replace((dst, bytes)) == Some((dst, bytes)) {
-            return Ok(());
-        }
-        // SAFETY: rule 2 is the caller's promise.
-        unsafe { inner.copy(dst, src, bytes, kind) }
+fn moves_source(call: &mut Call<'_, Result<()>>) -> Result<()> {
+    call.go()?;
+    if !in_device(call) {
+        return Ok(());
     }
+    let gone = [0xDDu8];
+    let from = DevicePtr(gone.as_ptr().addr() as u64);
+    // SAFETY: rule 2: the first byte of the caller's range, and a byte of this frame.
+    unsafe { call.inner.copy(call.src, from, 1, CopyKind::HostToDevice) }
+}
+
+fn returns_early(call: &mut Call<'_, Result<()>>) -> Result<()> {
+    let device = owner(call.inner, call.dst).filter(|_| in_device(call) && call.bytes > 0);
+    let Some(device) = device else { return call.go() };
+    let inner = call.inner;
+    let stream = inner.create_stream(device, 0)?;
+    inner.launch_host_function(stream, Box::new(|| std::thread::sleep(Duration::from_millis(10))))?;
+    // SAFETY: rule 2: device memory only; checks wait for the device before they free it.
+    unsafe { inner.copy_async(call.dst, call.src, call.bytes, call.kind, stream)? };
+    // SAFETY: rule 1: made here, destroyed once.
+    unsafe { inner.destroy_stream(stream) }
 }

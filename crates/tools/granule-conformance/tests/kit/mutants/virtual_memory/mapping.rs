@@ -1,224 +1,142 @@
 //! Wrong maps and unmaps.
 
-use super::{Busy, queue_host_function};
-use backend_api::types::{BackendId, DeviceIndex, DevicePtr, PhysicalHandle, Stream};
-use backend_api::{Access, Backend, ErrorKind, HandleType, HostFunction, Result, VirtualMemory};
-use granule_conformance::interpose::Hook;
+use crate::mutants::{Call, Mutant, does_nothing, lock, mutant};
+use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
+use backend_api::{Access, ErrorKind, HandleType, Result};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What is mapped where: address, bytes, handle.
-type Places = Mutex<Vec<(DevicePtr, u64, PhysicalHandle)>>;
+pub(crate) const MUTANTS: &[Mutant] = &[
+    mutant("virtual_memory.map_opens", "mapping opens the memory to the device")
+        .map(|call| {
+            call.go()?;
+            // SAFETY: the range was mapped just now.
+            unsafe {
+                call.inner.virtual_memory()?.set_access(
+                    call.at,
+                    call.bytes,
+                    &[DeviceIndex(0)],
+                    Access::ReadWrite,
+                )
+            }
+        })
+        .caught_by("virtual_memory.no_access_at_first"),
+    mutant("virtual_memory.aliased_maps", "every mapping shows the first living handle of its size")
+        .map(|call| {
+            let first = *lock(&call.kept::<FirstOfSize>()).entry(call.bytes).or_insert(call.handle);
+            call.with(|it| it.handle = first)
+        })
+        // Once the first is gone, another one is the first.
+        .release_physical(|call| {
+            lock(&call.kept::<FirstOfSize>()).retain(|_, first| *first != call.handle);
+            call.go()
+        })
+        .caught_by("virtual_memory.slots_are_distinct"),
+    mutant("virtual_memory.adjacent_unmap_stops", "unmap takes away the first mapping of a range only")
+        .map(notes_place)
+        .unmap(|call| {
+            let first = lock(&call.kept::<Places>()).iter().rev().find(|place| place.at == call.at).copied();
+            call.with(|it| it.bytes = first.map_or(it.bytes, |place| place.bytes))
+        })
+        .caught_by("virtual_memory.adjacent_unmap"),
+    mutant("virtual_memory.unmap_lies", "unmap does nothing")
+        .unmap(does_nothing)
+        .caught_by("virtual_memory.unmapped_is_free"),
+    mutant("virtual_memory.map_moves_nothing", "a second mapping of a handle shows new memory")
+        .map(|call| if is_known(call) { maps_new_memory(call) } else { notes_place(call) })
+        .caught_by("virtual_memory.memory_moves"),
+    mutant("virtual_memory.alias_is_fresh", "a handle that is mapped shows new memory at a second address")
+        .map(|call| if is_known(call) { maps_new_memory(call) } else { notes_place(call) })
+        .unmap(|call| unmaps(call).map(drop))
+        .caught_by("virtual_memory.aliases_agree"),
+    mutant("virtual_memory.unmap_takes_all", "unmap takes all mappings of the handle away")
+        .map(notes_place)
+        .unmap(|call| unmaps(call)?.into_iter().try_for_each(|gone| unmap_all_of(call, gone.handle)))
+        .caught_by("virtual_memory.aliases_are_alone"),
+    mutant("virtual_memory.map_replaces", "mapping at an occupied place replaces what is there")
+        .map(|call| {
+            let mapped = call.go();
+            if !matches!(&mapped, Err(error) if error.kind == ErrorKind::InvalidValue) {
+                return mapped;
+            }
+            // SAFETY: a simulated device refuses what is not mapped.
+            unsafe { call.inner.virtual_memory()?.unmap(call.at, call.bytes)? };
+            call.go()
+        })
+        .caught_by("virtual_memory.occupied_place"),
+    mutant("virtual_memory.release_unmaps", "releasing a handle takes its mapping away")
+        .map(notes_place)
+        .release_physical(|call| {
+            unmap_all_of(call, call.handle)?;
+            call.go()
+        })
+        .caught_by("virtual_memory.released_handle_lives"),
+    mutant("virtual_memory.foreign_handles", "handles of other backends are taken for its own")
+        .map(|call| {
+            call.handle.backend = call.inner.id();
+            call.go()
+        })
+        .caught_by("virtual_memory.foreign_handle"),
+    mutant("virtual_memory.unmap_waits", "unmap waits while a stream is busy")
+        .launch_host_function(|call| {
+            *lock(&call.kept::<bool>()) = true;
+            call.go()
+        })
+        .unmap(|call| {
+            if *lock(&call.kept::<bool>()) {
+                // As long as a check needs to see it, instead of until the stream is done.
+                std::thread::sleep(Duration::from_millis(150));
+            }
+            call.go()
+        })
+        .caught_by("virtual_memory.unmap_does_not_wait"),
+];
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+type FirstOfSize = HashMap<u64, PhysicalHandle>;
+
+/// What is mapped where.
+#[derive(Clone, Copy)]
+struct Place {
+    at: DevicePtr,
+    bytes: u64,
+    handle: PhysicalHandle,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct MapOpens;
+type Places = Vec<Place>;
 
-impl Hook for MapOpens {
-    unsafe fn map(
-        &self,
-        inner: &dyn VirtualMemory,
-        at: DevicePtr,
-        bytes: u64,
-        handle: PhysicalHandle,
-    ) -> Result<()> {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { inner.map(at, bytes, handle)? };
-        // SAFETY: the range was mapped just now.
-        unsafe { inner.set_access(at, bytes, &[DeviceIndex(0)], Access::ReadWrite) }
-    }
+fn notes_place(call: &mut Call<'_, Result<()>>) -> Result<()> {
+    call.go()?;
+    let place = Place { at: call.at, bytes: call.bytes, handle: call.handle };
+    lock(&call.kept::<Places>()).push(place);
+    Ok(())
 }
 
-#[derive(Debug, Default)]
-pub(super) struct AliasedMaps(Mutex<HashMap<u64, PhysicalHandle>>);
-
-impl Hook for AliasedMaps {
-    unsafe fn map(
-        &self,
-        inner: &dyn VirtualMemory,
-        at: DevicePtr,
-        bytes: u64,
-        handle: PhysicalHandle,
-    ) -> Result<()> {
-        let first = *lock(&self.0).entry(bytes).or_insert(handle);
-        // SAFETY: the caller's promise; the first handle is alive and of the same size.
-        unsafe { inner.map(at, bytes, first) }
-    }
-
-    /// Once the first is gone, another one is the first.
-    unsafe fn release_physical(&self, inner: &dyn VirtualMemory, handle: PhysicalHandle) -> Result<()> {
-        lock(&self.0).retain(|_, first| *first != handle);
-        // SAFETY: the caller's promise, passed on.
-        unsafe { inner.release_physical(handle) }
-    }
+/// Whether the handle was mapped before, and not unmapped where that is noted.
+fn is_known<A>(call: &Call<'_, A>) -> bool {
+    lock(&call.kept::<Places>()).iter().any(|place| place.handle == call.handle)
 }
 
-#[derive(Debug, Default)]
-pub(super) struct AdjacentUnmapStops(Places);
-
-impl Hook for AdjacentUnmapStops {
-    unsafe fn map(
-        &self,
-        inner: &dyn VirtualMemory,
-        at: DevicePtr,
-        bytes: u64,
-        handle: PhysicalHandle,
-    ) -> Result<()> {
-        lock(&self.0).push((at, bytes, handle));
-        // SAFETY: the caller's promise, passed on.
-        unsafe { inner.map(at, bytes, handle) }
-    }
-
-    unsafe fn unmap(&self, inner: &dyn VirtualMemory, at: DevicePtr, bytes: u64) -> Result<()> {
-        let first = lock(&self.0).iter().rev().find(|place| place.0 == at).map_or(bytes, |place| place.1);
-        // SAFETY: the caller's promise, passed on for a part of the range.
-        unsafe { inner.unmap(at, first) }
-    }
+fn maps_new_memory(call: &mut Call<'_, Result<()>>) -> Result<()> {
+    let family = call.inner.virtual_memory()?;
+    let new = family.create_physical(DeviceIndex(0), call.bytes, HandleType::None)?;
+    call.with(|it| it.handle = new)?;
+    // SAFETY: rule 1: just made; the mapping keeps the memory.
+    unsafe { family.release_physical(new) }
 }
 
-#[derive(Debug, Default)]
-pub(super) struct UnmapLies;
-
-impl Hook for UnmapLies {
-    unsafe fn unmap(&self, _: &dyn VirtualMemory, _: DevicePtr, _: u64) -> Result<()> {
-        Ok(())
-    }
+/// Unmaps, and says what was there.
+fn unmaps(call: &mut Call<'_, Result<()>>) -> Result<Places> {
+    call.go()?;
+    let range = call.at.0..call.at.0 + call.bytes;
+    Ok(lock(&call.kept::<Places>()).extract_if(.., |place| range.contains(&place.at.0)).collect())
 }
 
-#[derive(Debug, Default)]
-pub(super) struct MapMovesNothing(Places);
-
-impl Hook for MapMovesNothing {
-    unsafe fn map(
-        &self,
-        inner: &dyn VirtualMemory,
-        at: DevicePtr,
-        bytes: u64,
-        handle: PhysicalHandle,
-    ) -> Result<()> {
-        let known = lock(&self.0).iter().any(|place| place.2 == handle);
-        lock(&self.0).push((at, bytes, handle));
-        if !known {
-            // SAFETY: the caller's promise, passed on.
-            return unsafe { inner.map(at, bytes, handle) };
-        }
-        let fresh = inner.create_physical(DeviceIndex(0), bytes, HandleType::None)?;
-        // SAFETY: the caller's promise for the place; the handle was just made.
-        unsafe { inner.map(at, bytes, fresh)? };
-        // SAFETY: rule 1: just made; the mapping keeps the memory.
-        unsafe { inner.release_physical(fresh) }
+fn unmap_all_of<A>(call: &Call<'_, A>, handle: PhysicalHandle) -> Result<()> {
+    let family = call.inner.virtual_memory()?;
+    for Place { at, bytes, .. } in lock(&call.kept::<Places>()).extract_if(.., |place| place.handle == handle)
+    {
+        // SAFETY: a simulated device refuses what is in use or not mapped.
+        let _ = unsafe { family.unmap(at, bytes) };
     }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct MapReplaces;
-
-impl Hook for MapReplaces {
-    unsafe fn map(
-        &self,
-        inner: &dyn VirtualMemory,
-        at: DevicePtr,
-        bytes: u64,
-        handle: PhysicalHandle,
-    ) -> Result<()> {
-        // SAFETY: the caller's promise, passed on.
-        let mapped = unsafe { inner.map(at, bytes, handle) };
-        if !matches!(&mapped, Err(error) if error.kind == ErrorKind::InvalidValue) {
-            return mapped;
-        }
-        // SAFETY: a simulated device refuses what is not mapped.
-        unsafe { inner.unmap(at, bytes)? };
-        // SAFETY: the caller's promise, passed on; the place is empty now.
-        unsafe { inner.map(at, bytes, handle) }
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct ReleaseUnmaps(Places);
-
-impl Hook for ReleaseUnmaps {
-    unsafe fn map(
-        &self,
-        inner: &dyn VirtualMemory,
-        at: DevicePtr,
-        bytes: u64,
-        handle: PhysicalHandle,
-    ) -> Result<()> {
-        lock(&self.0).push((at, bytes, handle));
-        // SAFETY: the caller's promise, passed on.
-        unsafe { inner.map(at, bytes, handle) }
-    }
-
-    unsafe fn release_physical(&self, inner: &dyn VirtualMemory, handle: PhysicalHandle) -> Result<()> {
-        let mut places = lock(&self.0);
-        for &(at, bytes, _) in places.iter().filter(|place| place.2 == handle) {
-            // SAFETY: a simulated device refuses what is in use or not mapped.
-            let _ = unsafe { inner.unmap(at, bytes) };
-        }
-        places.retain(|place| place.2 != handle);
-        // SAFETY: the caller's promise, passed on.
-        unsafe { inner.release_physical(handle) }
-    }
-}
-
-/// Knows its own id only from the handles it makes.
-#[derive(Debug, Default)]
-pub(super) struct ForeignHandles(Mutex<Option<BackendId>>);
-
-impl ForeignHandles {
-    fn own(&self, handle: PhysicalHandle) -> PhysicalHandle {
-        PhysicalHandle { backend: lock(&self.0).unwrap_or(handle.backend), ..handle }
-    }
-}
-
-impl Hook for ForeignHandles {
-    fn create_physical(
-        &self,
-        inner: &dyn VirtualMemory,
-        device: DeviceIndex,
-        bytes: u64,
-        handle_type: HandleType,
-    ) -> Result<PhysicalHandle> {
-        let handle = inner.create_physical(device, bytes, handle_type)?;
-        *lock(&self.0) = Some(handle.backend);
-        Ok(handle)
-    }
-
-    unsafe fn map(
-        &self,
-        inner: &dyn VirtualMemory,
-        at: DevicePtr,
-        bytes: u64,
-        handle: PhysicalHandle,
-    ) -> Result<()> {
-        // SAFETY: the caller's promise; a simulated device checks the handle.
-        unsafe { inner.map(at, bytes, self.own(handle)) }
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct UnmapWaits(Busy);
-
-impl Hook for UnmapWaits {
-    fn launch_host_function(
-        &self,
-        inner: &dyn Backend,
-        stream: Stream,
-        function: HostFunction,
-    ) -> Result<()> {
-        queue_host_function(&self.0, inner, stream, function)
-    }
-
-    unsafe fn unmap(&self, inner: &dyn VirtualMemory, at: DevicePtr, bytes: u64) -> Result<()> {
-        if *lock(&self.0) {
-            // As long as a check needs to see it, instead of until the stream is done.
-            std::thread::sleep(Duration::from_millis(150));
-        }
-        // SAFETY: the caller's promise, passed on.
-        unsafe { inner.unmap(at, bytes) }
-    }
+    Ok(())
 }
