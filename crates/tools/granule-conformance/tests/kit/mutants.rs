@@ -30,9 +30,11 @@ mod virtual_memory;
 mod wrong;
 
 use backend_api::types::{DeviceIndex, DevicePtr};
-use backend_api::{Backend, BackendError, ErrorKind, Readiness, Result};
+use backend_api::{Backend, BackendError, ErrorKind, PointerInfo, PointerKind, Readiness, Result};
 use granule_conformance::interpose::{Hook, Interposed};
 use std::any::Any;
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -86,19 +88,14 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
     [
         device::MUTANTS,
         memory::MUTANTS,
-        memory::INFO_MUTANTS,
         copies::MUTANTS,
-        copies::QUEUED_MUTANTS,
         streams::MUTANTS,
-        streams::RUNNING_MUTANTS,
         events::MUTANTS,
         ordering::MUTANTS,
         host::MUTANTS,
         errors::MUTANTS,
-        errors::CURRENT_MUTANTS,
         threads::MUTANTS,
         virtual_memory::MUTANTS,
-        virtual_memory::MAPPING_MUTANTS,
         ipc::MUTANTS,
         peers::MUTANTS,
         capture::MUTANTS,
@@ -158,7 +155,27 @@ impl<'a, A> Call<'a, A> {
         self.turn() % of == of - 1
     }
 
-    /// What the mutant remembers: one value of each type.
+    /// Works on what the mutant remembers: one value of each type.
+    pub(crate) fn keep<S: Default + Send + 'static, R>(&self, work: impl FnOnce(&mut S) -> R) -> R {
+        work(&mut lock(&self.kept()))
+    }
+
+    /// Remembers a value by its key.
+    pub(crate) fn note<K: Eq + Hash + Send + 'static, V: Send + 'static>(&self, key: K, value: V) {
+        self.keep(|notes: &mut HashMap<K, V>| drop(notes.insert(key, value)));
+    }
+
+    /// What it remembers by this key.
+    pub(crate) fn noted<K: Eq + Hash + Send + 'static, V: Copy + Send + 'static>(&self, key: K) -> Option<V> {
+        self.keep(|notes: &mut HashMap<K, V>| notes.get(&key).copied())
+    }
+
+    /// What it remembered by this key until now.
+    pub(crate) fn take_note<K: Eq + Hash + Send + 'static, V: Send + 'static>(&self, key: K) -> Option<V> {
+        self.keep(|notes: &mut HashMap<K, V>| notes.remove(&key))
+    }
+
+    /// What the mutant remembers, for those who hold it longer.
     pub(crate) fn kept<S: Default + Send + 'static>(&self) -> Arc<Mutex<S>> {
         let mut all = lock(&self.wrong.kept);
         let found = all.iter().find_map(|one| Arc::clone(one).downcast::<Mutex<S>>().ok());
@@ -215,7 +232,22 @@ impl<T> Call<'_, Result<T>> {
 
     /// Leaves an error behind for [`strikes`].
     pub(crate) fn leave_error(&self) {
-        lock(&self.kept::<LeftBehind>()).0 = true;
+        self.keep(|left: &mut LeftBehind| left.0 = true);
+    }
+}
+
+impl Call<'_, Result<PointerInfo>> {
+    /// Changes what is said of memory of a kind.
+    pub(crate) fn said_of(
+        &mut self,
+        kind: PointerKind,
+        change: impl FnOnce(&mut PointerInfo),
+    ) -> Result<PointerInfo> {
+        self.changed(|info| {
+            if info.kind == kind {
+                change(info);
+            }
+        })
     }
 }
 
@@ -241,7 +273,7 @@ impl Call<'_, Result<()>> {
 
     /// Forgets what [`Call::again_if`] would give again.
     pub(crate) fn forget<T: PartialEq + Send + 'static>(&mut self, gone: T) -> Result<()> {
-        lock(&self.kept::<Option<T>>()).take_if(|before| *before == gone);
+        self.keep(|before: &mut Option<T>| before.take_if(|before| *before == gone));
         self.go()
     }
 }
@@ -252,13 +284,50 @@ struct LeftBehind(bool);
 
 /// Is the answer of a later, innocent call where an error was left behind.
 pub(crate) fn strikes(call: &mut Call<'_, Result<()>>) -> Result<()> {
-    let left = std::mem::take(&mut lock(&call.kept::<LeftBehind>()).0);
+    let left = call.keep(|left: &mut LeftBehind| std::mem::take(&mut left.0));
     call.refuse_if(ErrorKind::Other, left)
 }
 
 /// Leaves its error behind for [`strikes`].
 pub(crate) fn leaves_its_error<T>(call: &mut Call<'_, Result<T>>) -> Result<T> {
     call.go().inspect_err(|_| call.leave_error())
+}
+
+/// Calls that are held back: the handle of their stream or graph, and how each is made.
+#[derive(Default)]
+struct HeldBack(Vec<(u64, Work)>);
+
+type Work = Box<dyn FnOnce(&dyn Backend) + Send>;
+
+impl Call<'_, Result<()>> {
+    /// Holds work back until someone asks for it (see [`flushes`]).
+    pub(crate) fn hold_back(&self, of: u64, work: impl FnOnce(&dyn Backend) + Send + 'static) -> Result<()> {
+        self.keep(|held: &mut HeldBack| held.0.push((of, Box::new(work))));
+        Ok(())
+    }
+
+    /// Forgets what is held back of a stream or graph.
+    pub(crate) fn drop_held(&mut self, of: u64) -> Result<()> {
+        self.keep(|held: &mut HeldBack| held.0.retain(|one| one.0 != of));
+        self.go()
+    }
+
+    /// Whether something is held back of its stream.
+    pub(crate) fn is_behind_held(&self) -> bool {
+        self.keep(|held: &mut HeldBack| held.0.iter().any(|one| one.0 == self.stream.raw))
+    }
+}
+
+/// Makes the calls that are held back.
+pub(crate) fn flush<A>(call: &Call<'_, A>) {
+    let HeldBack(held) = call.keep(std::mem::take::<HeldBack>);
+    held.into_iter().for_each(|(_, work)| work(call.inner));
+}
+
+/// Makes them first.
+pub(crate) fn flushes<T>(call: &mut Call<'_, Result<T>>) -> Result<T> {
+    flush(call);
+    call.go()
 }
 
 /// Does nothing.

@@ -1,6 +1,6 @@
 //! Backends that break rules of this area: stream capture.
 
-use super::{Call, Mutant, lock, mutant, pauses};
+use super::{Call, Mutant, flushes, mutant, pauses};
 use backend_api::types::{DeviceIndex, Stream};
 use backend_api::{CaptureMode, CaptureStatus, ErrorKind, Graph, Readiness, Result};
 
@@ -33,9 +33,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .caught_by("capture.nothing_runs"),
     mutant("capture.launch_once", "a second launch of a graph does nothing")
         .launch(|call| {
-            let launched = call.kept::<Vec<Graph>>();
-            let again = lock(&launched).contains(&call.graph);
-            lock(&launched).push(call.graph);
+            let again = call.noted::<Graph, ()>(call.graph).is_some();
+            call.note(call.graph, ());
             call.answer_if(again, ())
         })
         .caught_by("capture.launch_runs"),
@@ -44,20 +43,15 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .caught_by("capture.launch_is_ordered"),
     mutant("capture.destroyed_at_once", "launches are put off until a wait, and dropped with their graph")
         .launch(|call| {
-            lock(&call.kept::<PutOff>()).push((call.graph, call.stream));
-            Ok(())
-        })
-        .destroy_graph(|call| {
-            lock(&call.kept::<PutOff>()).retain(|put_off| put_off.0 != call.graph);
-            call.go()
-        })
-        .synchronize_stream(|call| {
-            for (graph, on) in lock(&call.kept::<PutOff>()).drain(..) {
+            let (graph, stream) = (call.graph, call.stream);
+            call.hold_back(graph.raw, move |inner| {
+                let family = inner.capture().expect("there was a graph");
                 // SAFETY: the caller's promise at the launch; the graph is there, or the launch would be gone.
-                unsafe { call.inner.capture()?.launch(graph, on)? };
-            }
-            call.go()
+                let _ = unsafe { family.launch(graph, stream) };
+            })
         })
+        .destroy_graph(|call| call.drop_held(call.graph.raw))
+        .synchronize_stream(flushes)
         .caught_by("capture.destroyed_graph_runs"),
     mutant("capture.foreign_graphs", "graphs of other backends are taken for its own")
         .launch(|call| {
@@ -83,8 +77,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("capture.one_mode", "all threads have one mode")
         .exchange_mode(|call| {
             call.go()?;
-            let mode = call.kept::<Option<CaptureMode>>();
-            Ok(lock(&mode).replace(call.mode).unwrap_or(CaptureMode::Global))
+            Ok(call.keep(|mode: &mut Option<_>| mode.replace(call.mode)).unwrap_or(CaptureMode::Global))
         })
         .caught_by("capture.mode_is_per_thread"),
     mutant("capture.synchronize_is_fine", "waiting for a captured stream does nothing")
@@ -109,9 +102,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         })
         .caught_by("capture.broken_is_told"),
     mutant("capture.broken_for_ever", "a stream whose capture was broken stays so")
-        .end(|call| call.go().inspect_err(|_| lock(&call.kept::<Vec<Stream>>()).push(call.stream)))
+        .end(|call| call.go().inspect_err(|_| call.note(call.stream, ())))
         .status(|call| {
-            let is_broken = lock(&call.kept::<Vec<Stream>>()).contains(&call.stream);
+            let is_broken = call.noted::<Stream, ()>(call.stream).is_some();
             call.answer_if(is_broken, CaptureStatus::Invalidated)
         })
         .caught_by("capture.broken_stream_recovers"),
@@ -140,9 +133,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .dependencies(|call| call.changed(Vec::clear))
         .caught_by("capture.dependencies"),
 ];
-
-/// Launches that were put off.
-type PutOff = Vec<(Graph, Stream)>;
 
 fn is_captured<A>(call: &Call<'_, A>) -> Result<bool> {
     Ok(call.inner.capture()?.status(call.stream)? != CaptureStatus::None)

@@ -1,7 +1,7 @@
 //! Backends that break rules of this area: the allocator's promises.
 
 use super::{
-    Mutant, does_nothing, errs_late, lock, mutant, on_first_device, pauses, refuses, shifts_down, shifts_up,
+    Mutant, does_nothing, errs_late, mutant, on_first_device, pauses, refuses, shifts_down, shifts_up,
 };
 use backend_api::types::BackendId;
 use backend_api::{ErrorKind, Readiness};
@@ -43,9 +43,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .caught_by("engine.oom_releases_cache"),
     mutant("engine.full_at_first", "a request is out of memory, and the same again is not")
         .malloc(|call| {
-            let refused = call.kept::<Option<u64>>();
-            let again = lock(&refused).take() == Some(call.bytes);
-            *lock(&refused) = Some(call.bytes).filter(|_| !again);
+            let again = call.keep(|refused: &mut Option<u64>| {
+                let again = refused.take() == Some(call.bytes);
+                *refused = Some(call.bytes).filter(|_| !again);
+                again
+            });
             call.refuse_if(ErrorKind::OutOfMemory, !again)
         })
         .caught_by("engine.no_retry_without_need"),

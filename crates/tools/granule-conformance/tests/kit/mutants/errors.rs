@@ -1,9 +1,5 @@
 //! Backends that break rules of this area: errors, and the current device across calls.
 
-mod current;
-
-pub(crate) use current::MUTANTS as CURRENT_MUTANTS;
-
 use super::{Call, Mutant, error, leaves_its_error, lock, mutant, strikes};
 use backend_api::types::{DeviceIndex, DevicePtr};
 use backend_api::{ErrorKind, Readiness, Result};
@@ -67,10 +63,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("errors.clear_ends_work", "after clear_error a query says Ready")
         .clear_error(|call| {
             call.go();
-            *lock(&call.kept::<bool>()) = true;
+            call.keep(|cleared: &mut bool| *cleared = true);
         })
         .query_stream(|call| {
-            let cleared = std::mem::take(&mut *lock(&call.kept::<bool>()));
+            let cleared = call.keep(std::mem::take::<bool>);
             call.answer_if(cleared, Readiness::Ready)
         })
         .caught_by("errors.clear_error_is_harmless"),
@@ -85,6 +81,42 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("errors.sticky_kind", "a refusal has the kind of the one before")
         .malloc(has_the_kind_before)
         .caught_by("errors.do_not_need_clearing_between_kinds"),
+    mutant("errors.memory_moves_current", "memory calls leave their device current")
+        .malloc(|call| call.leave_current(call.device))
+        .caught_by("errors.current_device_after_memory_calls"),
+    mutant("errors.questions_move_current", "calls that ask leave their device current")
+        .memory_info(|call| call.leave_current(call.device))
+        .caught_by("errors.current_device_after_questions"),
+    mutant("errors.copies_move_current", "copies leave their device current")
+        .memset_async(|call| call.leave_current(call.stream.device))
+        .caught_by("errors.current_device_after_copies"),
+    mutant("errors.streams_move_current", "stream calls leave their device current")
+        .launch_host_function(|call| call.leave_current(call.stream.device))
+        .caught_by("errors.current_device_after_stream_calls"),
+    mutant("errors.events_move_current", "event calls leave their device current")
+        .record_event(|call| call.leave_current(call.stream.device))
+        .caught_by("errors.current_device_after_event_calls"),
+    mutant("errors.host_memory_moves_current", "page-locked memory leaves device 0 current")
+        .host_malloc(|call| call.leave_current(DeviceIndex(0)))
+        .caught_by("errors.current_device_after_host_memory"),
+    mutant("errors.waits_move_current", "calls that wait leave their device current")
+        .synchronize_stream(|call| call.leave_current(call.stream.device))
+        .caught_by("errors.current_device_after_synchronize"),
+    mutant("errors.refused_malloc_moves_current", "a refused malloc leaves its device current")
+        .malloc(|call| call.leave_current_if_refused(call.device))
+        .caught_by("errors.current_device_after_refused_malloc"),
+    mutant("errors.refused_free_moves_current", "a refused free leaves its device current")
+        .free(|call| call.leave_current_if_refused(call.device))
+        .caught_by("errors.current_device_after_refused_free"),
+    mutant("errors.refused_copy_moves_current", "a refused copy leaves its device current")
+        .copy_async(|call| call.leave_current_if_refused(call.stream.device))
+        .caught_by("errors.current_device_after_refused_copy"),
+    mutant("errors.unknown_device_moves_current", "an unknown device leaves device 0 current")
+        .create_stream(|call| call.leave_current_if_refused(call.device))
+        .caught_by("errors.current_device_after_unknown_device"),
+    mutant("errors.unknown_handle_moves_current", "a refused handle leaves its device current")
+        .query_stream(|call| call.leave_current_if_refused(call.stream.device))
+        .caught_by("errors.current_device_after_unknown_handle"),
 ];
 
 pub(super) fn adopts_stream<T>(call: &mut Call<'_, Result<T>>) -> Result<T> {

@@ -1,10 +1,9 @@
 //! Backends that break rules of this area: events.
 
 use super::streams::not_ready_leaves_an_error;
-use super::{Call, Mutant, lock, mutant, strikes, takes_unknown_device};
+use super::{Call, Mutant, mutant, strikes, takes_unknown_device};
 use backend_api::types::{BackendId, DeviceIndex, Event, Stream};
 use backend_api::{ErrorKind, EventFlags, Readiness, Result};
-use std::collections::HashMap;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("events.of_first_device", "handles say device 0")
@@ -29,17 +28,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .synchronize_event(|call| call.refuse_if(ErrorKind::InvalidValue, recorded_on(call).is_none()))
         .caught_by("events.synchronize_unrecorded"),
     mutant("events.no_blocking_sync", "BLOCKING_SYNC is refused")
-        .create_event(|call| call.refuse_if(ErrorKind::NotSupported, is_blocking(call)))
+        .create_event(|call| call.refuse_if(ErrorKind::NotSupported, is_blocking(call.flags)))
         .caught_by("events.each_flag_works"),
     mutant("events.hundred", "no more than 100 events live")
         .create_event(|call| {
-            let live = call.kept::<u32>();
-            let mut live = lock(&live);
-            let event = call.refuse_if(ErrorKind::ResourceLimit, *live >= 100)?;
-            *live += 1;
+            let full = call.keep(|live: &mut u32| *live >= 100);
+            let event = call.refuse_if(ErrorKind::ResourceLimit, full)?;
+            call.keep(|live: &mut u32| *live += 1);
             Ok(event)
         })
-        .destroy_event(|call| call.go().inspect(|()| *lock(&call.kept::<u32>()) -= 1))
+        .destroy_event(|call| call.go().inspect(|()| call.keep(|live: &mut u32| *live -= 1)))
         .caught_by("events.many_at_once"),
     mutant("events.ready_early", "an event is ready before the work")
         .query_event(|call| call.changed(|it| *it = Readiness::Ready))
@@ -74,10 +72,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         })
         .caught_by("events.record_elsewhere_moves_it"),
     mutant("events.asks_last_recorded", "query_event is about the event recorded last")
-        .record_event(|call| call.go().inspect(|()| *lock(&call.kept::<Option<Event>>()) = Some(call.event)))
+        .record_event(|call| call.go().inspect(|()| call.keep(|last| *last = Some(call.event))))
         .query_event(|call| {
             let own = call.go()?;
-            let last = *lock(&call.kept::<Option<Event>>());
+            let last = call.keep(|last: &mut Option<Event>| *last);
             // One that was destroyed since is no answer.
             Ok(last.and_then(|last| call.inner.query_event(last).ok()).unwrap_or(own))
         })
@@ -98,17 +96,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .synchronize_event(|call| call.inner.query_event(call.event).map(drop))
         .caught_by("events.synchronize_waits"),
     mutant("events.blocking_never_waits", "an event with BLOCKING_SYNC is not waited for")
-        .create_event(|call| {
-            let event = call.go()?;
-            if is_blocking(call) {
-                lock(&call.kept::<Vec<Event>>()).push(event);
-            }
-            Ok(event)
-        })
-        .synchronize_event(|call| {
-            let blocking = lock(&call.kept::<Vec<Event>>()).contains(&call.event);
-            call.answer_if(blocking, ())
-        })
+        .create_event(|call| call.go().inspect(|event| call.note(*event, call.flags)))
+        .synchronize_event(|call| call.answer_if(call.noted(call.event).is_some_and(is_blocking), ()))
         .caught_by("events.blocking_synchronize_waits"),
     mutant("events.waits_for_stream", "synchronize_event waits for its stream")
         .record_event(notes_record)
@@ -146,20 +135,15 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .caught_by("events.create_unknown_device_is_refused"),
 ];
 
-fn is_blocking<A>(call: &Call<'_, A>) -> bool {
-    call.flags.contains(EventFlags::BLOCKING_SYNC)
+fn is_blocking(flags: EventFlags) -> bool {
+    flags.contains(EventFlags::BLOCKING_SYNC)
 }
 
-/// Where each event was recorded last.
-type Records = HashMap<Event, Stream>;
-
 pub(super) fn notes_record(call: &mut Call<'_, Result<()>>) -> Result<()> {
-    call.go()?;
-    lock(&call.kept::<Records>()).insert(call.event, call.stream);
-    Ok(())
+    call.go().inspect(|()| call.note(call.event, call.stream))
 }
 
 /// Where the event was recorded last.
 pub(super) fn recorded_on<A>(call: &Call<'_, A>) -> Option<Stream> {
-    lock(&call.kept::<Records>()).get(&call.event).copied()
+    call.noted(call.event)
 }

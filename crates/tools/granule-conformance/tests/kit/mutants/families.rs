@@ -16,13 +16,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .attribute(|call| call.changed(|it| *it = 0))
         .caught_by("families.attributes_agree"),
     mutant("families.registered_is_unknown", "pointer_info does not know registered memory")
-        .pointer_info(|call| {
-            call.changed(|it| {
-                if it.kind == PointerKind::Host {
-                    *it = UNKNOWN;
-                }
-            })
-        })
+        .pointer_info(|call| call.said_of(PointerKind::Host, |it| *it = UNKNOWN))
         .caught_by("families.registered_is_host"),
     mutant("families.register_twice", "memory that is registered can be registered again")
         .register(ignores_refusals)

@@ -45,13 +45,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .host_free(|call| call.refuse_if(ErrorKind::InvalidValue, call.ptr.is_null()))
         .caught_by("host.free_null"),
     mutant("host.of_first_device", "page-locked memory is said to be of device 0")
-        .pointer_info(|call| {
-            call.changed(|it| {
-                if it.kind == PointerKind::Host {
-                    it.device = Some(DeviceIndex(0));
-                }
-            })
-        })
+        .pointer_info(|call| call.said_of(PointerKind::Host, |it| it.device = Some(DeviceIndex(0))))
         .caught_by("host.pointer_info_of_base"),
     mutant("host.base_is_pointer", "every address is said to be a base")
         .pointer_info(|call| base_is_pointer(call, PointerKind::Host))

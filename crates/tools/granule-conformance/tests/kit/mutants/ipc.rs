@@ -3,7 +3,7 @@
 //! Only the exporter or importer in this process is broken; the second process is judged by what it sees.
 
 use super::virtual_memory::granule;
-use super::{Call, Mutant, error, ignores_refusals, lock, mutant};
+use super::{Call, Mutant, errs_late, ignores_refusals, mutant};
 use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use backend_api::{ErrorKind, HandleType, IpcMemoryHandle, Result, ShareableHandle};
 use std::collections::HashMap;
@@ -21,24 +21,22 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .free(frees_twins)
         .copy(|call| {
             call.go()?;
-            match twin(call, call.dst) {
-                Some(twin) => call.with(|it| it.dst = twin),
-                None => Ok(()),
-            }
+            call.noted(call.dst).map_or(Ok(()), |twin| call.with(|it| it.dst = twin))
         })
         .export_memory(exports_twin)
         .caught_by("ipc.other_process_writes"),
     mutant("ipc.writes_are_lost", "writes to opened memory go nowhere")
         .open_memory(notes_opened)
         .copy(|call| {
-            let is_opened = lock(&call.kept::<Opened>()).values().any(|opened| *opened == call.dst);
+            let is_opened =
+                call.keep(|opened: &mut Opened| opened.values().any(|opened| *opened == call.dst));
             call.answer_if(is_opened, ())
         })
         .caught_by("ipc.opened_here"),
     mutant("ipc.one_reference", "a second open is not counted")
         .open_memory(gives_opened)
         .close_memory(|call| {
-            lock(&call.kept::<Opened>()).retain(|_, at| *at != call.ptr);
+            call.keep(|opened: &mut Opened| opened.retain(|_, at| *at != call.ptr));
             call.go()
         })
         .caught_by("ipc.opened_twice"),
@@ -53,13 +51,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .caught_by("ipc.importer_never_frees"),
     mutant("ipc.exported_for_ever", "exported memory cannot be freed any more")
         .export_memory(|call| {
-            lock(&call.kept::<Vec<DevicePtr>>()).push(call.base);
+            call.note(call.base, ());
             call.go()
         })
-        .free(|call| {
-            call.go()?;
-            let is_exported = lock(&call.kept::<Vec<DevicePtr>>()).contains(&call.ptr);
-            if is_exported { Err(error(ErrorKind::InvalidValue)) } else { Ok(()) }
+        .free(|call| match call.noted(call.ptr) {
+            Some(()) => errs_late(call),
+            None => call.go(),
         })
         .caught_by("ipc.death_of_the_importer"),
     mutant("ipc.dead_exporters", "a handle opens although its exporter has gone")
@@ -102,7 +99,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .export_physical(keeps_descriptor)
         .release_physical(|call| {
             call.go()?;
-            if let Some(file) = lock(&call.kept::<Descriptors>()).remove(&call.handle) {
+            if let Some(file) = call.take_note::<_, File>(call.handle) {
                 // A simulated device's memory is a file.
                 let _ = file.write_all_at(&[0xee; 4096], 0);
             }
@@ -111,44 +108,32 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .caught_by("ipc.exported_memory_outlives_handle"),
 ];
 
-/// The second allocation that stands beside each.
-type Twins = HashMap<DevicePtr, DevicePtr>;
-
+/// Takes a second allocation beside each.
 fn takes_twins(call: &mut Call<'_, Result<DevicePtr>>) -> Result<DevicePtr> {
     let (real, twin) = (call.go()?, call.go()?);
-    lock(&call.kept::<Twins>()).insert(real, twin);
+    call.note(real, twin);
     Ok(real)
 }
 
 fn frees_twins(call: &mut Call<'_, Result<()>>) -> Result<()> {
     call.go()?;
-    match lock(&call.kept::<Twins>()).remove(&call.ptr) {
-        Some(twin) => call.with(|it| it.ptr = twin),
-        None => Ok(()),
-    }
+    call.take_note(call.ptr).map_or(Ok(()), |twin| call.with(|it| it.ptr = twin))
 }
 
 fn exports_twin(call: &mut Call<'_, Result<IpcMemoryHandle>>) -> Result<IpcMemoryHandle> {
-    call.base = twin(call, call.base).unwrap_or(call.base);
+    call.base = call.noted(call.base).unwrap_or(call.base);
     call.go()
-}
-
-fn twin<A>(call: &Call<'_, A>, ptr: DevicePtr) -> Option<DevicePtr> {
-    lock(&call.kept::<Twins>()).get(&ptr).copied()
 }
 
 /// What was opened, by handle.
 type Opened = HashMap<IpcMemoryHandle, DevicePtr>;
 
 fn notes_opened(call: &mut Call<'_, Result<DevicePtr>>) -> Result<DevicePtr> {
-    call.go().inspect(|at| {
-        lock(&call.kept::<Opened>()).insert(*call.exported, *at);
-    })
+    call.go().inspect(|at| call.note(*call.exported, *at))
 }
 
 fn gives_opened(call: &mut Call<'_, Result<DevicePtr>>) -> Result<DevicePtr> {
-    let opened = lock(&call.kept::<Opened>()).get(call.exported).copied();
-    opened.map_or_else(|| notes_opened(call), Ok)
+    call.noted(*call.exported).map_or_else(|| notes_opened(call), Ok)
 }
 
 /// An address that no allocation has.
@@ -159,15 +144,13 @@ pub(super) fn new_memory(call: &mut Call<'_, Result<PhysicalHandle>>) -> Result<
     call.inner.virtual_memory()?.create_physical(call.device, granule(call)?, HandleType::None)
 }
 
-/// Descriptors of what was exported, to write over it.
-type Descriptors = HashMap<PhysicalHandle, File>;
-
+/// Keeps a descriptor of what is exported, to write over it.
 fn keeps_descriptor(call: &mut Call<'_, Result<ShareableHandle>>) -> Result<ShareableHandle> {
     let shared = call.go()?;
     if let ShareableHandle::PosixFd(descriptor) = &shared
         && let Ok(kept) = descriptor.try_clone()
     {
-        lock(&call.kept::<Descriptors>()).insert(call.handle, File::from(kept));
+        call.note(call.handle, File::from(kept));
     }
     Ok(shared)
 }

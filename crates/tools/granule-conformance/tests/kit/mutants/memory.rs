@@ -1,16 +1,14 @@
 //! Backends that break rules of this area: device memory.
 
-mod info;
-
-pub(crate) use info::MUTANTS as INFO_MUTANTS;
-pub(super) use info::base_is_pointer;
-
 use super::{
-    Call, Mutant, error, ignores_refusals, leaves_its_error, lock, mutant, on_first_device, shifts_down,
-    shifts_up, strikes,
+    Call, Mutant, error, ignores_refusals, leaves_its_error, mutant, on_first_device, shifts_down, shifts_up,
+    strikes, takes_unknown_device,
 };
 use backend_api::types::{DeviceIndex, DevicePtr, MIB};
-use backend_api::{ADDRESS_BITS, Backend, CopyKind, ErrorKind, Result};
+use backend_api::{
+    ADDRESS_BITS, AddressRange, Backend, CopyKind, ErrorKind, MemoryInfo, PointerInfo, PointerKind, Result,
+};
+use std::collections::BTreeMap;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("memory.nothing_is_null", "a request for 0 bytes gives null, as on HIP")
@@ -103,18 +101,21 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         // Up to a limit, so that other checks still find memory.
         .free(|call| {
             let live = call.inner.address_range(call.ptr).ok().filter(|range| range.base == call.ptr);
-            let leaked = call.kept::<u64>();
-            let before = *lock(&leaked);
-            *lock(&leaked) += live.map_or(0, |range| range.bytes);
-            call.answer_if(live.is_some() && before < 180 * MIB, ())
+            let leaked = call.keep(|leaked: &mut u64| {
+                *leaked += live.map_or(0, |range| range.bytes);
+                *leaked
+            });
+            call.answer_if(live.is_some() && leaked < 180 * MIB, ())
         })
         .caught_by("memory.freed_is_unmanaged"),
     mutant("memory.frees_in_reverse", "only the memory taken last can be freed")
-        .malloc(|call| call.go().inspect(|ptr| lock(&call.kept::<Vec<DevicePtr>>()).push(*ptr)))
+        .malloc(|call| call.go().inspect(|ptr| call.keep(|held: &mut Vec<_>| held.push(*ptr))))
         .free(|call| {
-            let held = call.kept::<Vec<DevicePtr>>();
-            let is_last = lock(&held).last() == Some(&call.ptr);
-            lock(&held).retain(|other| *other != call.ptr);
+            let is_last = call.keep(|held: &mut Vec<DevicePtr>| {
+                let is_last = held.last() == Some(&call.ptr);
+                held.retain(|other| *other != call.ptr);
+                is_last
+            });
             call.go()?;
             if is_last { Ok(()) } else { Err(error(ErrorKind::InvalidValue)) }
         })
@@ -131,6 +132,96 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             answer
         })
         .caught_by("memory.refused_malloc_takes_nothing"),
+    mutant("memory.more_than_all", "free and total are swapped")
+        // Some memory is always taken, so that the swap is seen.
+        .memory_info(|call| call.changed(|it| *it = MemoryInfo { free: it.total, total: it.free - 1 }))
+        .caught_by("memory.info_is_sane"),
+    mutant("memory.any_device", "a device that is not there has the first one's memory")
+        .memory_info(takes_unknown_device)
+        .caught_by("memory.info_unknown_device_is_refused"),
+    mutant("memory.old_numbers", "memory_info says what it said first")
+        .memory_info(|call| {
+            let now = call.go()?;
+            Ok(call.keep(|first: &mut BTreeMap<DeviceIndex, _>| *first.entry(call.device).or_insert(now)))
+        })
+        .caught_by("memory.info_falls_with_malloc"),
+    mutant("memory.only_first_device", "memory_info is about device 0")
+        .memory_info(on_first_device)
+        .caught_by("memory.info_is_of_its_device"),
+    mutant("memory.total_is_free", "the total is what is free")
+        .memory_info(|call| call.changed(|it| it.total = it.free))
+        .caught_by("memory.info_total_is_constant"),
+    mutant("memory.twice_the_total", "the total is twice what there is")
+        .memory_info(|call| call.changed(|it| it.total *= 2))
+        .properties(|call| call.changed(|it| it.total_memory *= 2))
+        .caught_by("memory.total_can_be_had"),
+    mutant("memory.twice_as_much", "the total and what is free are both too much by all there is")
+        .memory_info(|call| {
+            call.changed(|it| *it = MemoryInfo { free: it.free + it.total, total: 2 * it.total })
+        })
+        .properties(|call| call.changed(|it| it.total_memory *= 2))
+        .caught_by("memory.total_can_be_had"),
+    mutant("memory.never_rises", "free bytes only ever fall")
+        .memory_info(never_rises)
+        .caught_by("memory.info_rises_with_free"),
+    mutant("memory.all_managed", "device memory is said to be managed")
+        .pointer_info(|call| call.said_of(PointerKind::Device, |it| it.kind = PointerKind::Managed))
+        .caught_by("memory.pointer_info_of_base"),
+    mutant("memory.base_is_pointer", "every address is said to be a base")
+        .pointer_info(|call| base_is_pointer(call, PointerKind::Device))
+        .caught_by("memory.pointer_info_of_inside"),
+    mutant("memory.end_belongs", "the address behind the end is said to be inside")
+        .pointer_info(|call| match call.go()?.kind {
+            PointerKind::Unmanaged => call.with(|it| it.ptr.0 = it.ptr.0.wrapping_sub(1)),
+            _ => call.go(),
+        })
+        .caught_by("memory.pointer_info_of_end"),
+    mutant("memory.unknown_is_error", "an unknown pointer is an error, as with the CUDA driver")
+        .pointer_info(|call| {
+            let unknown = call.go()?.kind == PointerKind::Unmanaged;
+            call.refuse_if(ErrorKind::InvalidValue, unknown)
+        })
+        .caught_by("memory.pointer_info_of_unknown"),
+    mutant("memory.high_is_error", "addresses beyond 47 bits are an error")
+        .pointer_info(|call| call.refuse_if(ErrorKind::InvalidValue, call.ptr.0 >> 47 != 0))
+        .caught_by("memory.pointer_info_of_any_value"),
+    mutant("memory.sticky_unknown", "an unknown pointer leaves an error for the next call")
+        .pointer_info(|call| {
+            let info = call.go()?;
+            if info.kind == PointerKind::Unmanaged {
+                call.leave_error();
+            }
+            Ok(info)
+        })
+        .enter(strikes)
+        .caught_by("memory.pointer_info_leaves_no_error"),
+    mutant("memory.no_base", "address_range says no base")
+        .address_range(|call| call.changed(|it| it.base = DevicePtr::NULL))
+        .caught_by("memory.range_of_base"),
+    mutant("memory.range_from_here", "address_range begins at the address asked for")
+        .address_range(|call| {
+            let AddressRange { base, bytes } = call.go()?;
+            Ok(AddressRange { base: call.ptr, bytes: bytes - (call.ptr.0 - base.0) })
+        })
+        .caught_by("memory.range_of_inside"),
+    mutant("memory.range_of_granule", "address_range is of the driver's granule")
+        .address_range(|call| call.changed(|it| it.bytes = it.bytes.next_multiple_of(2 << 20)))
+        .caught_by("memory.range_ends_before_the_next"),
+    mutant("memory.any_range", "an unknown pointer has a range")
+        .address_range(|call| Ok(call.go().unwrap_or(AddressRange { base: call.ptr, bytes: 0 })))
+        .caught_by("memory.range_of_unknown_is_refused"),
+    mutant("memory.ranges_stay", "freed memory has a range")
+        .free(|call| {
+            if let Ok(range) = call.inner.address_range(call.ptr) {
+                call.note(call.ptr, range);
+            }
+            call.go()
+        })
+        .address_range(|call| {
+            let freed = call.noted(call.ptr);
+            call.go().or_else(|error| freed.ok_or(error))
+        })
+        .caught_by("memory.freed_has_no_range"),
 ];
 
 /// The lowest address that has too many bits.
@@ -140,17 +231,17 @@ pub(super) const HIGH: u64 = 1 << ADDRESS_BITS;
 type Last = Option<(DeviceIndex, DevicePtr, u64)>;
 
 fn last<A>(call: &Call<'_, A>) -> Last {
-    *lock(&call.kept::<Last>())
+    call.keep(|last: &mut Last| *last)
 }
 
 fn notes_last(call: &mut Call<'_, Result<DevicePtr>>) -> Result<DevicePtr> {
     let ptr = call.go()?;
-    *lock(&call.kept::<Last>()) = Some((call.device, ptr, call.bytes));
+    call.keep(|last: &mut Last| *last = Some((call.device, ptr, call.bytes)));
     Ok(ptr)
 }
 
 fn forgets_last(call: &mut Call<'_, Result<()>>) -> Result<()> {
-    lock(&call.kept::<Last>()).take_if(|last| last.1 == call.ptr);
+    call.keep(|last: &mut Last| last.take_if(|last| last.1 == call.ptr));
     call.go()
 }
 
@@ -161,4 +252,26 @@ fn wipe(inner: &dyn Backend, memory: Last) {
     let from = DevicePtr(byte.as_ptr().addr() as u64);
     // SAFETY: rule 2: one byte of an allocation that is still held; the copy is waited for.
     let _ = unsafe { inner.copy(ptr, from, 1, CopyKind::HostToDevice) };
+}
+
+/// What each device said before, and how much that rose since.
+type Fallen = BTreeMap<DeviceIndex, (u64, u64)>;
+
+fn never_rises(call: &mut Call<'_, Result<MemoryInfo>>) -> Result<MemoryInfo> {
+    let now = call.go()?;
+    call.keep(|fallen: &mut Fallen| {
+        let (before, risen) = fallen.entry(call.device).or_insert((now.free, 0));
+        *risen += now.free.saturating_sub(*before);
+        *before = now.free;
+        Ok(MemoryInfo { free: now.free.saturating_sub(*risen), total: now.total })
+    })
+}
+
+/// Takes an address for its base, in memory of a kind.
+pub(super) fn base_is_pointer(
+    call: &mut Call<'_, Result<PointerInfo>>,
+    kind: PointerKind,
+) -> Result<PointerInfo> {
+    let ptr = call.ptr;
+    call.said_of(kind, |it| it.base = ptr)
 }

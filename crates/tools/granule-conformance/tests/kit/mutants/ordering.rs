@@ -2,7 +2,7 @@
 
 use super::events::{notes_record, recorded_on};
 use super::streams::{forgets, keeps, live};
-use super::{Call, Mutant, block, does_nothing, lock, mutant};
+use super::{Call, Mutant, block, does_nothing, mutant};
 use backend_api::types::{DeviceIndex, Event, Stream};
 use backend_api::{ErrorKind, EventFlags, Result};
 use std::collections::HashMap;
@@ -64,12 +64,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .wait_event(notes_wait)
         .record_event(|call| {
             call.go()?;
-            for (waiter, awaited) in lock(&call.kept::<Waiting>()).iter() {
-                if *awaited == call.event && *waiter != call.stream {
-                    // A stream that was destroyed since does not wait.
+            // A stream that was destroyed since does not wait.
+            call.keep(|waiting: &mut HashMap<Stream, Event>| {
+                let others = waiting.iter().filter(|(waiter, _)| **waiter != call.stream);
+                for (waiter, _) in others.filter(|(_, awaited)| **awaited == call.event) {
                     let _ = call.inner.wait_event(*waiter, call.event);
                 }
-            }
+            });
             Ok(())
         })
         .caught_by("ordering.later_record_does_not_hold"),
@@ -88,7 +89,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("ordering.one_wait_only", "a second wait does nothing")
         .wait_event(|call| if awaited(call, call.stream).is_some() { Ok(()) } else { notes_wait(call) })
         .query_stream(|call| {
-            lock(&call.kept::<Waiting>()).remove(&call.stream);
+            call.take_note::<Stream, Event>(call.stream);
             call.go()
         })
         .caught_by("ordering.wait_for_two"),
@@ -127,18 +128,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .caught_by("ordering.synchronize_behind_wait"),
 ];
 
-/// Streams and the event that each waited for last.
-type Waiting = HashMap<Stream, Event>;
-
 fn notes_wait(call: &mut Call<'_, Result<()>>) -> Result<()> {
-    call.go()?;
-    lock(&call.kept::<Waiting>()).insert(call.stream, call.event);
-    Ok(())
+    call.go().inspect(|()| call.note(call.stream, call.event))
 }
 
 /// What a stream waited for last.
-fn awaited<A>(call: &Call<'_, A>, stream: Stream) -> Option<Event> {
-    lock(&call.kept::<Waiting>()).get(&stream).copied()
+fn awaited<A>(call: &Call<'_, A>, by: Stream) -> Option<Event> {
+    call.noted(by)
 }
 
 fn waits_for_stream(call: &mut Call<'_, Result<()>>) -> Result<()> {

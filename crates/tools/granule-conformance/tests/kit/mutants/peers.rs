@@ -1,7 +1,7 @@
 //! Backends that break rules of this area: other devices.
 
 use super::errors::adopts_stream;
-use super::{Mutant, lock, mutant, pauses};
+use super::{Mutant, mutant, pauses};
 use backend_api::ErrorKind;
 use backend_api::types::DeviceIndex;
 
@@ -11,11 +11,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .caught_by("peers.no_such_device"),
     mutant("peers.only_once", "enabling access again is an error")
         .enable_access(|call| {
-            let pair = (call.from, call.to);
-            let enabled = call.kept::<Vec<(DeviceIndex, DeviceIndex)>>();
-            call.refuse_if(ErrorKind::Other, lock(&enabled).contains(&pair))?;
-            lock(&enabled).push(pair);
-            Ok(())
+            let again = call.noted::<_, ()>((call.from, call.to)).is_some();
+            call.note((call.from, call.to), ());
+            call.refuse_if(ErrorKind::Other, again)
         })
         .caught_by("peers.enabled_twice"),
     mutant("peers.unasked", "no device reaches another, yet access can be enabled")

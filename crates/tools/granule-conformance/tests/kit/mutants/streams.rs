@@ -1,14 +1,13 @@
 //! Backends that break rules of this area: streams.
 
-mod running;
-
-pub(crate) use running::MUTANTS as RUNNING_MUTANTS;
-pub(super) use running::not_ready_leaves_an_error;
-
-use super::{Call, Mutant, error, lock, mutant, takes_unknown_device};
-use backend_api::types::{BackendId, DeviceIndex, DevicePtr, Stream};
-use backend_api::{ErrorKind, PriorityRange, Result};
+use super::{
+    Call, Mutant, block, blocks, error, flush, flushes, lock, mutant, strikes, takes_unknown_device,
+};
+use backend_api::types::{BackendId, DeviceIndex, Stream};
+use backend_api::{ErrorKind, PriorityRange, Readiness, Result};
 use std::collections::BTreeSet;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub(crate) const MUTANTS: &[Mutant] =
@@ -47,12 +46,12 @@ pub(crate) const MUTANTS: &[Mutant] =
         mutant("streams.synchronizes_once", "an idle stream cannot be waited for again")
             .enter(|call| {
                 if call.method != "Backend::synchronize_stream" {
-                    *lock(&call.kept::<Option<Stream>>()) = None;
+                    call.keep(|last: &mut Option<Stream>| *last = None);
                 }
                 Ok(())
             })
             .synchronize_stream(|call| {
-                let again = lock(&call.kept::<Option<Stream>>()).replace(call.stream) == Some(call.stream);
+                let again = call.keep(|last: &mut Option<_>| last.replace(call.stream)) == Some(call.stream);
                 call.refuse_if(ErrorKind::InvalidValue, again)
             })
             .caught_by("streams.synchronize_idle"),
@@ -92,10 +91,7 @@ pub(crate) const MUTANTS: &[Mutant] =
             .query_stream(flushes)
             .synchronize_stream(flushes)
             .synchronize_device(flushes)
-            .destroy_stream(|call| {
-                lock(&call.kept::<Held>()).take_if(|held| held.3 == call.stream);
-                call.go()
-            })
+            .destroy_stream(|call| call.drop_held(call.stream.raw))
             .caught_by("streams.destroyed_work_runs"),
         mutant("streams.destroy_drops_functions", "a destroyed stream runs no host functions")
             .launch_host_function(|call| {
@@ -111,7 +107,7 @@ pub(crate) const MUTANTS: &[Mutant] =
                 })
             })
             .destroy_stream(|call| {
-                lock(&call.kept::<BTreeSet<Stream>>()).insert(call.stream);
+                call.keep(|destroyed: &mut BTreeSet<_>| destroyed.insert(call.stream));
                 call.go()
             })
             .caught_by("streams.destroyed_work_runs_in_order"),
@@ -138,43 +134,158 @@ pub(crate) const MUTANTS: &[Mutant] =
         mutant("streams.range_of_anything", "an unknown device has priorities")
             .priority_range(takes_unknown_device)
             .caught_by("streams.priority_unknown_device_is_refused"),
+        mutant("streams.always_ready", "query_stream says Ready")
+            .query_stream(|call| call.changed(|it| *it = Readiness::Ready))
+            .caught_by("streams.busy_behind_work"),
+        mutant("streams.never_ready", "query_stream says NotReady")
+            .query_stream(|call| call.changed(|it| *it = Readiness::NotReady))
+            .caught_by("streams.ready_after_work"),
+        mutant("streams.sticky_not_ready", "NotReady leaves an error for the next call")
+            .query_stream(not_ready_leaves_an_error)
+            .enter(strikes)
+            .caught_by("streams.not_ready_leaves_no_error"),
+        mutant("streams.queries_block", "queries wait for the work")
+            .query_stream(blocks)
+            .query_event(blocks_on_event)
+            .destroy_event(blocks_on_event)
+            .caught_by("streams.query_does_not_block"),
+        mutant("streams.never_waits", "synchronize_stream returns at once")
+            .synchronize_stream(|call| call.inner.query_stream(call.stream).map(drop))
+            .caught_by("streams.synchronize_waits"),
+        mutant("streams.seldom_waits", "one synchronize_stream in fifty returns at once")
+            .synchronize_stream(|call| call.answer_if(call.is_turn(50), ()))
+            .caught_by("streams.synchronize_waits_every_time"),
+        mutant("streams.waits_for_device", "synchronize_stream waits for the device")
+            .synchronize_stream(|call| {
+                call.inner.query_stream(call.stream)?;
+                call.inner.synchronize_device(call.stream.device)
+            })
+            .caught_by("streams.synchronize_waits_for_itself_only"),
+        mutant("streams.one_queue", "all streams are one queue")
+            .copy_async(in_one_queue)
+            .memset_async(in_one_queue)
+            .launch_host_function(in_one_queue)
+            .query_stream(in_one_queue)
+            .synchronize_stream(in_one_queue)
+            .caught_by("streams.run_beside_each_other"),
+        mutant("streams.calls_block", "calls that queue wait for the work before")
+            .copy_async(blocks)
+            .memset_async(blocks)
+            .launch_host_function(blocks)
+            .record_event(blocks)
+            .wait_event(blocks_on_event)
+            .destroy_stream(blocks)
+            .caught_by("streams.host_function_does_not_block"),
+        mutant("streams.no_functions", "host functions do not run")
+            .launch_host_function(|call| call.inner.query_stream(call.stream).map(drop))
+            .caught_by("streams.host_function_runs"),
+        mutant("streams.loses_functions", "every fifth host function does not run")
+            .launch_host_function(|call| call.answer_if(call.is_turn(5), ()))
+            .caught_by("streams.host_function_runs_once"),
+        mutant("streams.swaps_functions", "two host functions change places")
+            .launch_host_function(swaps_functions)
+            .query_stream(flushes)
+            .synchronize_stream(flushes)
+            .synchronize_device(flushes)
+            .caught_by("streams.host_functions_in_order"),
+        mutant("streams.functions_at_once", "a host function runs beside the stream")
+            .launch_host_function(runs_at_once)
+            .synchronize_stream(joins)
+            .synchronize_device(joins)
+            .caught_by("streams.host_function_when_reached"),
+        mutant("streams.no_functions_on_default", "the default stream runs no host functions")
+            .launch_host_function(|call| call.answer_if(call.stream.raw == 0, ()))
+            .caught_by("streams.host_function_on_default"),
+        mutant("streams.forgets_functions", "host functions are kept for ever")
+            .launch_host_function(|call| {
+                call.inner.query_stream(call.stream)?;
+                std::mem::forget(call.function.take());
+                Ok(())
+            })
+            .caught_by("streams.host_function_is_dropped"),
     ];
 
 /// The created streams that live, where a mutant keeps them.
 pub(super) fn live<A>(call: &Call<'_, A>) -> Vec<Stream> {
-    lock(&call.kept::<Vec<Stream>>()).clone()
+    call.keep(|live: &mut Vec<Stream>| live.clone())
 }
 
 pub(super) fn keeps(call: &mut Call<'_, Result<Stream>>) -> Result<Stream> {
-    call.go().inspect(|stream| lock(&call.kept::<Vec<Stream>>()).push(*stream))
+    call.go().inspect(|stream| call.keep(|live: &mut Vec<_>| live.push(*stream)))
 }
 
 pub(super) fn forgets(call: &mut Call<'_, Result<()>>) -> Result<()> {
-    lock(&call.kept::<Vec<Stream>>()).retain(|stream| *stream != call.stream);
+    call.keep(|live: &mut Vec<Stream>| live.retain(|stream| *stream != call.stream));
     call.go()
 }
 
-/// A fill that is held back until its stream or device is asked for.
-type Held = Option<(DevicePtr, u8, u64, Stream)>;
-
 fn holds_fill_back(call: &mut Call<'_, Result<()>>) -> Result<()> {
-    fill_held(call);
-    if call.bytes == 0 || call.stream.backend != call.inner.id() {
+    flush(call);
+    let (dst, value, bytes, stream) = (call.dst, call.value, call.bytes, call.stream);
+    if bytes == 0 || stream.backend != call.inner.id() {
         return call.go();
     }
-    *lock(&call.kept::<Held>()) = Some((call.dst, call.value, call.bytes, call.stream));
+    call.hold_back(stream.raw, move |inner| {
+        // SAFETY: rule 2: checks free memory only after they waited for the stream or device.
+        let _ = unsafe { inner.memset_async(dst, value, bytes, stream) };
+    })
+}
+
+pub(super) fn not_ready_leaves_an_error(call: &mut Call<'_, Result<Readiness>>) -> Result<Readiness> {
+    let readiness = call.go()?;
+    if !readiness.is_ready() {
+        call.leave_error();
+    }
+    Ok(readiness)
+}
+
+fn blocks_on_event<T>(call: &mut Call<'_, Result<T>>) -> Result<T> {
+    block(|| call.inner.query_event(call.event));
+    call.go()
+}
+
+/// Takes device 0's default stream for every stream that is there.
+fn in_one_queue<T>(call: &mut Call<'_, Result<T>>) -> Result<T> {
+    call.inner.query_stream(call.stream)?;
+    call.stream = call.inner.default_stream(DeviceIndex(0));
+    call.go()
+}
+
+fn swaps_functions(call: &mut Call<'_, Result<()>>) -> Result<()> {
+    if call.is_behind_held() {
+        return call.go().inspect(|()| flush(call));
+    }
+    flush(call);
+    call.inner.query_stream(call.stream)?;
+    let (stream, function) = (call.stream, call.function.take());
+    call.hold_back(stream.raw, move |inner| {
+        let _ = function.map(|function| inner.launch_host_function(stream, function));
+    })
+}
+
+/// Host functions that run on threads of their own.
+type Running = Vec<JoinHandle<()>>;
+
+fn runs_at_once(call: &mut Call<'_, Result<()>>) -> Result<()> {
+    call.inner.query_stream(call.stream)?;
+    let (done, is_done) = channel();
+    let function = call.function.take();
+    let run = move || {
+        if let Some(function) = function {
+            function();
+        }
+        let _ = done.send(());
+    };
+    call.keep(|running: &mut Running| running.push(std::thread::spawn(run)));
+    // Those that do not wait for anything run before this returns.
+    let _ = is_done.recv_timeout(Duration::from_millis(5));
     Ok(())
 }
 
-fn flushes<T>(call: &mut Call<'_, Result<T>>) -> Result<T> {
-    fill_held(call);
-    call.go()
-}
-
-fn fill_held<A>(call: &Call<'_, A>) {
-    let held = lock(&call.kept::<Held>()).take();
-    if let Some((dst, value, bytes, stream)) = held {
-        // SAFETY: rule 2: checks free memory only after they waited for the stream or device.
-        let _ = unsafe { call.inner.memset_async(dst, value, bytes, stream) };
+/// What the functions use may be freed after the stream or device was waited for.
+fn joins(call: &mut Call<'_, Result<()>>) -> Result<()> {
+    for thread in call.keep(std::mem::take::<Running>) {
+        let _ = thread.join();
     }
+    call.go()
 }

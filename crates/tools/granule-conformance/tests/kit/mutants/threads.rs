@@ -3,14 +3,13 @@
 use super::{Call, Mutant, error, leaves_its_error, lock, mutant, on_side_thread, strikes};
 use backend_api::types::DeviceIndex;
 use backend_api::{CopyKind, ErrorKind, Result};
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::thread::{self, ThreadId};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("threads.one_current_device", "all threads share the current device")
-        .set_device(|call| call.go().inspect(|()| *lock(&call.kept::<DeviceIndex>()) = call.device))
-        .current_device(|call| Ok(*lock(&call.kept::<DeviceIndex>())))
+        .set_device(|call| call.go().inspect(|()| call.keep(|current| *current = call.device)))
+        .current_device(|call| Ok(call.keep(|current: &mut DeviceIndex| *current)))
         .caught_by("threads.current_device_is_per_thread"),
     mutant("threads.no_context", "a thread that never chose a device gets no memory")
         .malloc(|call| call.refuse_if(ErrorKind::Other, on_side_thread()))
@@ -69,11 +68,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .caught_by("threads.queue_while_another_waits"),
     mutant("threads.one_waiter", "only one thread waits for an event")
         .synchronize_event(|call| {
-            let waiters = call.kept::<u32>();
-            *lock(&waiters) += 1;
-            let is_second = *lock(&waiters) > 1;
+            let is_second = call.keep(|waiters: &mut u32| {
+                *waiters += 1;
+                *waiters > 1
+            });
             let answer = call.answer_if(is_second, ());
-            *lock(&waiters) -= 1;
+            call.keep(|waiters: &mut u32| *waiters -= 1);
             answer
         })
         .caught_by("threads.wait_for_the_same_event"),
@@ -83,24 +83,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .caught_by("threads.errors_stay_with_their_thread"),
 ];
 
-/// Which thread made what.
-type Makers<T> = HashMap<T, ThreadId>;
-
+/// Notes which thread made it.
 fn notes_maker<T: Copy + Eq + Hash + Send + 'static>(call: &mut Call<'_, Result<T>>) -> Result<T> {
-    call.go().inspect(|made| {
-        lock(&call.kept::<Makers<T>>()).insert(*made, thread::current().id());
-    })
+    call.go().inspect(|made| call.note(*made, thread::current().id()))
 }
 
 fn made_here<T: Eq + Hash + Send + 'static, A>(call: &Call<'_, A>, made: T) -> Result<()> {
     let here = thread::current().id();
-    let maker = lock(&call.kept::<Makers<T>>()).get(&made).copied();
-    if maker.is_some_and(|maker| maker != here) { Err(error(ErrorKind::InvalidValue)) } else { Ok(()) }
+    let is_foreign = call.noted(made).is_some_and(|maker: ThreadId| maker != here);
+    if is_foreign { Err(error(ErrorKind::InvalidValue)) } else { Ok(()) }
 }
 
 /// Whether it is what [`Call::again_if`] gives.
 fn is_shared<T: PartialEq + Send + 'static, A>(call: &Call<'_, A>, it: T) -> bool {
-    *lock(&call.kept::<Option<T>>()) == Some(it)
+    call.keep(|shared: &mut Option<T>| *shared == Some(it))
 }
 
 fn one_at_a_time<T>(call: &mut Call<'_, Result<T>>) -> Result<T> {

@@ -1,15 +1,12 @@
 //! Backends that break rules of this area: virtual memory.
 
-mod mapping;
-
-pub(crate) use mapping::MUTANTS as MAPPING_MUTANTS;
-
 use super::memory::HIGH;
 use super::{
-    Call, Mutant, does_nothing, ignores_refusals, lock, mutant, on_first_device, takes_unknown_device,
+    Call, Mutant, does_nothing, ignores_refusals, mutant, on_first_device, pauses, takes_unknown_device,
 };
-use backend_api::types::{DeviceIndex, DevicePtr};
+use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use backend_api::{Access, ErrorKind, Granularity, HandleType, PointerInfo, PointerKind, Result};
+use std::collections::HashMap;
 use std::ops::Range;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -75,11 +72,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("virtual_memory.mapped_is_unknown", "pointer_info does not know reserved addresses")
         .reserve_address(|call| {
             let base = call.go()?.0;
-            lock(&call.kept::<Reserved>()).push(base..base + call.bytes);
+            call.keep(|reserved: &mut Reserved| reserved.push(base..base + call.bytes));
             Ok(DevicePtr(base))
         })
         .pointer_info(|call| {
-            let is_reserved = lock(&call.kept::<Reserved>()).iter().any(|range| range.contains(&call.ptr.0));
+            let is_reserved =
+                call.keep(|reserved: &mut Reserved| reserved.iter().any(|range| range.contains(&call.ptr.0)));
             call.answer_if(is_reserved, UNKNOWN)
         })
         .caught_by("virtual_memory.pointer_is_known"),
@@ -95,6 +93,87 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("virtual_memory.any_descriptor", "any descriptor imports as new memory")
         .import_physical(|call| call.go().or_else(|_| super::ipc::new_memory(call)))
         .caught_by("virtual_memory.foreign_descriptor"),
+    mutant("virtual_memory.map_opens", "mapping opens the memory to the device")
+        .map(|call| {
+            call.go()?;
+            // SAFETY: the range was mapped just now.
+            unsafe {
+                call.inner.virtual_memory()?.set_access(
+                    call.at,
+                    call.bytes,
+                    &[DeviceIndex(0)],
+                    Access::ReadWrite,
+                )
+            }
+        })
+        .caught_by("virtual_memory.no_access_at_first"),
+    mutant("virtual_memory.aliased_maps", "every mapping shows the first living handle of its size")
+        .map(|call| {
+            let first = call.keep(|first: &mut FirstOfSize| *first.entry(call.bytes).or_insert(call.handle));
+            call.with(|it| it.handle = first)
+        })
+        // Once the first is gone, another one is the first.
+        .release_physical(|call| {
+            call.keep(|first: &mut FirstOfSize| first.retain(|_, first| *first != call.handle));
+            call.go()
+        })
+        .caught_by("virtual_memory.slots_are_distinct"),
+    mutant("virtual_memory.adjacent_unmap_stops", "unmap takes away the first mapping of a range only")
+        .map(notes_place)
+        .unmap(|call| {
+            let first =
+                call.keep(|places: &mut Places| places.iter().rev().find(|it| it.at == call.at).copied());
+            call.with(|it| it.bytes = first.map_or(it.bytes, |place| place.bytes))
+        })
+        .caught_by("virtual_memory.adjacent_unmap"),
+    mutant("virtual_memory.unmap_lies", "unmap does nothing")
+        .unmap(does_nothing)
+        .caught_by("virtual_memory.unmapped_is_free"),
+    mutant("virtual_memory.map_moves_nothing", "a second mapping of a handle shows new memory")
+        .map(|call| if is_known(call) { maps_new_memory(call) } else { notes_place(call) })
+        .caught_by("virtual_memory.memory_moves"),
+    mutant("virtual_memory.alias_is_fresh", "a handle that is mapped shows new memory at a second address")
+        .map(|call| if is_known(call) { maps_new_memory(call) } else { notes_place(call) })
+        .unmap(|call| unmaps(call).map(drop))
+        .caught_by("virtual_memory.aliases_agree"),
+    mutant("virtual_memory.unmap_takes_all", "unmap takes all mappings of the handle away")
+        .map(notes_place)
+        .unmap(|call| unmaps(call)?.into_iter().try_for_each(|gone| unmap_all_of(call, gone.handle)))
+        .caught_by("virtual_memory.aliases_are_alone"),
+    mutant("virtual_memory.map_replaces", "mapping at an occupied place replaces what is there")
+        .map(|call| {
+            let mapped = call.go();
+            if !matches!(&mapped, Err(error) if error.kind == ErrorKind::InvalidValue) {
+                return mapped;
+            }
+            // SAFETY: a simulated device refuses what is not mapped.
+            unsafe { call.inner.virtual_memory()?.unmap(call.at, call.bytes)? };
+            call.go()
+        })
+        .caught_by("virtual_memory.occupied_place"),
+    mutant("virtual_memory.release_unmaps", "releasing a handle takes its mapping away")
+        .map(notes_place)
+        .release_physical(|call| {
+            unmap_all_of(call, call.handle)?;
+            call.go()
+        })
+        .caught_by("virtual_memory.released_handle_lives"),
+    mutant("virtual_memory.foreign_handles", "handles of other backends are taken for its own")
+        .map(|call| {
+            call.handle.backend = call.inner.id();
+            call.go()
+        })
+        .caught_by("virtual_memory.foreign_handle"),
+    mutant("virtual_memory.unmap_waits", "unmap waits while a stream is busy")
+        .launch_host_function(|call| {
+            call.keep(|busy: &mut bool| *busy = true);
+            call.go()
+        })
+        .unmap(|call| {
+            let busy = call.keep(|busy: &mut bool| *busy);
+            if busy { pauses(call) } else { call.go() }
+        })
+        .caught_by("virtual_memory.unmap_does_not_wait"),
 ];
 
 /// What is said of an address that is no memory.
@@ -107,4 +186,57 @@ type Reserved = Vec<Range<u64>>;
 /// The first device's granule: all of them have the same.
 pub(super) fn granule<A>(call: &Call<'_, A>) -> Result<u64> {
     call.inner.virtual_memory()?.granularity(DeviceIndex(0), Granularity::Minimum)
+}
+
+type FirstOfSize = HashMap<u64, PhysicalHandle>;
+
+/// What is mapped where.
+#[derive(Clone, Copy)]
+struct Place {
+    at: DevicePtr,
+    bytes: u64,
+    handle: PhysicalHandle,
+}
+
+type Places = Vec<Place>;
+
+fn notes_place(call: &mut Call<'_, Result<()>>) -> Result<()> {
+    call.go()?;
+    let place = Place { at: call.at, bytes: call.bytes, handle: call.handle };
+    call.keep(|places: &mut Places| places.push(place));
+    Ok(())
+}
+
+/// Whether the handle was mapped before, and not unmapped where that is noted.
+fn is_known<A>(call: &Call<'_, A>) -> bool {
+    call.keep(|places: &mut Places| places.iter().any(|place| place.handle == call.handle))
+}
+
+fn maps_new_memory(call: &mut Call<'_, Result<()>>) -> Result<()> {
+    let family = call.inner.virtual_memory()?;
+    let new = family.create_physical(DeviceIndex(0), call.bytes, HandleType::None)?;
+    call.with(|it| it.handle = new)?;
+    // SAFETY: rule 1: just made; the mapping keeps the memory.
+    unsafe { family.release_physical(new) }
+}
+
+/// Unmaps, and says what was there.
+fn unmaps(call: &mut Call<'_, Result<()>>) -> Result<Places> {
+    call.go()?;
+    let range = call.at.0..call.at.0 + call.bytes;
+    Ok(take_places(call, |place| range.contains(&place.at.0)))
+}
+
+fn unmap_all_of<A>(call: &Call<'_, A>, handle: PhysicalHandle) -> Result<()> {
+    let family = call.inner.virtual_memory()?;
+    for Place { at, bytes, .. } in take_places(call, |place| place.handle == handle) {
+        // SAFETY: a simulated device refuses what is in use or not mapped.
+        let _ = unsafe { family.unmap(at, bytes) };
+    }
+    Ok(())
+}
+
+/// Forgets some places, and says which.
+fn take_places<A>(call: &Call<'_, A>, which: impl Fn(&Place) -> bool) -> Places {
+    call.keep(|places: &mut Places| places.extract_if(.., |place| which(place)).collect())
 }
