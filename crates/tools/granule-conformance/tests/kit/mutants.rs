@@ -10,7 +10,7 @@
 //! ```
 //!
 //! What rules of many mutants do has a name: a method of [`Call`] where it needs words of its own, as here, or
-//! a function below where it does not (`ignores_refusals`, `moves_current`, `blocks`).
+//! a function below where it does not (`ignores_refusals`, `blocks`).
 
 mod capture;
 mod copies;
@@ -31,9 +31,9 @@ mod wrong;
 
 use backend_api::types::{DeviceIndex, DevicePtr};
 use backend_api::{Backend, BackendError, ErrorKind, PointerInfo, PointerKind, Readiness, Result};
-use granule_conformance::interpose::{Hook, Interposed};
+use granule_conformance::interpose::Interposed;
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
@@ -53,13 +53,11 @@ pub(crate) struct Mutant {
     pub(crate) caught_by: &'static str,
     /// What its methods do, but for those that are right.
     rules: Rules,
-    /// What stands in for rules, where the mutant is about families.
-    odd: Option<fn() -> Box<dyn Hook>>,
 }
 
 /// A mutant without a fault, yet.
 pub(crate) const fn mutant(name: &'static str, what: &'static str) -> Mutant {
-    Mutant { name, what, caught_by: "", rules: Rules::NONE, odd: None }
+    Mutant { name, what, caught_by: "", rules: Rules::NONE }
 }
 
 impl Mutant {
@@ -68,18 +66,9 @@ impl Mutant {
         Self { caught_by: check, ..self }
     }
 
-    /// Has a hook of its own instead of rules.
-    pub(crate) const fn hooked(self, odd: fn() -> Box<dyn Hook>) -> Self {
-        Self { odd: Some(odd), ..self }
-    }
-
     /// The mutant over a right backend.
     pub(crate) fn over(&'static self, inner: Arc<dyn Backend>) -> Arc<dyn Backend> {
-        let hook = match self.odd {
-            Some(make) => make(),
-            None => Box::new(Wrong::new(&self.rules, Arc::clone(&inner))),
-        };
-        Arc::new(Interposed::<dyn Hook>::boxed(inner, hook))
+        Arc::new(Interposed::new(Arc::clone(&inner), Wrong::new(&self.rules, inner)))
     }
 }
 
@@ -139,9 +128,9 @@ impl<'a, A> Call<'a, A> {
         (self.next)(&mut self.arguments)
     }
 
-    /// Answers rightly to other arguments.
-    pub(crate) fn with(&mut self, change: impl FnOnce(&mut Arguments<'a>)) -> A {
-        change(&mut self.arguments);
+    /// Does something first, such as to change the arguments.
+    pub(crate) fn with<R>(&mut self, first: impl FnOnce(&mut Self) -> R) -> A {
+        first(self);
         self.go()
     }
 
@@ -175,6 +164,11 @@ impl<'a, A> Call<'a, A> {
         self.keep(|notes: &mut HashMap<K, V>| notes.remove(&key))
     }
 
+    /// Whether this key comes for the first time.
+    pub(crate) fn is_first<K: Eq + Hash + Send + 'static>(&self, key: K) -> bool {
+        self.keep(|seen: &mut HashSet<K>| seen.insert(key))
+    }
+
     /// What the mutant remembers, for those who hold it longer.
     pub(crate) fn kept<S: Default + Send + 'static>(&self) -> Arc<Mutex<S>> {
         let mut all = lock(&self.wrong.kept);
@@ -193,8 +187,18 @@ impl<T> Call<'_, Result<T>> {
         if case { Ok(answer) } else { self.go() }
     }
 
+    /// Gives it instead of an error of a kind.
+    pub(crate) fn answer_instead_of(&mut self, kind: ErrorKind, answer: T) -> Result<T> {
+        self.go().or_else(|error| if error.kind == kind { Ok(answer) } else { Err(error) })
+    }
+
     /// Refuses some cases.
-    pub(crate) fn refuse_if(&mut self, kind: ErrorKind, case: bool) -> Result<T> {
+    pub(crate) fn refuse_if(&mut self, case: bool) -> Result<T> {
+        self.refuse_as(ErrorKind::InvalidValue, case)
+    }
+
+    /// Refuses some cases with an error of another kind.
+    pub(crate) fn refuse_as(&mut self, kind: ErrorKind, case: bool) -> Result<T> {
         if case { Err(error(kind)) } else { self.go() }
     }
 
@@ -217,17 +221,12 @@ impl<T> Call<'_, Result<T>> {
     /// Leaves a device current that was not; the first, where it is not there.
     pub(crate) fn leave_current(&mut self, device: DeviceIndex) -> Result<T> {
         let answer = self.go();
-        self.inner.set_device(device).or_else(|_| self.inner.set_device(DeviceIndex(0)))?;
-        answer
+        self.inner.set_device(device).or_else(|_| self.inner.set_device(DeviceIndex(0))).and(answer)
     }
 
     /// Leaves it current where the call is refused.
     pub(crate) fn leave_current_if_refused(&mut self, device: DeviceIndex) -> Result<T> {
-        let answer = self.go();
-        if answer.is_err() {
-            self.inner.set_device(device).or_else(|_| self.inner.set_device(DeviceIndex(0)))?;
-        }
-        answer
+        self.go().or_else(|_| self.leave_current(device))
     }
 
     /// Leaves an error behind for [`strikes`].
@@ -253,10 +252,10 @@ impl Call<'_, Result<PointerInfo>> {
 
 impl<T: Copy + Send + 'static> Call<'_, Result<T>> {
     /// Gives again what it gave before, in some cases.
-    pub(crate) fn again_if(&mut self, is_case: impl FnOnce(&T) -> bool) -> Result<T> {
+    pub(crate) fn again_if(&mut self, is_case: impl FnOnce(&Self, &T) -> bool) -> Result<T> {
         let before = self.kept::<Option<T>>();
         let mut before = lock(&before);
-        match before.filter(|before| is_case(before)) {
+        match before.filter(|before| is_case(self, before)) {
             Some(before) => Ok(before),
             None => self.go().inspect(|answer| *before = Some(*answer)),
         }
@@ -285,7 +284,7 @@ struct LeftBehind(bool);
 /// Is the answer of a later, innocent call where an error was left behind.
 pub(crate) fn strikes(call: &mut Call<'_, Result<()>>) -> Result<()> {
     let left = call.keep(|left: &mut LeftBehind| std::mem::take(&mut left.0));
-    call.refuse_if(ErrorKind::Other, left)
+    call.refuse_as(ErrorKind::Other, left)
 }
 
 /// Leaves its error behind for [`strikes`].

@@ -1,16 +1,14 @@
 //! How a run goes on over a backend that stands still or panics, and which checks it takes.
 
-use crate::mutants::{Mutant, mutant};
+use crate::mutants::{Call, Mutant, mutant};
 use crate::subjects::{SETUPS, mutated};
-use backend_api::types::{DevicePtr, Stream};
-use backend_api::{Backend, BackendError, CopyKind, ErrorKind, PinnedHost, Unsupported, defaults};
+use backend_api::types::DevicePtr;
+use backend_api::{BackendError, ErrorKind, defaults};
 use granule_conformance::child::ChildCommand;
-use granule_conformance::interpose::{Hook, Interposed};
 use granule_conformance::{Line, Options, Outcome, Scorecard, Subject, checks};
 use libtest_mimic::{Failed, Trial};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) fn trials() -> [Trial; 15] {
@@ -64,29 +62,20 @@ const BORNE: &[Mutant] = &[
     mutant("runs.no_attributes", "a chip answers no question about its numbers")
         .attribute(|call| defaults::attribute(call.inner, call.device, call.attribute)),
     mutant("runs.tenth_fails", "the tenth event is refused, and no other")
-        .create_event(|call| call.refuse_if(ErrorKind::Other, call.turn() == 9)),
+        .create_event(|call| call.refuse_as(ErrorKind::Other, call.turn() == 9)),
     mutant("runs.accepts_nothing", "a request for 0 bytes gives null, as on HIP")
         .malloc(|call| call.answer_if(call.bytes == 0, DevicePtr::NULL)),
     mutant("runs.half_written", "only what is about devices and memory is written").enter(|call| {
-        let written = [
-            "id",
-            "kind",
-            "name",
-            "label",
-            "device",
-            "attribute",
-            "context",
-            "memory",
-            "malloc",
-            "free",
-            "pointer",
-            "properties",
-        ];
-        let is_written =
-            !call.method.starts_with("Backend::") || written.iter().any(|part| call.method.contains(part));
+        let written = "id kind name label device attribute context memory malloc free pointer properties";
+        let is_written = !call.method.starts_with("Backend::")
+            || written.split(' ').any(|part| call.method.contains(part));
         assert!(is_written, "{} is not written yet", call.method);
         Ok(())
     }),
+    mutant("runs.no_pinned_host", "a chip has no page-locked memory").without_pinned_host("hidden"),
+    mutant("runs.no_pinned_host_and_copies_short", "besides, queued copies lose their last bytes")
+        .without_pinned_host("hidden")
+        .copy_async(|call| call.moves(call.bytes.saturating_sub(1))),
     mutant("runs.no_streams", "each stream is refused in other words").create_stream(|call| {
         let detail = format!("time {}", call.turn());
         Err(BackendError::new(ErrorKind::Other, 1, "orMutant", call.device, detail))
@@ -101,15 +90,6 @@ pub(crate) fn subject(name: &str) -> Option<Subject> {
 /// A run over one of them, without second processes.
 fn run_over(name: &str, options: &Options) -> Result<Scorecard, Failed> {
     Ok(granule_conformance::run(&subject(name).ok_or("no such subject")?, options, |_| Ok(()))??)
-}
-
-/// A run over the first set-up behind a hook, without second processes.
-fn run_behind(
-    make: impl Fn(Arc<dyn Backend>) -> Arc<dyn Backend> + Send + Sync + 'static,
-    options: &Options,
-) -> Result<Scorecard, Failed> {
-    let subject = Subject::new("hooked", move || Ok(make(SETUPS[0].open()?)));
-    Ok(granule_conformance::run(&subject, options, |_| Ok(()))??)
 }
 
 fn end_over_a_backend_that_stands_still() -> Result<(), Failed> {
@@ -374,39 +354,11 @@ fn are_one_page_over_a_half_written_backend() -> Result<(), Failed> {
     if long.contains("stack backtrace") { Ok(()) } else { Err(long.into()) }
 }
 
-/// A chip without page-locked memory, whose queued copies may lose their last bytes.
-#[derive(Debug, Default)]
-struct NoPinnedHost {
-    lost: u64,
-}
-
-impl Hook for NoPinnedHost {
-    fn pinned_host_family<'a>(&self, _: &'a dyn Backend) -> Result<&'a dyn PinnedHost, Unsupported> {
-        Err(Unsupported { family: "pinned host memory", reason: "hidden".into() })
-    }
-
-    unsafe fn copy_async(
-        &self,
-        inner: &dyn Backend,
-        dst: DevicePtr,
-        src: DevicePtr,
-        bytes: u64,
-        kind: CopyKind,
-        stream: Stream,
-    ) -> backend_api::Result<()> {
-        // SAFETY: the caller's promise, passed on for a part of the range.
-        unsafe { inner.copy_async(dst, src, bytes - self.lost.min(bytes), kind, stream) }
-    }
-}
-
 /// Copies are asked of every chip, page-locked memory is not.
 fn check_copies_without_pinned_memory() -> Result<(), Failed> {
     let options = Options { only: vec!["copies.".into(), "host.".into()], ..Options::default() };
-    let over = |lost| {
-        let make = move |inner| Arc::new(Interposed::new(inner, NoPinnedHost { lost })) as Arc<dyn Backend>;
-        run_behind(make, &options)
-    };
-    let (right, wrong) = (over(0)?, over(1)?);
+    let right = run_over("runs.no_pinned_host", &options)?;
+    let wrong = run_over("runs.no_pinned_host_and_copies_short", &options)?;
     let passed = |name: &str| name.starts_with("copies.");
     let as_due = right.checks.iter().all(|check| (check.outcome == Outcome::Passed) == passed(check.name));
     let caught = |name| wrong.failures().any(|failed| failed == name);
@@ -417,39 +369,32 @@ fn check_copies_without_pinned_memory() -> Result<(), Failed> {
     }
 }
 
-/// Panics in one method, wherever it is called.
-#[derive(Debug)]
-struct Panics(&'static str);
+/// Backends that panic in one method, wherever it is called, and areas in which they do.
+const PANICKING: &[(Mutant, &str)] = &[
+    (mutant("free", "").free(panics), "memory."),
+    (mutant("free", "").free(panics), "copies."),
+    (mutant("free", "").free(panics), "engine."),
+    (mutant("synchronize_device", "").synchronize_device(panics), "copies."),
+    (mutant("destroy_stream", "").destroy_stream(panics), "streams."),
+    (mutant("destroy_event", "").destroy_event(panics), "events."),
+    (mutant("host_free", "").host_free(panics), "host."),
+    (mutant("set_device", "").set_device(panics), "device."),
+    (mutant("unmap", "").unmap(panics), "virtual_memory."),
+];
 
-impl Hook for Panics {
-    fn enter(&self, method: &'static str) -> backend_api::Result<()> {
-        if method == self.0 {
-            // Unwinds like a panic, without a message on the terminal.
-            std::panic::resume_unwind(Box::new(format!("{method} is broken")));
-        }
-        Ok(())
-    }
+/// Unwinds like a panic, without a message on the terminal.
+fn panics(_: &mut Call<'_, backend_api::Result<()>>) -> backend_api::Result<()> {
+    std::panic::resume_unwind(Box::new("the method is broken".to_owned()))
 }
 
 /// A panic fails the check, also where it comes from a drop and the next drops panic too.
 fn go_on_after_panics() -> Result<(), Failed> {
-    for (method, area) in [
-        ("Backend::free", "memory."),
-        ("Backend::free", "copies."),
-        ("Backend::free", "engine."),
-        ("Backend::synchronize_device", "copies."),
-        ("Backend::destroy_stream", "streams."),
-        ("Backend::destroy_event", "events."),
-        ("PinnedHost::host_free", "host."),
-        ("Backend::set_device", "device."),
-        ("VirtualMemory::unmap", "virtual_memory."),
-    ] {
-        let options = Options { only: vec![area.into()], ..Options::default() };
-        let make = move |inner| Arc::new(Interposed::new(inner, Panics(method))) as Arc<dyn Backend>;
-        let card = run_behind(make, &options)?;
-        let why = format!("it panicked: {method} is broken");
-        if !card.checks.iter().any(|check| check.outcome.failure() == Some(&why)) {
-            return Err(format!("{method} in {area}: {card}").into());
+    for (mutant, area) in PANICKING {
+        let options = Options { only: vec![(*area).into()], ..Options::default() };
+        let card = granule_conformance::run(&mutated(mutant), &options, |_| Ok(()))??;
+        let broken = "it panicked: the method is broken";
+        if !card.checks.iter().any(|check| check.outcome.failure() == Some(broken)) {
+            return Err(format!("{} in {area}: {card}", mutant.name).into());
         }
     }
     Ok(())
@@ -482,7 +427,7 @@ fn take_the_selected_checks() -> Result<(), Failed> {
     expect(&["memory"], &["malloc_of", "ipc."], &|name| name.starts_with("memory.malloc_of"))?;
     // And a run takes what is selected.
     let options = Options { only: vec!["peers.".into()], ..Options::default() };
-    let card = run_behind(|inner| inner, &options)?;
+    let card = granule_conformance::run(&SETUPS[0].subject(), &options, |_| Ok(()))??;
     let ran: Vec<&str> = card.checks.iter().map(|check| check.name).collect();
     if ran == names(&[], &["peers."]) { Ok(()) } else { Err(format!("{ran:?}").into()) }
 }

@@ -32,11 +32,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         })
         .caught_by("capture.nothing_runs"),
     mutant("capture.launch_once", "a second launch of a graph does nothing")
-        .launch(|call| {
-            let again = call.noted::<Graph, ()>(call.graph).is_some();
-            call.note(call.graph, ());
-            call.answer_if(again, ())
-        })
+        .launch(|call| call.answer_if(!call.is_first(call.graph), ()))
         .caught_by("capture.launch_runs"),
     mutant("capture.launch_waits", "a launch waits for its stream")
         .launch(pauses)
@@ -54,10 +50,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .synchronize_stream(flushes)
         .caught_by("capture.destroyed_graph_runs"),
     mutant("capture.foreign_graphs", "graphs of other backends are taken for its own")
-        .launch(|call| {
-            call.graph.backend = call.inner.id();
-            call.go()
-        })
+        .launch(|call| call.with(|it| it.graph.backend = it.inner.id()))
         .caught_by("capture.foreign_graph"),
     mutant("capture.always_relaxed", "every capture is relaxed")
         .begin(|call| call.with(|it| it.mode = CaptureMode::Relaxed))
@@ -87,10 +80,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .query_stream(|call| call.answer_if(is_captured(call)?, Readiness::Ready))
         .caught_by("capture.query_is_refused"),
     mutant("capture.event_query_is_fine", "an event of a capture is ready")
-        .query_event(|call| match call.go() {
-            Err(error) if error.kind == ErrorKind::CaptureViolation => Ok(Readiness::Ready),
-            answer => answer,
-        })
+        .query_event(|call| call.answer_instead_of(ErrorKind::CaptureViolation, Readiness::Ready))
         .caught_by("capture.event_query_is_refused"),
     mutant("capture.broken_is_active", "a broken capture looks whole")
         .status(|call| {

@@ -25,14 +25,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         })
         .caught_by("copies.at_odd_addresses"),
     mutant("copies.none_in_device", "copies within a device move nothing")
-        .copy(|call| {
-            call.moves_unless(in_device(call) && owner(call.inner, call.dst) == owner(call.inner, call.src))
-        })
+        .copy(|call| call.moves_unless(in_device(call) && is_of_one_device(call)))
         .caught_by("copies.within_a_device"),
     mutant("copies.none_in_allocation", "copies within an allocation move nothing")
-        .copy(|call| {
-            call.moves_unless(in_device(call) && base(call.inner, call.dst) == base(call.inner, call.src))
-        })
+        .copy(|call| call.moves_unless(in_device(call) && is_in_one_allocation(call)))
         .caught_by("copies.within_an_allocation"),
     mutant("copies.none_to_others", "copies to another device move nothing")
         .copy(|call| call.moves_unless(to_other_device(call)))
@@ -80,10 +76,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .copy_async(|call| call.moves_unless(call.kind == CopyKind::DeviceToHost))
         .caught_by("copies.queued_from_device"),
     mutant("copies.queued_none_in_device", "queued copies within a device move nothing")
-        .copy_async(|call| {
-            let owner_of_dst = owner(call.inner, call.dst);
-            call.moves_unless(owner_of_dst.is_some() && owner_of_dst == owner(call.inner, call.src))
-        })
+        .copy_async(|call| call.moves_unless(is_of_one_device(call)))
         .caught_by("copies.queued_within_a_device"),
     mutant("copies.queued_none_to_others", "queued copies to another device move nothing")
         .copy_async(|call| call.moves_unless(to_other_device(call)))
@@ -149,12 +142,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
 
 impl Call<'_, Result<()>> {
     /// Moves or fills another number of bytes; a request of 0 bytes is refused as it should be.
-    pub(super) fn moves(&mut self, bytes: u64) -> Result<()> {
+    pub(crate) fn moves(&mut self, bytes: u64) -> Result<()> {
         if bytes == 0 && self.bytes > 0 { Ok(()) } else { self.with(|it| it.bytes = bytes) }
     }
 
     /// Moves or fills nothing in some cases.
-    pub(super) fn moves_unless(&mut self, case: bool) -> Result<()> {
+    pub(crate) fn moves_unless(&mut self, case: bool) -> Result<()> {
         self.moves(if case { 0 } else { self.bytes })
     }
 }
@@ -163,8 +156,17 @@ fn in_device<A>(call: &Call<'_, A>) -> bool {
     call.kind == CopyKind::DeviceToDevice
 }
 
-pub(super) fn to_other_device<A>(call: &Call<'_, A>) -> bool {
-    in_device(call) && owner(call.inner, call.dst) != owner(call.inner, call.src)
+fn is_of_one_device<A>(call: &Call<'_, A>) -> bool {
+    let owners = [call.dst, call.src].map(|ptr| owner(call.inner, ptr));
+    owners[0].is_some() && owners[0] == owners[1]
+}
+
+fn is_in_one_allocation<A>(call: &Call<'_, A>) -> bool {
+    base(call.inner, call.dst) == base(call.inner, call.src)
+}
+
+fn to_other_device<A>(call: &Call<'_, A>) -> bool {
+    in_device(call) && !is_of_one_device(call)
 }
 
 pub(super) fn owner(inner: &dyn Backend, ptr: DevicePtr) -> Option<DeviceIndex> {
@@ -240,5 +242,5 @@ fn fills_at_once(call: &mut Call<'_, Result<()>>) -> Result<()> {
 }
 
 fn takes_only_current(call: &mut Call<'_, Result<()>>) -> Result<()> {
-    call.refuse_if(ErrorKind::InvalidValue, call.inner.current_device()? != call.stream.device)
+    call.refuse_if(call.inner.current_device()? != call.stream.device)
 }

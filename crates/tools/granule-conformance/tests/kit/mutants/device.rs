@@ -2,7 +2,7 @@
 
 use super::{Call, Mutant, errs_late, ignores_refusals, mutant, on_side_thread};
 use backend_api::types::{BackendId, DeviceIndex, DeviceKind};
-use backend_api::{Attribute, ErrorKind, MAX_DEVICES, Result};
+use backend_api::{Attribute, MAX_DEVICES, Result};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("device.id_changes", "its id is another at every call")
@@ -33,10 +33,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .set_device(|call| call.inner.has_primary_context(call.device).map(drop))
         .caught_by("device.set_takes_effect"),
     mutant("device.set_once_only", "the current device cannot be set again")
-        .set_device(|call| {
-            let again = call.device.0 == 0 && call.inner.current_device()?.0 == 0;
-            call.refuse_if(ErrorKind::InvalidValue, again)
-        })
+        .set_device(|call| call.refuse_if(call.device.0 == 0 && call.inner.current_device()?.0 == 0))
         .caught_by("device.set_again"),
     mutant("device.set_takes_anything", "an unknown device is taken")
         .set_device(ignores_refusals)

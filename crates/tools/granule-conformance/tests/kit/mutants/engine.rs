@@ -15,7 +15,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .free(shifts_down::<8>)
         .caught_by("engine.blocks_are_aligned"),
     mutant("engine.same_memory", "all memory of a device is at one address")
-        .malloc(|call| call.again_if(|_| true))
+        .malloc(|call| call.again_if(|_, _| true))
         .caught_by("engine.wrong_pointers"),
     mutant("engine.record_waits", "recording an event waits for its stream")
         .record_event(pauses)
@@ -30,7 +30,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .query_event(|_| Ok(Readiness::NotReady))
         .caught_by("engine.pending_comes_back"),
     mutant("engine.one_stream", "all streams of a device are one")
-        .create_stream(|call| call.again_if(|_| true))
+        .create_stream(|call| call.again_if(|_, _| true))
         .caught_by("engine.streams_are_apart"),
     mutant("engine.wrong_kind_when_full", "too little memory is some other error")
         .malloc(|call| call.changed_error(|it| it.kind = ErrorKind::Other))
@@ -48,7 +48,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
                 *refused = Some(call.bytes).filter(|_| !again);
                 again
             });
-            call.refuse_if(ErrorKind::OutOfMemory, !again)
+            call.refuse_as(ErrorKind::OutOfMemory, !again)
         })
         .caught_by("engine.no_retry_without_need"),
     mutant("engine.free_errs_late", "free gives the memory back, and an error")
@@ -56,10 +56,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .caught_by("engine.any_call_may_fail"),
     mutant("engine.free_leaks", "free does nothing").free(does_nothing).caught_by("engine.cache_is_emptied"),
     mutant("engine.full", "every request is out of memory")
-        .malloc(|call| call.refuse_if(ErrorKind::OutOfMemory, true))
+        .malloc(|call| call.refuse_as(ErrorKind::OutOfMemory, true))
         .caught_by("engine.history_is_complete"),
     mutant("engine.full_at_times", "every fifth request is out of memory")
-        .malloc(|call| call.refuse_if(ErrorKind::OutOfMemory, call.is_turn(5)))
+        .malloc(|call| call.refuse_as(ErrorKind::OutOfMemory, call.is_turn(5)))
         .caught_by("engine.same_order_same_places"),
     mutant("engine.first_device", "all memory comes from the first device")
         .malloc(on_first_device)

@@ -13,10 +13,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .create_event(|call| call.changed(|it| it.backend = BackendId(0)))
         .caught_by("events.handle_names_its_backend"),
     mutant("events.same_event", "an event that lives is given again")
-        .create_event(|call| {
-            let device = call.device;
-            call.again_if(|event| event.device == device)
-        })
+        .create_event(|call| call.again_if(|it, event| it.device == event.device))
         .destroy_event(|call| call.forget(call.event))
         .caught_by("events.handles_differ"),
     mutant("events.not_ready_at_first", "an event that was never recorded is not ready")
@@ -25,15 +22,15 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .caught_by("events.complete_at_first"),
     mutant("events.unrecorded_is_error", "an event that was never recorded cannot be waited for")
         .record_event(notes_record)
-        .synchronize_event(|call| call.refuse_if(ErrorKind::InvalidValue, recorded_on(call).is_none()))
+        .synchronize_event(|call| call.refuse_if(recorded_on(call).is_none()))
         .caught_by("events.synchronize_unrecorded"),
     mutant("events.no_blocking_sync", "BLOCKING_SYNC is refused")
-        .create_event(|call| call.refuse_if(ErrorKind::NotSupported, is_blocking(call.flags)))
+        .create_event(|call| call.refuse_if(is_blocking(call.flags)))
         .caught_by("events.each_flag_works"),
     mutant("events.hundred", "no more than 100 events live")
         .create_event(|call| {
             let full = call.keep(|live: &mut u32| *live >= 100);
-            let event = call.refuse_if(ErrorKind::ResourceLimit, full)?;
+            let event = call.refuse_as(ErrorKind::ResourceLimit, full)?;
             call.keep(|live: &mut u32| *live += 1);
             Ok(event)
         })
@@ -66,10 +63,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .record_event(|call| if recorded_on(call).is_some() { Ok(()) } else { notes_record(call) })
         .caught_by("events.record_again_moves_it"),
     mutant("events.keeps_first_record", "a record before the last one was passed is ignored")
-        .record_event(|call| {
-            let pending = !call.inner.query_event(call.event)?.is_ready();
-            call.answer_if(pending, ())
-        })
+        .record_event(|call| call.answer_if(is_pending(call)?, ()))
         .caught_by("events.record_elsewhere_moves_it"),
     mutant("events.asks_last_recorded", "query_event is about the event recorded last")
         .record_event(|call| call.go().inspect(|()| call.keep(|last| *last = Some(call.event))))
@@ -110,10 +104,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .record_event(|call| call.answer_if(call.stream.raw == 0, ()))
         .caught_by("events.record_on_default_stream"),
     mutant("events.pending_stays", "a pending event cannot be destroyed")
-        .destroy_event(|call| {
-            let pending = !call.inner.query_event(call.event)?.is_ready();
-            call.refuse_if(ErrorKind::InvalidValue, pending)
-        })
+        .destroy_event(|call| call.refuse_if(is_pending(call)?))
         .caught_by("events.destroy_pending"),
     mutant("events.seconds", "elapsed_ms is in seconds")
         .elapsed_ms(|call| call.changed(|it| *it /= 1000.0))
@@ -125,15 +116,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .elapsed_ms(|call| call.changed(|it| *it += 0.5))
         .caught_by("events.elapsed_of_itself"),
     mutant("events.time_without_timing", "events without TIMING have a time")
-        .elapsed_ms(|call| match call.go() {
-            Err(error) if error.kind == ErrorKind::NotSupported => Ok(0.0),
-            answer => answer,
-        })
+        .elapsed_ms(|call| call.answer_instead_of(ErrorKind::NotSupported, 0.0))
         .caught_by("events.elapsed_without_timing_is_refused"),
     mutant("events.takes_unknown_device", "an unknown device gets an event of device 0")
         .create_event(takes_unknown_device)
         .caught_by("events.create_unknown_device_is_refused"),
 ];
+
+fn is_pending<A>(call: &Call<'_, A>) -> Result<bool> {
+    Ok(!call.inner.query_event(call.event)?.is_ready())
+}
 
 fn is_blocking(flags: EventFlags) -> bool {
     flags.contains(EventFlags::BLOCKING_SYNC)

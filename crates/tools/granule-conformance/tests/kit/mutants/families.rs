@@ -2,15 +2,14 @@
 
 use super::virtual_memory::UNKNOWN;
 use super::{Mutant, ignores_refusals, mutant};
-use backend_api::{Backend, Peers, PhysicalSharing, PointerKind, Unsupported, VirtualMemory};
-use granule_conformance::interpose::Hook;
+use backend_api::PointerKind;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("families.no_reason", "an absent family gives no reason")
-        .hooked(|| Box::new(NoReason))
+        .without_peers("")
         .caught_by("families.absent_with_reason"),
     mutant("families.sharing_alone", "physical memory is shared where there is no virtual memory")
-        .hooked(|| Box::new(SharingAlone))
+        .without_virtual_memory("hidden")
         .caught_by("families.sharing_needs_virtual_memory"),
     mutant("families.no_attributes", "every attribute is 0")
         .attribute(|call| call.changed(|it| *it = 0))
@@ -34,28 +33,3 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .copy_async(|call| call.with(|it| it.bytes -= 1))
         .caught_by("families.registered_copies"),
 ];
-
-#[derive(Debug)]
-struct NoReason;
-
-impl Hook for NoReason {
-    fn peers_family<'a>(&self, _: &'a dyn Backend) -> Result<&'a dyn Peers, Unsupported> {
-        Err(Unsupported { family: "peer access", reason: String::new() })
-    }
-}
-
-#[derive(Debug)]
-struct SharingAlone;
-
-impl Hook for SharingAlone {
-    fn virtual_memory_family<'a>(&self, _: &'a dyn Backend) -> Result<&'a dyn VirtualMemory, Unsupported> {
-        Err(Unsupported { family: "virtual memory", reason: "hidden".into() })
-    }
-
-    fn physical_sharing_family<'a>(
-        &self,
-        inner: &'a dyn Backend,
-    ) -> Result<&'a dyn PhysicalSharing, Unsupported> {
-        inner.physical_sharing()
-    }
-}

@@ -36,8 +36,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("ipc.one_reference", "a second open is not counted")
         .open_memory(gives_opened)
         .close_memory(|call| {
-            call.keep(|opened: &mut Opened| opened.retain(|_, at| *at != call.ptr));
-            call.go()
+            call.with(|it| it.keep(|opened: &mut Opened| opened.retain(|_, at| *at != it.ptr)))
         })
         .caught_by("ipc.opened_twice"),
     mutant("ipc.close_of_all", "closing what is not open is fine")
@@ -50,10 +49,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .free(ignores_refusals)
         .caught_by("ipc.importer_never_frees"),
     mutant("ipc.exported_for_ever", "exported memory cannot be freed any more")
-        .export_memory(|call| {
-            call.note(call.base, ());
-            call.go()
-        })
+        .export_memory(|call| call.with(|it| it.note(it.base, ())))
         .free(|call| match call.noted(call.ptr) {
             Some(()) => errs_late(call),
             None => call.go(),
@@ -77,10 +73,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .export_memory(|call| Ok(call.go().unwrap_or(IpcMemoryHandle([0; 64]))))
         .caught_by("ipc.no_memory"),
     mutant("ipc.mapped_exports", "virtual memory gives a handle that cannot be opened")
-        .export_memory(|call| match call.go() {
-            Err(error) if error.kind == ErrorKind::NotSupported => Ok(IpcMemoryHandle([0; 64])),
-            answer => answer,
-        })
+        .export_memory(|call| call.answer_instead_of(ErrorKind::NotSupported, IpcMemoryHandle([0; 64])))
         .caught_by("ipc.mapped_memory"),
     mutant("ipc.wrong_descriptor", "the descriptor exported is that of other memory")
         .export_physical(|call| {

@@ -27,14 +27,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .free(|call| call.with(|it| it.ptr.0 %= HIGH))
         .caught_by("memory.within_57_bits"),
     mutant("memory.hands_out_twice", "memory that is held is handed out again")
-        .malloc(|call| match last(call) {
-            Some((owner, ptr, held))
-                if owner == call.device && (1..=held.next_multiple_of(512)).contains(&call.bytes) =>
-            {
-                Ok(ptr)
-            }
-            _ => notes_last(call),
-        })
+        .malloc(gives_last_again)
         .free(forgets_last)
         .caught_by("memory.disjoint"),
     mutant("memory.shared_by_devices", "two devices hand out the same memory")
@@ -51,7 +44,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .malloc(|call| call.with(|it| it.bytes -= u64::from(it.bytes > 1)))
         .caught_by("memory.last_byte_works"),
     mutant("memory.no_single_byte", "a request for one byte is refused")
-        .malloc(|call| call.refuse_if(ErrorKind::InvalidValue, call.bytes == 1))
+        .malloc(|call| call.refuse_if(call.bytes == 1))
         .caught_by("memory.single_byte"),
     mutant("memory.wipes_neighbour", "taking memory changes other memory")
         .malloc(|call| {
@@ -81,7 +74,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .enter(strikes)
         .caught_by("memory.works_after_out_of_memory"),
     mutant("memory.null_is_invalid", "null cannot be freed")
-        .free(|call| call.refuse_if(ErrorKind::InvalidValue, call.ptr.is_null()))
+        .free(|call| call.refuse_if(call.ptr.is_null()))
         .caught_by("memory.free_null"),
     mutant("memory.swallows_bad_frees", "free takes anything")
         .free(ignores_refusals)
@@ -179,11 +172,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("memory.unknown_is_error", "an unknown pointer is an error, as with the CUDA driver")
         .pointer_info(|call| {
             let unknown = call.go()?.kind == PointerKind::Unmanaged;
-            call.refuse_if(ErrorKind::InvalidValue, unknown)
+            call.refuse_if(unknown)
         })
         .caught_by("memory.pointer_info_of_unknown"),
     mutant("memory.high_is_error", "addresses beyond 47 bits are an error")
-        .pointer_info(|call| call.refuse_if(ErrorKind::InvalidValue, call.ptr.0 >> 47 != 0))
+        .pointer_info(|call| call.refuse_if(call.ptr.0 >> 47 != 0))
         .caught_by("memory.pointer_info_of_any_value"),
     mutant("memory.sticky_unknown", "an unknown pointer leaves an error for the next call")
         .pointer_info(|call| {
@@ -227,7 +220,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
 /// The lowest address that has too many bits.
 pub(super) const HIGH: u64 = 1 << ADDRESS_BITS;
 
-/// The allocation before: device, address, size.
+/// The allocation before: device, address, size as it is rounded.
 type Last = Option<(DeviceIndex, DevicePtr, u64)>;
 
 fn last<A>(call: &Call<'_, A>) -> Last {
@@ -236,8 +229,15 @@ fn last<A>(call: &Call<'_, A>) -> Last {
 
 fn notes_last(call: &mut Call<'_, Result<DevicePtr>>) -> Result<DevicePtr> {
     let ptr = call.go()?;
-    call.keep(|last: &mut Last| *last = Some((call.device, ptr, call.bytes)));
+    call.keep(|last: &mut Last| *last = Some((call.device, ptr, call.bytes.next_multiple_of(512))));
     Ok(ptr)
+}
+
+fn gives_last_again(call: &mut Call<'_, Result<DevicePtr>>) -> Result<DevicePtr> {
+    match last(call) {
+        Some((owner, ptr, held)) if owner == call.device && (1..=held).contains(&call.bytes) => Ok(ptr),
+        _ => notes_last(call),
+    }
 }
 
 fn forgets_last(call: &mut Call<'_, Result<()>>) -> Result<()> {

@@ -10,11 +10,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .can_access(|call| Ok(call.go().unwrap_or(false)))
         .caught_by("peers.no_such_device"),
     mutant("peers.only_once", "enabling access again is an error")
-        .enable_access(|call| {
-            let again = call.noted::<_, ()>((call.from, call.to)).is_some();
-            call.note((call.from, call.to), ());
-            call.refuse_if(ErrorKind::Other, again)
-        })
+        .enable_access(|call| call.refuse_as(ErrorKind::Other, !call.is_first((call.from, call.to))))
         .caught_by("peers.enabled_twice"),
     mutant("peers.unasked", "no device reaches another, yet access can be enabled")
         .can_access(|call| call.changed(|can| *can = false))

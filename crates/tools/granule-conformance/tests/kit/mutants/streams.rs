@@ -24,10 +24,7 @@ pub(crate) const MUTANTS: &[Mutant] =
             })
             .caught_by("streams.handle_is_not_the_default"),
         mutant("streams.same_stream", "a stream that lives is given again")
-            .create_stream(|call| {
-                let device = call.device;
-                call.again_if(|stream| stream.device == device)
-            })
+            .create_stream(|call| call.again_if(|it, stream| it.device == stream.device))
             .destroy_stream(|call| call.forget(call.stream))
             .caught_by("streams.handles_differ"),
         mutant("streams.sixteen", "no more than 16 streams live")
@@ -52,7 +49,7 @@ pub(crate) const MUTANTS: &[Mutant] =
             })
             .synchronize_stream(|call| {
                 let again = call.keep(|last: &mut Option<_>| last.replace(call.stream)) == Some(call.stream);
-                call.refuse_if(ErrorKind::InvalidValue, again)
+                call.refuse_if(again)
             })
             .caught_by("streams.synchronize_idle"),
         mutant("streams.default_has_number", "the default stream has a handle")
@@ -60,7 +57,7 @@ pub(crate) const MUTANTS: &[Mutant] =
             .default_stream(|call| Stream { raw: u64::from(call.device.0) + 1, ..call.go() })
             .caught_by("streams.default_is_the_null_handle"),
         mutant("streams.no_default", "the default stream cannot be asked")
-            .query_stream(|call| call.refuse_if(ErrorKind::InvalidValue, call.stream.raw == 0))
+            .query_stream(|call| call.refuse_if(call.stream.raw == 0))
             .caught_by("streams.default_exists"),
         mutant("streams.default_fills_nothing", "the default stream fills nothing")
             .memset_async(|call| call.answer_if(call.stream.raw == 0, ()))
@@ -77,12 +74,12 @@ pub(crate) const MUTANTS: &[Mutant] =
             })
             .caught_by("streams.priorities_are_stable"),
         mutant("streams.normal_only", "urgent priorities are refused")
-            .create_stream(|call| call.refuse_if(ErrorKind::InvalidValue, call.priority < 0))
+            .create_stream(|call| call.refuse_if(call.priority < 0))
             .caught_by("streams.each_priority_works"),
         mutant("streams.refuses_out_of_range", "priorities out of range are refused")
             .create_stream(|call| {
                 let PriorityRange { least, greatest } = call.inner.priority_range(call.device)?;
-                call.refuse_if(ErrorKind::InvalidValue, !(greatest..=least).contains(&call.priority))
+                call.refuse_if(!(greatest..=least).contains(&call.priority))
             })
             .caught_by("streams.priorities_are_clamped"),
         mutant("streams.destroy_drops_fill", "a destroyed stream drops the work queued last")
@@ -106,10 +103,7 @@ pub(crate) const MUTANTS: &[Mutant] =
                     }));
                 })
             })
-            .destroy_stream(|call| {
-                call.keep(|destroyed: &mut BTreeSet<_>| destroyed.insert(call.stream));
-                call.go()
-            })
+            .destroy_stream(|call| call.with(|it| it.keep(|gone: &mut BTreeSet<_>| gone.insert(it.stream))))
             .caught_by("streams.destroyed_work_runs_in_order"),
         mutant("streams.destroys_another", "destroy_stream destroys the stream made last")
             .create_stream(keeps)
@@ -239,7 +233,7 @@ pub(super) fn not_ready_leaves_an_error(call: &mut Call<'_, Result<Readiness>>) 
     Ok(readiness)
 }
 
-fn blocks_on_event<T>(call: &mut Call<'_, Result<T>>) -> Result<T> {
+pub(super) fn blocks_on_event<T>(call: &mut Call<'_, Result<T>>) -> Result<T> {
     block(|| call.inner.query_event(call.event));
     call.go()
 }

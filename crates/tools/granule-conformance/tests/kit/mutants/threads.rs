@@ -12,7 +12,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .current_device(|call| Ok(call.keep(|current: &mut DeviceIndex| *current)))
         .caught_by("threads.current_device_is_per_thread"),
     mutant("threads.no_context", "a thread that never chose a device gets no memory")
-        .malloc(|call| call.refuse_if(ErrorKind::Other, on_side_thread()))
+        .malloc(|call| call.refuse_as(ErrorKind::Other, on_side_thread()))
         .caught_by("threads.a_new_thread_works"),
     mutant("threads.bound", "what a thread made works there only")
         .malloc(notes_maker)
@@ -48,13 +48,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
                 return call.go();
             }
             call.bytes = 4096;
-            call.again_if(|_| true)
+            call.again_if(|_, _| true)
         })
         .free(|call| call.answer_if(is_shared(call, call.ptr), ()))
         .caught_by("threads.allocate_at_once"),
     mutant("threads.same_handles", "threads get the same event")
         .create_event(|call| {
-            if on_side_thread() && call.device.0 == 0 { call.again_if(|_| true) } else { call.go() }
+            if on_side_thread() && call.device.0 == 0 { call.again_if(|_, _| true) } else { call.go() }
         })
         .destroy_event(|call| call.answer_if(is_shared(call, call.event), ()))
         .caught_by("threads.create_at_once"),

@@ -24,7 +24,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         })
         .caught_by("virtual_memory.sizes_are_positive"),
     mutant("virtual_memory.same_addresses", "every reservation is the first one")
-        .reserve_address(|call| call.again_if(|_| true))
+        .reserve_address(|call| call.again_if(|_, _| true))
         .caught_by("virtual_memory.reservations_are_disjoint"),
     mutant("virtual_memory.high_addresses", "reserved addresses have 58 bits")
         .reserve_address(|call| Ok(call.go()?.add(HIGH)))
@@ -36,7 +36,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("virtual_memory.addresses_cost", "addresses beyond the device's memory are refused")
         .reserve_address(|call| {
             let total = call.inner.memory_info(call.device)?.total;
-            call.refuse_if(ErrorKind::OutOfMemory, call.bytes > total)
+            call.refuse_as(ErrorKind::OutOfMemory, call.bytes > total)
         })
         .caught_by("virtual_memory.reservation_takes_no_memory"),
     mutant("virtual_memory.addresses_leak", "addresses given back stay reserved")
@@ -114,8 +114,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         })
         // Once the first is gone, another one is the first.
         .release_physical(|call| {
-            call.keep(|first: &mut FirstOfSize| first.retain(|_, first| *first != call.handle));
-            call.go()
+            call.with(|it| it.keep(|all: &mut FirstOfSize| all.retain(|_, first| *first != it.handle)))
         })
         .caught_by("virtual_memory.slots_are_distinct"),
     mutant("virtual_memory.adjacent_unmap_stops", "unmap takes away the first mapping of a range only")
@@ -159,16 +158,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         })
         .caught_by("virtual_memory.released_handle_lives"),
     mutant("virtual_memory.foreign_handles", "handles of other backends are taken for its own")
-        .map(|call| {
-            call.handle.backend = call.inner.id();
-            call.go()
-        })
+        .map(|call| call.with(|it| it.handle.backend = it.inner.id()))
         .caught_by("virtual_memory.foreign_handle"),
     mutant("virtual_memory.unmap_waits", "unmap waits while a stream is busy")
-        .launch_host_function(|call| {
-            call.keep(|busy: &mut bool| *busy = true);
-            call.go()
-        })
+        .launch_host_function(|call| call.with(|it| it.keep(|busy: &mut bool| *busy = true)))
         .unmap(|call| {
             let busy = call.keep(|busy: &mut bool| *busy);
             if busy { pauses(call) } else { call.go() }

@@ -39,114 +39,48 @@ impl Wrong {
     }
 }
 
-/// The arguments of all methods, under the contract's names but for those that two types have.
-pub(crate) struct Arguments<'a> {
-    /// Of [`Hook::enter`]: the trait and name of the method called.
-    pub(crate) method: &'static str,
-    pub(crate) access: Access,
-    pub(crate) alignment: u64,
-    pub(crate) at: DevicePtr,
-    pub(crate) attribute: Attribute,
-    pub(crate) base: DevicePtr,
-    pub(crate) bytes: u64,
-    pub(crate) code: i32,
-    pub(crate) device: DeviceIndex,
-    pub(crate) devices: &'a [DeviceIndex],
-    pub(crate) dst: DevicePtr,
-    pub(crate) end: Event,
-    pub(crate) event: Event,
-    /// Of memory that another process exported.
-    pub(crate) exported: &'a IpcMemoryHandle,
-    pub(crate) flags: EventFlags,
-    pub(crate) from: DeviceIndex,
-    /// Taken by the one who runs it.
-    pub(crate) function: Option<HostFunction>,
-    pub(crate) graph: Graph,
-    pub(crate) handle: PhysicalHandle,
-    pub(crate) handle_type: HandleType,
-    pub(crate) hint: DevicePtr,
-    pub(crate) host_flags: HostFlags,
-    pub(crate) kind: CopyKind,
-    pub(crate) mode: CaptureMode,
-    pub(crate) node: CaptureNode,
-    pub(crate) peer_dst: (DeviceIndex, DevicePtr),
-    pub(crate) peer_src: (DeviceIndex, DevicePtr),
-    pub(crate) priority: i32,
-    pub(crate) ptr: DevicePtr,
-    pub(crate) shared: &'a ShareableHandle,
-    pub(crate) src: DevicePtr,
-    pub(crate) start: Event,
-    pub(crate) stream: Stream,
-    pub(crate) to: DeviceIndex,
-    pub(crate) value: u8,
-    pub(crate) which: Granularity,
-}
-
 const DEVICE: DeviceIndex = DeviceIndex(0);
 const BACKEND: BackendId = BackendId(0);
 const EVENT: Event = Event { raw: 0, device: DEVICE, backend: BACKEND };
 static SHARED: ShareableHandle = ShareableHandle::Fabric([0; 64]);
 
-impl Arguments<'_> {
-    /// Those of a method that has none.
-    const NONE: Self = Self {
-        method: "",
-        access: Access::None,
-        alignment: 0,
-        at: DevicePtr::NULL,
-        attribute: Attribute::WarpSize,
-        base: DevicePtr::NULL,
-        bytes: 0,
-        code: 0,
-        device: DEVICE,
-        devices: &[],
-        dst: DevicePtr::NULL,
-        end: EVENT,
-        event: EVENT,
-        exported: &IpcMemoryHandle([0; 64]),
-        flags: EventFlags::empty(),
-        from: DEVICE,
-        function: None,
-        graph: Graph { raw: 0, backend: BACKEND },
-        handle: PhysicalHandle { raw: 0, backend: BACKEND },
-        handle_type: HandleType::None,
-        hint: DevicePtr::NULL,
-        host_flags: HostFlags::empty(),
-        kind: CopyKind::HostToHost,
-        mode: CaptureMode::Global,
-        node: CaptureNode(0),
-        peer_dst: (DEVICE, DevicePtr::NULL),
-        peer_src: (DEVICE, DevicePtr::NULL),
-        priority: 0,
-        ptr: DevicePtr::NULL,
-        shared: &SHARED,
-        src: DevicePtr::NULL,
-        start: EVENT,
-        stream: Stream { raw: 0, device: DEVICE, backend: BACKEND },
-        to: DEVICE,
-        value: 0,
-        which: Granularity::Minimum,
-    };
-}
-
-/// For each method a rule that a mutant may have for it, the function that gives a mutant one, and the call itself.
-macro_rules! methods {
+/// The contract as mutants see it. For each method a rule that a mutant may have for it, the function that gives a
+/// mutant one, and the call itself.
+macro_rules! contract {
     (
+        arguments { $($(#[$doc:meta])? $argument:ident: $type:ty = $none:expr,)+ }
+        families { $($trait_of_family:ident $family:ident $hook:ident $without:ident;)+ }
         safe { $($trait:ident.$safe:ident($($of_safe:ident: $type_of_safe:ty),*) -> $safely:ty;)+ }
         unsafe { $($unsafe_trait:ident.$unsafe:ident($($of_unsafe:ident: $type_of_unsafe:ty),*) -> $unsafely:ty;)+ }
     ) => {
-        /// What a mutant does instead of the right backend.
+        /// The arguments of all methods, under the contract's names but for those that two types have.
+        pub(crate) struct Arguments<'a> {
+            $($(#[$doc])? pub(crate) $argument: $type,)+
+        }
+
+        impl Arguments<'_> {
+            /// Those of a method that has none.
+            const NONE: Self = Self { $($argument: $none,)+ };
+        }
+
+        /// What a mutant does instead of the right backend; of families, why they are said to be absent.
         #[derive(Clone, Copy, Debug)]
         pub(crate) struct Rules {
             enter: Option<Rule<Result<()>>>,
             launch_host_function: Option<Rule<Result<()>>>,
+            $($family: Option<&'static str>,)+
             $($safe: Option<Rule<$safely>>,)+
             $($unsafe: Option<Rule<$unsafely>>,)+
         }
 
         impl Rules {
-            pub(super) const NONE: Self =
-                Self { enter: None, launch_host_function: None, $($safe: None,)+ $($unsafe: None,)+ };
+            pub(super) const NONE: Self = Self {
+                enter: None,
+                launch_host_function: None,
+                $($family: None,)+
+                $($safe: None,)+
+                $($unsafe: None,)+
+            };
         }
 
         impl Mutant {
@@ -160,6 +94,11 @@ macro_rules! methods {
                 self.rules.launch_host_function = Some(rule);
                 self
             }
+
+            $(pub(crate) const fn $without(mut self, reason: &'static str) -> Self {
+                self.rules.$family = Some(reason);
+                self
+            })+
 
             $(pub(crate) const fn $safe(mut self, rule: Rule<$safely>) -> Self {
                 self.rules.$safe = Some(rule);
@@ -191,6 +130,24 @@ macro_rules! methods {
                 })
             }
 
+            $(fn $hook<'a>(
+                &self,
+                inner: &'a dyn Backend,
+            ) -> std::result::Result<&'a dyn $trait_of_family, Unsupported> {
+                match self.rules.$family {
+                    Some(reason) => Err(Unsupported { family: stringify!($family), reason: reason.into() }),
+                    None => inner.$family(),
+                }
+            })+
+
+            // Also where virtual memory is said to be absent.
+            fn physical_sharing_family<'a>(
+                &self,
+                inner: &'a dyn Backend,
+            ) -> std::result::Result<&'a dyn PhysicalSharing, Unsupported> {
+                inner.physical_sharing()
+            }
+
             $(fn $safe(&self, inner: &dyn $trait, $($of_safe: $type_of_safe),*) -> $safely {
                 let arguments = Arguments { $($of_safe,)* ..Arguments::NONE };
                 self.answer(self.rules.$safe, arguments, &|it| inner.$safe($(it.$of_safe),*))
@@ -208,7 +165,53 @@ macro_rules! methods {
     };
 }
 
-methods! {
+contract! {
+    arguments {
+        /// Of [`Hook::enter`]: the trait and name of the method called.
+        method: &'static str = "",
+        access: Access = Access::None,
+        alignment: u64 = 0,
+        at: DevicePtr = DevicePtr::NULL,
+        attribute: Attribute = Attribute::WarpSize,
+        base: DevicePtr = DevicePtr::NULL,
+        bytes: u64 = 0,
+        code: i32 = 0,
+        device: DeviceIndex = DEVICE,
+        devices: &'a [DeviceIndex] = &[],
+        dst: DevicePtr = DevicePtr::NULL,
+        end: Event = EVENT,
+        event: Event = EVENT,
+        /// Of memory that another process exported.
+        exported: &'a IpcMemoryHandle = &IpcMemoryHandle([0; 64]),
+        flags: EventFlags = EventFlags::empty(),
+        from: DeviceIndex = DEVICE,
+        /// Taken by the one who runs it.
+        function: Option<HostFunction> = None,
+        graph: Graph = Graph { raw: 0, backend: BACKEND },
+        handle: PhysicalHandle = PhysicalHandle { raw: 0, backend: BACKEND },
+        handle_type: HandleType = HandleType::None,
+        hint: DevicePtr = DevicePtr::NULL,
+        host_flags: HostFlags = HostFlags::empty(),
+        kind: CopyKind = CopyKind::HostToHost,
+        mode: CaptureMode = CaptureMode::Global,
+        node: CaptureNode = CaptureNode(0),
+        peer_dst: (DeviceIndex, DevicePtr) = (DEVICE, DevicePtr::NULL),
+        peer_src: (DeviceIndex, DevicePtr) = (DEVICE, DevicePtr::NULL),
+        priority: i32 = 0,
+        ptr: DevicePtr = DevicePtr::NULL,
+        shared: &'a ShareableHandle = &SHARED,
+        src: DevicePtr = DevicePtr::NULL,
+        start: Event = EVENT,
+        stream: Stream = Stream { raw: 0, device: DEVICE, backend: BACKEND },
+        to: DeviceIndex = DEVICE,
+        value: u8 = 0,
+        which: Granularity = Granularity::Minimum,
+    }
+    families {
+        Peers peers peers_family without_peers;
+        PinnedHost pinned_host pinned_host_family without_pinned_host;
+        VirtualMemory virtual_memory virtual_memory_family without_virtual_memory;
+    }
     safe {
         Backend.id() -> BackendId;
         Backend.kind() -> DeviceKind;
