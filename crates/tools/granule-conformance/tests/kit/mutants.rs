@@ -29,8 +29,8 @@ mod threads;
 mod virtual_memory;
 mod wrong;
 
-use backend_api::types::{DeviceIndex, DevicePtr};
-use backend_api::{Backend, BackendError, ErrorKind, PointerInfo, PointerKind, Readiness, Result};
+use backend_api::types::*;
+use backend_api::*;
 use granule_conformance::interpose::Interposed;
 use std::any::Any;
 use std::collections::{HashMap, HashSet};

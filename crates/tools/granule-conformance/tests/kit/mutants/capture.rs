@@ -1,8 +1,6 @@
 //! Backends that break rules of this area: stream capture.
 
-use super::{Call, Mutant, flushes, mutant, pauses};
-use backend_api::types::{DeviceIndex, Stream};
-use backend_api::{CaptureMode, CaptureStatus, ErrorKind, Graph, Readiness, Result};
+use super::*;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("capture.always_active", "every stream is captured")

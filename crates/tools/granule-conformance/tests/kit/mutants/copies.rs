@@ -1,9 +1,6 @@
 //! Backends that break rules of this area: copies and fills.
 
-use super::{Call, Mutant, blocks, error, flush, flushes, leaves_its_error, mutant, strikes};
-use backend_api::types::{DeviceIndex, DevicePtr};
-use backend_api::{Backend, CopyKind, ErrorKind, Result};
-use std::time::Duration;
+use super::*;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("copies.whole_units", "copies move whole units of 64 bytes")
@@ -169,7 +166,7 @@ fn to_other_device<A>(call: &Call<'_, A>) -> bool {
     in_device(call) && !is_of_one_device(call)
 }
 
-pub(super) fn owner(inner: &dyn Backend, ptr: DevicePtr) -> Option<DeviceIndex> {
+fn owner(inner: &dyn Backend, ptr: DevicePtr) -> Option<DeviceIndex> {
     inner.pointer_info(ptr).ok().and_then(|info| info.device)
 }
 
@@ -178,20 +175,19 @@ fn base(inner: &dyn Backend, ptr: DevicePtr) -> Option<DevicePtr> {
 }
 
 /// Whether a byte more would be of the same allocation.
-pub(super) fn has_more(inner: &dyn Backend, ptr: DevicePtr, bytes: u64) -> bool {
+fn has_more(inner: &dyn Backend, ptr: DevicePtr, bytes: u64) -> bool {
     base(inner, ptr).is_some() && base(inner, ptr) == base(inner, ptr.add(bytes))
 }
 
 fn one_byte_more(call: &mut Call<'_, Result<()>>) -> Result<()> {
     call.go()?;
-    let Call { inner, .. } = *call;
-    if call.kind != CopyKind::HostToDevice || !has_more(inner, call.dst, call.bytes) {
+    if call.kind != CopyKind::HostToDevice || !has_more(call.inner, call.dst, call.bytes) {
         return Ok(());
     }
     // The byte comes from the last one of the source.
-    let (dst, src) = (call.dst.add(call.bytes), call.src.add(call.bytes - 1));
-    // SAFETY: rule 2: a byte of the same allocation, and one of the caller's range.
-    unsafe { inner.copy(dst, src, 1, call.kind) }
+    call.dst = call.dst.add(call.bytes);
+    call.src = call.src.add(call.bytes - 1);
+    call.with(|it| it.bytes = 1)
 }
 
 fn moves_source(call: &mut Call<'_, Result<()>>) -> Result<()> {

@@ -1,8 +1,6 @@
 //! Backends that break rules of this area: ids, counts, attributes and the current device.
 
-use super::{Call, Mutant, errs_late, ignores_refusals, mutant, on_side_thread};
-use backend_api::types::{BackendId, DeviceIndex, DeviceKind};
-use backend_api::{Attribute, MAX_DEVICES, Result};
+use super::*;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("device.id_changes", "its id is another at every call")

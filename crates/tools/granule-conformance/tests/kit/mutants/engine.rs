@@ -1,10 +1,6 @@
 //! Backends that break rules of this area: the allocator's promises.
 
-use super::{
-    Mutant, does_nothing, errs_late, mutant, on_first_device, pauses, refuses, shifts_down, shifts_up,
-};
-use backend_api::types::BackendId;
-use backend_api::{ErrorKind, Readiness};
+use super::*;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("engine.one_byte_short", "copies lose the last byte")
@@ -42,14 +38,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .free(refuses)
         .caught_by("engine.oom_releases_cache"),
     mutant("engine.full_at_first", "a request is out of memory, and the same again is not")
-        .malloc(|call| {
-            let again = call.keep(|refused: &mut Option<u64>| {
-                let again = refused.take() == Some(call.bytes);
-                *refused = Some(call.bytes).filter(|_| !again);
-                again
-            });
-            call.refuse_as(ErrorKind::OutOfMemory, !again)
-        })
+        .malloc(|call| call.refuse_as(ErrorKind::OutOfMemory, !call.is_turn(2)))
         .caught_by("engine.no_retry_without_need"),
     mutant("engine.free_errs_late", "free gives the memory back, and an error")
         .free(errs_late)

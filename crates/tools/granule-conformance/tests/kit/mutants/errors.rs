@@ -1,8 +1,6 @@
 //! Backends that break rules of this area: errors, and the current device across calls.
 
-use super::{Call, Mutant, error, leaves_its_error, lock, mutant, strikes};
-use backend_api::types::{DeviceIndex, DevicePtr};
-use backend_api::{ErrorKind, Readiness, Result};
+use super::*;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("errors.any_stream", "streams' ids are not compared")

@@ -1,9 +1,7 @@
 //! Backends that break rules of this area: events.
 
 use super::streams::not_ready_leaves_an_error;
-use super::{Call, Mutant, mutant, strikes, takes_unknown_device};
-use backend_api::types::{BackendId, DeviceIndex, Event, Stream};
-use backend_api::{ErrorKind, EventFlags, Readiness, Result};
+use super::*;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("events.of_first_device", "handles say device 0")

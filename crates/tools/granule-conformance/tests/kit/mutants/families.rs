@@ -1,8 +1,7 @@
 //! Backends that break rules of this area: the smaller families.
 
 use super::virtual_memory::UNKNOWN;
-use super::{Mutant, ignores_refusals, mutant};
-use backend_api::PointerKind;
+use super::*;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("families.no_reason", "an absent family gives no reason")

@@ -1,9 +1,7 @@
 //! Backends that break rules of this area: page-locked host memory.
 
 use super::memory::base_is_pointer;
-use super::{Call, Mutant, does_nothing, leaves_its_error, lock, mutant, shifts_down, shifts_up, strikes};
-use backend_api::types::{DeviceIndex, DevicePtr};
-use backend_api::{Backend, HostFlags, PointerKind, Result};
+use super::*;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("host.nothing_is_null", "a request for 0 bytes gives null")

@@ -3,10 +3,7 @@
 //! Only the exporter or importer in this process is broken; the second process is judged by what it sees.
 
 use super::virtual_memory::granule;
-use super::{Call, Mutant, errs_late, ignores_refusals, mutant};
-use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
-use backend_api::{ErrorKind, HandleType, IpcMemoryHandle, Result, ShareableHandle};
-use std::collections::HashMap;
+use super::*;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 

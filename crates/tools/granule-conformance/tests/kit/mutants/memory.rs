@@ -1,14 +1,6 @@
 //! Backends that break rules of this area: device memory.
 
-use super::{
-    Call, Mutant, error, ignores_refusals, leaves_its_error, mutant, on_first_device, shifts_down, shifts_up,
-    strikes, takes_unknown_device,
-};
-use backend_api::types::{DeviceIndex, DevicePtr, MIB};
-use backend_api::{
-    ADDRESS_BITS, AddressRange, Backend, CopyKind, ErrorKind, MemoryInfo, PointerInfo, PointerKind, Result,
-};
-use std::collections::BTreeMap;
+use super::*;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("memory.nothing_is_null", "a request for 0 bytes gives null, as on HIP")
@@ -127,7 +119,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .caught_by("memory.refused_malloc_takes_nothing"),
     mutant("memory.more_than_all", "free and total are swapped")
         // Some memory is always taken, so that the swap is seen.
-        .memory_info(|call| call.changed(|it| *it = MemoryInfo { free: it.total, total: it.free - 1 }))
+        .memory_info(|call| {
+            call.changed(|it| *it = MemoryInfo { free: it.total, total: it.free.saturating_sub(1) })
+        })
         .caught_by("memory.info_is_sane"),
     mutant("memory.any_device", "a device that is not there has the first one's memory")
         .memory_info(takes_unknown_device)
@@ -135,7 +129,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("memory.old_numbers", "memory_info says what it said first")
         .memory_info(|call| {
             let now = call.go()?;
-            Ok(call.keep(|first: &mut BTreeMap<DeviceIndex, _>| *first.entry(call.device).or_insert(now)))
+            Ok(call.keep(|first: &mut HashMap<DeviceIndex, _>| *first.entry(call.device).or_insert(now)))
         })
         .caught_by("memory.info_falls_with_malloc"),
     mutant("memory.only_first_device", "memory_info is about device 0")
@@ -255,7 +249,7 @@ fn wipe(inner: &dyn Backend, memory: Last) {
 }
 
 /// What each device said before, and how much that rose since.
-type Fallen = BTreeMap<DeviceIndex, (u64, u64)>;
+type Fallen = HashMap<DeviceIndex, (u64, u64)>;
 
 fn never_rises(call: &mut Call<'_, Result<MemoryInfo>>) -> Result<MemoryInfo> {
     let now = call.go()?;

@@ -2,11 +2,7 @@
 
 use super::events::{notes_record, recorded_on};
 use super::streams::{blocks_on_event, forgets, keeps, live};
-use super::{Call, Mutant, does_nothing, mutant};
-use backend_api::types::{DeviceIndex, Event, Stream};
-use backend_api::{EventFlags, Result};
-use std::collections::HashMap;
-use std::time::Duration;
+use super::*;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("ordering.ignores_waits", "wait_event does nothing")

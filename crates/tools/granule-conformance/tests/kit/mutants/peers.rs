@@ -1,9 +1,7 @@
 //! Backends that break rules of this area: other devices.
 
 use super::errors::adopts_stream;
-use super::{Mutant, mutant, pauses};
-use backend_api::ErrorKind;
-use backend_api::types::DeviceIndex;
+use super::*;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("peers.any_peer", "a device that does not exist is no peer of anyone")

@@ -1,9 +1,6 @@
 //! Backends that break rules of this area: several threads at once.
 
-use super::{Call, Mutant, error, leaves_its_error, lock, mutant, on_side_thread, strikes};
-use backend_api::types::DeviceIndex;
-use backend_api::{CopyKind, ErrorKind, Result};
-use std::hash::Hash;
+use super::*;
 use std::thread::{self, ThreadId};
 
 pub(crate) const MUTANTS: &[Mutant] = &[

@@ -1,12 +1,7 @@
 //! Backends that break rules of this area: virtual memory.
 
 use super::memory::HIGH;
-use super::{
-    Call, Mutant, does_nothing, ignores_refusals, mutant, on_first_device, pauses, takes_unknown_device,
-};
-use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
-use backend_api::{Access, ErrorKind, Granularity, HandleType, PointerInfo, PointerKind, Result};
-use std::collections::HashMap;
+use super::*;
 use std::ops::Range;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -96,15 +91,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("virtual_memory.map_opens", "mapping opens the memory to the device")
         .map(|call| {
             call.go()?;
+            let family = call.inner.virtual_memory()?;
             // SAFETY: the range was mapped just now.
-            unsafe {
-                call.inner.virtual_memory()?.set_access(
-                    call.at,
-                    call.bytes,
-                    &[DeviceIndex(0)],
-                    Access::ReadWrite,
-                )
-            }
+            unsafe { family.set_access(call.at, call.bytes, &[DeviceIndex(0)], Access::ReadWrite) }
         })
         .caught_by("virtual_memory.no_access_at_first"),
     mutant("virtual_memory.aliased_maps", "every mapping shows the first living handle of its size")
