@@ -229,9 +229,12 @@ impl<T> Call<'_, Result<T>> {
         self.go().or_else(|_| self.leave_current(device))
     }
 
-    /// Leaves an error behind for [`strikes`].
-    pub(crate) fn leave_error(&self) {
-        self.keep(|left: &mut LeftBehind| left.0 = true);
+    /// Leaves an error behind for [`strikes`] where its answer is such.
+    pub(crate) fn leave_error_if(&mut self, is_such: impl FnOnce(&Result<T>) -> bool) -> Result<T> {
+        let answer = self.go();
+        let such = is_such(&answer);
+        self.keep(|left: &mut LeftBehind| left.0 |= such);
+        answer
     }
 }
 
@@ -262,7 +265,20 @@ impl<T: Copy + Send + 'static> Call<'_, Result<T>> {
     }
 }
 
+impl Call<'_, Result<DevicePtr>> {
+    /// Gives everyone the same memory, of so many bytes.
+    pub(crate) fn share(&mut self, bytes: u64) -> Result<DevicePtr> {
+        self.bytes = bytes;
+        self.again_if(|_, _| true)
+    }
+}
+
 impl Call<'_, Result<()>> {
+    /// Whether it is what [`Call::again_if`] gives.
+    pub(crate) fn is_shared<T: PartialEq + Send + 'static>(&self, it: T) -> bool {
+        self.keep(|before: &mut Option<T>| *before == Some(it))
+    }
+
     /// Runs the host function that was to be launched.
     pub(crate) fn run_function(&mut self) {
         if let Some(function) = self.function.take() {
@@ -289,7 +305,7 @@ pub(crate) fn strikes(call: &mut Call<'_, Result<()>>) -> Result<()> {
 
 /// Leaves its error behind for [`strikes`].
 pub(crate) fn leaves_its_error<T>(call: &mut Call<'_, Result<T>>) -> Result<T> {
-    call.go().inspect_err(|_| call.leave_error())
+    call.leave_error_if(Result::is_err)
 }
 
 /// Calls that are held back: the handle of their stream or graph, and how each is made.
@@ -393,16 +409,17 @@ pub(crate) fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
 const BLOCKED: Duration = Duration::from_millis(130);
 
 /// Waits until something is ready, or for a while.
-pub(crate) fn block(mut query: impl FnMut() -> Result<Readiness>) {
+fn block(mut query: impl FnMut() -> Result<Readiness>) {
     let end = Instant::now() + BLOCKED;
     while Instant::now() < end && matches!(query(), Ok(Readiness::NotReady)) {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Waits for the work before, or for a while.
+/// Waits for its stream and event, or for a while; where it has none, nobody knows the one that stands there.
 pub(crate) fn blocks<T>(call: &mut Call<'_, Result<T>>) -> Result<T> {
     block(|| call.inner.query_stream(call.stream));
+    block(|| call.inner.query_event(call.event));
     call.go()
 }
 

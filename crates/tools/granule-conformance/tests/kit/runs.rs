@@ -87,7 +87,7 @@ pub(crate) fn subject(name: &str) -> Option<Subject> {
     BORNE.iter().find(|mutant| mutant.name == name).map(mutated)
 }
 
-/// A run over one of them, without second processes.
+/// A run over one of them.
 fn run_over(name: &str, options: &Options) -> Result<Scorecard, Failed> {
     Ok(granule_conformance::run(&subject(name).ok_or("no such subject")?, options, |_| Ok(()))??)
 }
@@ -217,12 +217,7 @@ fn end_quietly_where_nobody_reads() -> Result<(), Failed> {
 fn run_apart(name: &'static str, only: &[&str]) -> Result<Scorecard, Failed> {
     let child = Some(ChildCommand::with_arguments([name.to_owned()]));
     let only = only.iter().map(|part| (*part).to_owned()).collect();
-    let subject = subject(name).ok_or("no such subject")?;
-    Ok(granule_conformance::run(
-        &subject,
-        &Options { only, child, keep_going: true, ..Options::default() },
-        |_| Ok(()),
-    )??)
+    run_over(name, &Options { only, child, keep_going: true, ..Options::default() })
 }
 
 /// A check that ends its process has failed, and the next ones run.
@@ -250,8 +245,7 @@ fn go_on_where_a_process_is_deaf() -> Result<(), Failed> {
         child: Some(ChildCommand::with_arguments([name.to_owned()])),
         ..Options::default()
     };
-    let subject = subject(name).ok_or("no such subject")?;
-    let card = granule_conformance::run(&subject, &options, |_| Ok(()))??;
+    let card = run_over(name, &options)?;
     let why = card.checks.first().and_then(|check| check.outcome.failure()).unwrap_or_default();
     let deaf = why == "its process was deaf for 11 s (signal: 9 (SIGKILL))";
     if deaf && card.tally.failed == 1 && card.tally.passed >= 1 {

@@ -1,6 +1,5 @@
 //! Backends that break rules of this area: events.
 
-use super::streams::not_ready_leaves_an_error;
 use super::*;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -47,7 +46,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .query_event(|call| call.changed(|it| *it = Readiness::NotReady))
         .caught_by("events.ready_after_work"),
     mutant("events.sticky_not_ready", "NotReady leaves an error for the next call")
-        .query_event(not_ready_leaves_an_error)
+        .query_event(|call| call.leave_error_if(|it| *it == Ok(Readiness::NotReady)))
         .enter(strikes)
         .caught_by("events.not_ready_leaves_no_error"),
     mutant("events.asks_its_stream", "an event is ready when its stream is")

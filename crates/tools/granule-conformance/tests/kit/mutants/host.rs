@@ -24,8 +24,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .copy(|call| call.moves_unless(call.bytes < 512 && is_host(call.inner, call.src)))
         .caught_by("host.the_host_writes_it"),
     mutant("host.hands_out_twice", "memory that is held is handed out again")
-        .host_malloc(gives_what_is_held)
-        .host_free(frees_with_the_last_holder)
+        .host_malloc(|call| if (1..=SHARED).contains(&call.bytes) { call.share(SHARED) } else { call.go() })
+        .host_free(|call| call.answer_if(call.is_shared(call.ptr), ()))
         .caught_by("host.disjoint"),
     mutant("host.sizes_wrap", "sizes have 48 bits")
         .host_malloc(|call| call.with(|it| it.bytes = (it.bytes & 0xFFFF_FFFF).max(512)))
@@ -61,28 +61,5 @@ fn is_host(inner: &dyn Backend, ptr: DevicePtr) -> bool {
     inner.pointer_info(ptr).is_ok_and(|info| info.kind == PointerKind::Host)
 }
 
-/// Page-locked memory: address, size, how often it is held.
-type Held = Vec<(DevicePtr, u64, u32)>;
-
-fn gives_what_is_held(call: &mut Call<'_, Result<DevicePtr>>) -> Result<DevicePtr> {
-    let held = call.kept::<Held>();
-    let mut held = lock(&held);
-    if let Some((ptr, _, times)) = held.iter_mut().find(|(_, size, _)| (1..=*size).contains(&call.bytes)) {
-        *times += 1;
-        return Ok(*ptr);
-    }
-    call.go().inspect(|ptr| held.push((*ptr, call.bytes, 1)))
-}
-
-fn frees_with_the_last_holder(call: &mut Call<'_, Result<()>>) -> Result<()> {
-    let held = call.kept::<Held>();
-    let mut held = lock(&held);
-    if let Some(place) = held.iter().position(|(base, ..)| *base == call.ptr) {
-        held[place].2 -= 1;
-        if held[place].2 > 0 {
-            return Ok(());
-        }
-        held.remove(place);
-    }
-    call.go()
-}
+/// The size of the memory that everyone gets.
+const SHARED: u64 = 128 << 10;

@@ -174,11 +174,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .caught_by("memory.pointer_info_of_any_value"),
     mutant("memory.sticky_unknown", "an unknown pointer leaves an error for the next call")
         .pointer_info(|call| {
-            let info = call.go()?;
-            if info.kind == PointerKind::Unmanaged {
-                call.leave_error();
-            }
-            Ok(info)
+            call.leave_error_if(|it| it.as_ref().is_ok_and(|it| it.kind == PointerKind::Unmanaged))
         })
         .enter(strikes)
         .caught_by("memory.pointer_info_leaves_no_error"),

@@ -1,7 +1,7 @@
 //! Backends that break rules of this area: what waits for what.
 
 use super::events::{notes_record, recorded_on};
-use super::streams::{blocks_on_event, forgets, keeps, live};
+use super::streams::{forgets, keeps, live};
 use super::*;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -13,7 +13,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .memset_async(|call| call.answer_if(awaited(call, call.stream).is_some(), ()))
         .caught_by("ordering.wait_lets_go"),
     mutant("ordering.waits_block", "wait_event waits for the event itself")
-        .wait_event(blocks_on_event)
+        .wait_event(blocks)
         .caught_by("ordering.wait_does_not_block"),
     mutant("ordering.holds_earlier_work", "a wait holds work queued before it too")
         .wait_event(notes_wait)

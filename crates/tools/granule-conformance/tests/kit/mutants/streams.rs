@@ -119,13 +119,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .query_stream(|call| call.changed(|it| *it = Readiness::NotReady))
         .caught_by("streams.ready_after_work"),
     mutant("streams.sticky_not_ready", "NotReady leaves an error for the next call")
-        .query_stream(not_ready_leaves_an_error)
+        .query_stream(|call| call.leave_error_if(|it| *it == Ok(Readiness::NotReady)))
         .enter(strikes)
         .caught_by("streams.not_ready_leaves_no_error"),
     mutant("streams.queries_block", "queries wait for the work")
         .query_stream(blocks)
-        .query_event(blocks_on_event)
-        .destroy_event(blocks_on_event)
+        .query_event(blocks)
+        .destroy_event(blocks)
         .caught_by("streams.query_does_not_block"),
     mutant("streams.never_waits", "synchronize_stream returns at once")
         .synchronize_stream(|call| call.inner.query_stream(call.stream).map(drop))
@@ -151,7 +151,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .memset_async(blocks)
         .launch_host_function(blocks)
         .record_event(blocks)
-        .wait_event(blocks_on_event)
+        .wait_event(blocks)
         .destroy_stream(blocks)
         .caught_by("streams.host_function_does_not_block"),
     mutant("streams.no_functions", "host functions do not run")
@@ -219,19 +219,6 @@ fn holds_fill_back(call: &mut Call<'_, Result<()>>) -> Result<()> {
         // SAFETY: rule 2: checks free memory only after they waited for the stream or device.
         let _ = unsafe { inner.memset_async(dst, value, bytes, stream) };
     })
-}
-
-pub(super) fn not_ready_leaves_an_error(call: &mut Call<'_, Result<Readiness>>) -> Result<Readiness> {
-    let readiness = call.go()?;
-    if !readiness.is_ready() {
-        call.leave_error();
-    }
-    Ok(readiness)
-}
-
-pub(super) fn blocks_on_event<T>(call: &mut Call<'_, Result<T>>) -> Result<T> {
-    block(|| call.inner.query_event(call.event));
-    call.go()
 }
 
 /// Takes device 0's default stream for every stream that is there.

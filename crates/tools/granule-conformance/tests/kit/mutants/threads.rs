@@ -41,19 +41,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .caught_by("threads.one_stream_for_all"),
     mutant("threads.hands_out_twice", "threads that allocate at once get the same memory")
         .malloc(|call| {
-            if !on_side_thread() || call.device.0 > 0 || call.bytes > 4096 {
-                return call.go();
-            }
-            call.bytes = 4096;
-            call.again_if(|_, _| true)
+            let may_share = on_side_thread() && call.device.0 == 0 && call.bytes <= 4096;
+            if may_share { call.share(4096) } else { call.go() }
         })
-        .free(|call| call.answer_if(is_shared(call, call.ptr), ()))
+        .free(|call| call.answer_if(call.is_shared(call.ptr), ()))
         .caught_by("threads.allocate_at_once"),
     mutant("threads.same_handles", "threads get the same event")
         .create_event(|call| {
             if on_side_thread() && call.device.0 == 0 { call.again_if(|_, _| true) } else { call.go() }
         })
-        .destroy_event(|call| call.answer_if(is_shared(call, call.event), ()))
+        .destroy_event(|call| call.answer_if(call.is_shared(call.event), ()))
         .caught_by("threads.create_at_once"),
     mutant("threads.one_lock", "a call that waits holds all others")
         .synchronize_stream(one_at_a_time)
@@ -89,11 +86,6 @@ fn made_here<T: Eq + Hash + Send + 'static, A>(call: &Call<'_, A>, made: T) -> R
     let here = thread::current().id();
     let is_foreign = call.noted(made).is_some_and(|maker: ThreadId| maker != here);
     if is_foreign { Err(error(ErrorKind::InvalidValue)) } else { Ok(()) }
-}
-
-/// Whether it is what [`Call::again_if`] gives.
-fn is_shared<T: PartialEq + Send + 'static, A>(call: &Call<'_, A>, it: T) -> bool {
-    call.keep(|shared: &mut Option<T>| *shared == Some(it))
 }
 
 fn one_at_a_time<T>(call: &mut Call<'_, Result<T>>) -> Result<T> {

@@ -109,9 +109,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("virtual_memory.adjacent_unmap_stops", "unmap takes away the first mapping of a range only")
         .map(notes_place)
         .unmap(|call| {
-            let first =
-                call.keep(|places: &mut Places| places.iter().rev().find(|it| it.at == call.at).copied());
-            call.with(|it| it.bytes = first.map_or(it.bytes, |place| place.bytes))
+            let first: Option<Mapped> = call.noted(call.at);
+            call.with(|it| it.bytes = first.map_or(it.bytes, |mapped| mapped.bytes))
         })
         .caught_by("virtual_memory.adjacent_unmap"),
     mutant("virtual_memory.unmap_lies", "unmap does nothing")
@@ -126,7 +125,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .caught_by("virtual_memory.aliases_agree"),
     mutant("virtual_memory.unmap_takes_all", "unmap takes all mappings of the handle away")
         .map(notes_place)
-        .unmap(|call| unmaps(call)?.into_iter().try_for_each(|gone| unmap_all_of(call, gone.handle)))
+        .unmap(|call| unmaps(call)?.into_values().try_for_each(|gone| unmap_all_of(call, gone.handle)))
         .caught_by("virtual_memory.aliases_are_alone"),
     mutant("virtual_memory.map_replaces", "mapping at an occupied place replaces what is there")
         .map(|call| {
@@ -172,26 +171,22 @@ pub(super) fn granule<A>(call: &Call<'_, A>) -> Result<u64> {
 
 type FirstOfSize = HashMap<u64, PhysicalHandle>;
 
-/// What is mapped where.
+/// What is mapped at an address.
 #[derive(Clone, Copy)]
-struct Place {
-    at: DevicePtr,
+struct Mapped {
     bytes: u64,
     handle: PhysicalHandle,
 }
 
-type Places = Vec<Place>;
+type Places = HashMap<DevicePtr, Mapped>;
 
 fn notes_place(call: &mut Call<'_, Result<()>>) -> Result<()> {
-    call.go()?;
-    let place = Place { at: call.at, bytes: call.bytes, handle: call.handle };
-    call.keep(|places: &mut Places| places.push(place));
-    Ok(())
+    call.go().inspect(|()| call.note(call.at, Mapped { bytes: call.bytes, handle: call.handle }))
 }
 
 /// Whether the handle was mapped before, and not unmapped where that is noted.
 fn is_known<A>(call: &Call<'_, A>) -> bool {
-    call.keep(|places: &mut Places| places.iter().any(|place| place.handle == call.handle))
+    call.keep(|places: &mut Places| places.values().any(|mapped| mapped.handle == call.handle))
 }
 
 fn maps_new_memory(call: &mut Call<'_, Result<()>>) -> Result<()> {
@@ -206,19 +201,16 @@ fn maps_new_memory(call: &mut Call<'_, Result<()>>) -> Result<()> {
 fn unmaps(call: &mut Call<'_, Result<()>>) -> Result<Places> {
     call.go()?;
     let range = call.at.0..call.at.0 + call.bytes;
-    Ok(take_places(call, |place| range.contains(&place.at.0)))
+    Ok(call.keep(|places: &mut Places| places.extract_if(|at, _| range.contains(&at.0)).collect()))
 }
 
 fn unmap_all_of<A>(call: &Call<'_, A>, handle: PhysicalHandle) -> Result<()> {
     let family = call.inner.virtual_memory()?;
-    for Place { at, bytes, .. } in take_places(call, |place| place.handle == handle) {
-        // SAFETY: a simulated device refuses what is in use or not mapped.
-        let _ = unsafe { family.unmap(at, bytes) };
-    }
+    call.keep(|places: &mut Places| {
+        for (at, mapped) in places.extract_if(|_, mapped| mapped.handle == handle) {
+            // SAFETY: a simulated device refuses what is in use or not mapped.
+            let _ = unsafe { family.unmap(at, mapped.bytes) };
+        }
+    });
     Ok(())
-}
-
-/// Forgets some places, and says which.
-fn take_places<A>(call: &Call<'_, A>, which: impl Fn(&Place) -> bool) -> Places {
-    call.keep(|places: &mut Places| places.extract_if(.., |place| which(place)).collect())
 }
