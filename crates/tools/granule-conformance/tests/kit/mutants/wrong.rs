@@ -39,6 +39,9 @@ impl Wrong {
     }
 }
 
+/// One side of a copy between devices.
+type Side = (DeviceIndex, DevicePtr);
+
 const DEVICE: DeviceIndex = DeviceIndex(0);
 const BACKEND: BackendId = BackendId(0);
 const EVENT: Event = Event { raw: 0, device: DEVICE, backend: BACKEND };
@@ -195,8 +198,8 @@ contract! {
         kind: CopyKind = CopyKind::HostToHost,
         mode: CaptureMode = CaptureMode::Global,
         node: CaptureNode = CaptureNode(0),
-        peer_dst: (DeviceIndex, DevicePtr) = (DEVICE, DevicePtr::NULL),
-        peer_src: (DeviceIndex, DevicePtr) = (DEVICE, DevicePtr::NULL),
+        peer_dst: Side = (DEVICE, DevicePtr::NULL),
+        peer_src: Side = (DEVICE, DevicePtr::NULL),
         priority: i32 = 0,
         ptr: DevicePtr = DevicePtr::NULL,
         shared: &'a ShareableHandle = &SHARED,
@@ -242,8 +245,10 @@ contract! {
         Backend.elapsed_ms(start: Event, end: Event) -> Result<f32>;
         PinnedHost.host_malloc(bytes: u64, host_flags: HostFlags) -> Result<DevicePtr>;
         VirtualMemory.granularity(device: DeviceIndex, which: Granularity) -> Result<u64>;
-        VirtualMemory.reserve_address(device: DeviceIndex, bytes: u64, alignment: u64, hint: DevicePtr) -> Result<DevicePtr>;
-        VirtualMemory.create_physical(device: DeviceIndex, bytes: u64, handle_type: HandleType) -> Result<PhysicalHandle>;
+        VirtualMemory.reserve_address(device: DeviceIndex, bytes: u64, alignment: u64, hint: DevicePtr)
+            -> Result<DevicePtr>;
+        VirtualMemory.create_physical(device: DeviceIndex, bytes: u64, handle_type: HandleType)
+            -> Result<PhysicalHandle>;
         VirtualMemory.access(at: DevicePtr, device: DeviceIndex) -> Result<Access>;
         PhysicalSharing.export_physical(handle: PhysicalHandle, handle_type: HandleType) -> Result<ShareableHandle>;
         PhysicalSharing.import_physical(device: DeviceIndex, shared: &ShareableHandle) -> Result<PhysicalHandle>;
@@ -272,7 +277,7 @@ contract! {
         VirtualMemory.unmap(at: DevicePtr, bytes: u64) -> Result<()>;
         VirtualMemory.set_access(at: DevicePtr, bytes: u64, devices: &[DeviceIndex], access: Access) -> Result<()>;
         Ipc.close_memory(ptr: DevicePtr) -> Result<()>;
-        Peers.copy_peer_async(peer_dst: (DeviceIndex, DevicePtr), peer_src: (DeviceIndex, DevicePtr), bytes: u64, stream: Stream) -> Result<()>;
+        Peers.copy_peer_async(peer_dst: Side, peer_src: Side, bytes: u64, stream: Stream) -> Result<()>;
         Capture.launch(graph: Graph, stream: Stream) -> Result<()>;
         Capture.destroy_graph(graph: Graph) -> Result<()>;
         HostRegistration.register(ptr: DevicePtr, bytes: u64, host_flags: HostFlags) -> Result<()>;
