@@ -72,7 +72,7 @@ impl Setup {
 
 /// A mutant over the first set-up, on a machine of its own.
 pub(crate) fn mutated(mutant: &'static Mutant) -> Subject {
-    Subject::new(mutant.name, || Ok((mutant.make)(SETUPS[0].open()?)))
+    Subject::new(mutant.name, || Ok(mutant.over(SETUPS[0].open()?)))
 }
 
 /// What a wrong backend delays is not waited for as long as what a right one does.

@@ -1,399 +1,216 @@
 //! Backends that break rules of this area: virtual memory.
 
-mod aliases;
-mod mapping;
+use super::memory::HIGH;
+use super::*;
+use std::ops::Range;
 
-use super::{hook, mutants};
-use aliases::{AliasIsFresh, UnmapTakesAll};
-use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle, Stream};
-use backend_api::{
-    ADDRESS_BITS, Access, Backend, BackendError, ErrorKind, Granularity, HandleType, HostFunction,
-    PhysicalSharing, PointerInfo, PointerKind, Result, ShareableHandle, VirtualMemory,
-};
-use mapping::{
-    AdjacentUnmapStops, AliasedMaps, ForeignHandles, MapMovesNothing, MapOpens, MapReplaces, ReleaseUnmaps,
-    UnmapLies, UnmapWaits,
-};
-use std::sync::{Mutex, PoisonError};
-
-mutants! {
-    OddGranularity: "virtual_memory.odd_granularity",
-        "the minimum granularity has one byte too many" => "virtual_memory.granularity",
-    AnyDevice: "virtual_memory.any_device",
-        "a device that does not exist is taken for the first" => "virtual_memory.no_such_device",
-    NothingIsSomething: "virtual_memory.nothing_is_something",
-        "0 bytes are rounded up" => "virtual_memory.sizes_are_positive",
-    SameAddresses: "virtual_memory.same_addresses",
-        "every reservation is the first one" => "virtual_memory.reservations_are_disjoint",
-    HighAddresses: "virtual_memory.high_addresses",
-        "reserved addresses have 58 bits" => "virtual_memory.within_57_bits",
-    NoAlignment: "virtual_memory.no_alignment",
-        "the alignment asked for is forgotten" => "virtual_memory.reservation_is_aligned",
-    AddressesCost: "virtual_memory.addresses_cost",
-        "addresses beyond the device's memory are refused" => "virtual_memory.reservation_takes_no_memory",
-    AddressesLeak: "virtual_memory.addresses_leak",
-        "addresses given back stay reserved" => "virtual_memory.addresses_come_back",
-    ReleaseOfMapped: "virtual_memory.release_of_mapped",
-        "mapped addresses are given back without a word" => "virtual_memory.mapped_addresses_stay",
-    WrongKindWhenFull: "virtual_memory.wrong_kind_when_full",
-        "too little memory is reported as a wrong argument" => "virtual_memory.more_than_there_is",
-    LastPageClosed: "virtual_memory.last_page_closed",
-        "access is set to all but the last handle's worth of a range" => "virtual_memory.bytes_are_kept",
-    StreamsBarred: "virtual_memory.streams_barred",
-        "queued fills of mapped memory write one byte less" => "virtual_memory.streams_use_it",
-    MapOpens: "virtual_memory.map_opens",
-        "mapping opens the memory to the device" => "virtual_memory.no_access_at_first",
-    AccessUnknown: "virtual_memory.access_unknown",
-        "access() always says None" => "virtual_memory.access_is_told",
-    AccessForEver: "virtual_memory.access_for_ever",
-        "access that is taken away stays" => "virtual_memory.access_can_be_taken",
-    AccessOfAll: "virtual_memory.access_of_all",
-        "access() answers for empty places too" => "virtual_memory.access_of_nothing",
-    AliasedMaps: "virtual_memory.aliased_maps",
-        "every mapping shows the first living handle of its size" => "virtual_memory.slots_are_distinct",
-    AdjacentUnmapStops: "virtual_memory.adjacent_unmap_stops",
-        "unmap takes away the first mapping of a range only" => "virtual_memory.adjacent_unmap",
-    UnmapLies: "virtual_memory.unmap_lies", "unmap does nothing" => "virtual_memory.unmapped_is_free",
-    MapMovesNothing: "virtual_memory.map_moves_nothing",
-        "a second mapping of a handle shows new memory" => "virtual_memory.memory_moves",
-    AliasIsFresh: "virtual_memory.alias_is_fresh",
-        "a handle that is mapped shows new memory at a second address" => "virtual_memory.aliases_agree",
-    UnmapTakesAll: "virtual_memory.unmap_takes_all",
-        "unmap takes all mappings of the handle away" => "virtual_memory.aliases_are_alone",
-    MapReplaces: "virtual_memory.map_replaces",
-        "mapping at an occupied place replaces what is there" => "virtual_memory.occupied_place",
-    ReleaseUnmaps: "virtual_memory.release_unmaps",
-        "releasing a handle takes its mapping away" => "virtual_memory.released_handle_lives",
-    ForeignHandles: "virtual_memory.foreign_handles",
-        "handles of other backends are taken for its own" => "virtual_memory.foreign_handle",
-    HandlesLeak: "virtual_memory.handles_leak",
-        "releasing a handle does nothing" => "virtual_memory.memory_comes_back",
-    MappedIsUnknown: "virtual_memory.mapped_is_unknown",
-        "pointer_info does not know reserved addresses" => "virtual_memory.pointer_is_known",
-    FirstDevice: "virtual_memory.first_device",
-        "physical memory always comes from the first device" => "virtual_memory.on_the_right_device",
-    DeviceLeftBehind: "virtual_memory.device_left_behind",
-        "creating memory leaves its device current" => "virtual_memory.current_device_stays",
-    UnmapWaits: "virtual_memory.unmap_waits",
-        "unmap waits while a stream is busy" => "virtual_memory.unmap_does_not_wait",
-    AllIsShareable: "virtual_memory.all_is_shareable",
-        "every handle is created for export" => "virtual_memory.private_memory_stays",
-    AnyDescriptor: "virtual_memory.any_descriptor",
-        "any descriptor imports as new memory" => "virtual_memory.foreign_descriptor",
-}
-
-hook! { OddGranularity {
-    fn granularity(&self, inner: &dyn VirtualMemory, device: DeviceIndex, which: Granularity) -> Result<u64> {
-        Ok(inner.granularity(device, which)? + u64::from(which == Granularity::Minimum))
-    }
-} }
-
-/// The device, or the first where it does not exist.
-fn nearest(inner: &dyn VirtualMemory, device: DeviceIndex) -> DeviceIndex {
-    if inner.granularity(device, Granularity::Minimum).is_ok() { device } else { DeviceIndex(0) }
-}
-
-hook! { AnyDevice {
-    fn granularity(&self, inner: &dyn VirtualMemory, device: DeviceIndex, which: Granularity) -> Result<u64> {
-        inner.granularity(nearest(inner, device), which)
-    }
-
-    fn create_physical(
-        &self,
-        inner: &dyn VirtualMemory,
-        device: DeviceIndex,
-        bytes: u64,
-        handle_type: HandleType,
-    ) -> Result<PhysicalHandle> {
-        inner.create_physical(nearest(inner, device), bytes, handle_type)
-    }
-} }
-
-hook! { NothingIsSomething {
-    fn create_physical(
-        &self,
-        inner: &dyn VirtualMemory,
-        device: DeviceIndex,
-        bytes: u64,
-        handle_type: HandleType,
-    ) -> Result<PhysicalHandle> {
-        let least = inner.granularity(device, Granularity::Minimum)?;
-        inner.create_physical(device, bytes.max(least), handle_type)
-    }
-} }
-
-#[derive(Debug, Default)]
-struct SameAddresses(Mutex<Option<DevicePtr>>);
-
-impl granule_conformance::interpose::Hook for SameAddresses {
-    fn reserve_address(
-        &self,
-        inner: &dyn VirtualMemory,
-        device: DeviceIndex,
-        bytes: u64,
-        alignment: u64,
-        hint: DevicePtr,
-    ) -> Result<DevicePtr> {
-        let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match *first {
-            Some(base) => Ok(base),
-            None => {
-                let base = inner.reserve_address(device, bytes, alignment, hint)?;
-                *first = Some(base);
-                Ok(base)
+pub(crate) const MUTANTS: &[Mutant] = &[
+    mutant("virtual_memory.odd_granularity", "the minimum granularity has one byte too many")
+        .granularity(|call| Ok(call.go()? + u64::from(call.which == Granularity::Minimum)))
+        .caught_by("virtual_memory.granularity"),
+    mutant("virtual_memory.any_device", "a device that does not exist is taken for the first")
+        .granularity(takes_unknown_device)
+        .create_physical(takes_unknown_device)
+        .caught_by("virtual_memory.no_such_device"),
+    mutant("virtual_memory.nothing_is_something", "0 bytes are rounded up")
+        .create_physical(|call| {
+            let least = granule(call)?;
+            call.with(|it| it.bytes = it.bytes.max(least))
+        })
+        .caught_by("virtual_memory.sizes_are_positive"),
+    mutant("virtual_memory.same_addresses", "every reservation is the first one")
+        .reserve_address(|call| call.again_if(|_, _| true))
+        .caught_by("virtual_memory.reservations_are_disjoint"),
+    mutant("virtual_memory.high_addresses", "reserved addresses have 58 bits")
+        .reserve_address(|call| Ok(call.go()?.add(HIGH)))
+        .release_address(|call| call.with(|it| it.base.0 %= HIGH))
+        .caught_by("virtual_memory.within_57_bits"),
+    mutant("virtual_memory.no_alignment", "the alignment asked for is forgotten")
+        .reserve_address(|call| call.with(|it| it.alignment = 0))
+        .caught_by("virtual_memory.reservation_is_aligned"),
+    mutant("virtual_memory.addresses_cost", "addresses beyond the device's memory are refused")
+        .reserve_address(|call| {
+            let total = call.inner.memory_info(call.device)?.total;
+            call.refuse_as(ErrorKind::OutOfMemory, call.bytes > total)
+        })
+        .caught_by("virtual_memory.reservation_takes_no_memory"),
+    mutant("virtual_memory.addresses_leak", "addresses given back stay reserved")
+        .release_address(does_nothing)
+        .caught_by("virtual_memory.addresses_come_back"),
+    mutant("virtual_memory.release_of_mapped", "mapped addresses are given back without a word")
+        .release_address(ignores_refusals)
+        .caught_by("virtual_memory.mapped_addresses_stay"),
+    mutant("virtual_memory.wrong_kind_when_full", "too little memory is reported as a wrong argument")
+        .create_physical(|call| call.changed_error(|it| it.kind = ErrorKind::InvalidValue))
+        .caught_by("virtual_memory.more_than_there_is"),
+    mutant("virtual_memory.last_page_closed", "access is set to all but the last handle's worth of a range")
+        .set_access(|call| {
+            let granule = granule(call)?;
+            if call.bytes == granule { Ok(()) } else { call.with(|it| it.bytes -= granule) }
+        })
+        .caught_by("virtual_memory.bytes_are_kept"),
+    mutant("virtual_memory.streams_barred", "queued fills of mapped memory write one byte less")
+        .memset_async(|call| call.with(|it| it.bytes = it.bytes.saturating_sub(1).max(1)))
+        .caught_by("virtual_memory.streams_use_it"),
+    mutant("virtual_memory.access_unknown", "access() always says None")
+        .access(|call| call.changed(|it| *it = Access::None))
+        .caught_by("virtual_memory.access_is_told"),
+    mutant("virtual_memory.access_for_ever", "access that is taken away stays")
+        .set_access(|call| call.answer_if(call.access == Access::None, ()))
+        .caught_by("virtual_memory.access_can_be_taken"),
+    mutant("virtual_memory.access_of_all", "access() answers for empty places too")
+        .access(|call| Ok(call.go().unwrap_or(Access::None)))
+        .caught_by("virtual_memory.access_of_nothing"),
+    mutant("virtual_memory.handles_leak", "releasing a handle does nothing")
+        .release_physical(does_nothing)
+        .caught_by("virtual_memory.memory_comes_back"),
+    mutant("virtual_memory.mapped_is_unknown", "pointer_info does not know reserved addresses")
+        .reserve_address(|call| {
+            let base = call.go()?.0;
+            call.keep(|reserved: &mut Reserved| reserved.push(base..base + call.bytes));
+            Ok(DevicePtr(base))
+        })
+        .pointer_info(|call| {
+            let is_reserved =
+                call.keep(|reserved: &mut Reserved| reserved.iter().any(|range| range.contains(&call.ptr.0)));
+            call.answer_if(is_reserved, UNKNOWN)
+        })
+        .caught_by("virtual_memory.pointer_is_known"),
+    mutant("virtual_memory.first_device", "physical memory always comes from the first device")
+        .create_physical(on_first_device)
+        .caught_by("virtual_memory.on_the_right_device"),
+    mutant("virtual_memory.device_left_behind", "creating memory leaves its device current")
+        .create_physical(|call| call.leave_current(call.device))
+        .caught_by("virtual_memory.current_device_stays"),
+    mutant("virtual_memory.all_is_shareable", "every handle is created for export")
+        .create_physical(|call| call.with(|it| it.handle_type = HandleType::PosixFd))
+        .caught_by("virtual_memory.private_memory_stays"),
+    mutant("virtual_memory.any_descriptor", "any descriptor imports as new memory")
+        .import_physical(|call| call.go().or_else(|_| super::ipc::new_memory(call)))
+        .caught_by("virtual_memory.foreign_descriptor"),
+    mutant("virtual_memory.map_opens", "mapping opens the memory to the device")
+        .map(|call| {
+            call.go()?;
+            let family = call.inner.virtual_memory()?;
+            // SAFETY: the range was mapped just now.
+            unsafe { family.set_access(call.at, call.bytes, &[DeviceIndex(0)], Access::ReadWrite) }
+        })
+        .caught_by("virtual_memory.no_access_at_first"),
+    mutant("virtual_memory.aliased_maps", "every mapping shows the first living handle of its size")
+        .map(|call| {
+            let first = call.keep(|first: &mut FirstOfSize| *first.entry(call.bytes).or_insert(call.handle));
+            call.with(|it| it.handle = first)
+        })
+        // Once the first is gone, another one is the first.
+        .release_physical(|call| {
+            call.with(|it| it.keep(|all: &mut FirstOfSize| all.retain(|_, first| *first != it.handle)))
+        })
+        .caught_by("virtual_memory.slots_are_distinct"),
+    mutant("virtual_memory.adjacent_unmap_stops", "unmap takes away the first mapping of a range only")
+        .map(notes_place)
+        .unmap(|call| {
+            let first: Option<Mapped> = call.noted(call.at);
+            call.with(|it| it.bytes = first.map_or(it.bytes, |mapped| mapped.bytes))
+        })
+        .caught_by("virtual_memory.adjacent_unmap"),
+    mutant("virtual_memory.unmap_lies", "unmap does nothing")
+        .unmap(does_nothing)
+        .caught_by("virtual_memory.unmapped_is_free"),
+    mutant("virtual_memory.map_moves_nothing", "a second mapping of a handle shows new memory")
+        .map(|call| if is_known(call) { maps_new_memory(call) } else { notes_place(call) })
+        .caught_by("virtual_memory.memory_moves"),
+    mutant("virtual_memory.alias_is_fresh", "a handle that is mapped shows new memory at a second address")
+        .map(|call| if is_known(call) { maps_new_memory(call) } else { notes_place(call) })
+        .unmap(|call| unmaps(call).map(drop))
+        .caught_by("virtual_memory.aliases_agree"),
+    mutant("virtual_memory.unmap_takes_all", "unmap takes all mappings of the handle away")
+        .map(notes_place)
+        .unmap(|call| unmaps(call)?.into_values().try_for_each(|gone| unmap_all_of(call, gone.handle)))
+        .caught_by("virtual_memory.aliases_are_alone"),
+    mutant("virtual_memory.map_replaces", "mapping at an occupied place replaces what is there")
+        .map(|call| {
+            let mapped = call.go();
+            if !matches!(&mapped, Err(error) if error.kind == ErrorKind::InvalidValue) {
+                return mapped;
             }
-        }
-    }
+            // SAFETY: a simulated device refuses what is not mapped.
+            unsafe { call.inner.virtual_memory()?.unmap(call.at, call.bytes)? };
+            call.go()
+        })
+        .caught_by("virtual_memory.occupied_place"),
+    mutant("virtual_memory.release_unmaps", "releasing a handle takes its mapping away")
+        .map(notes_place)
+        .release_physical(|call| {
+            unmap_all_of(call, call.handle)?;
+            call.go()
+        })
+        .caught_by("virtual_memory.released_handle_lives"),
+    mutant("virtual_memory.foreign_handles", "handles of other backends are taken for its own")
+        .map(|call| call.with(|it| it.handle.backend = it.inner.id()))
+        .caught_by("virtual_memory.foreign_handle"),
+    mutant("virtual_memory.unmap_waits", "unmap waits while a stream is busy")
+        .launch_host_function(|call| call.with(|it| it.keep(|busy: &mut bool| *busy = true)))
+        .unmap(|call| {
+            let busy = call.keep(|busy: &mut bool| *busy);
+            if busy { pauses(call) } else { call.go() }
+        })
+        .caught_by("virtual_memory.unmap_does_not_wait"),
+];
+
+/// What is said of an address that is no memory.
+pub(super) const UNKNOWN: PointerInfo =
+    PointerInfo { kind: PointerKind::Unmanaged, device: None, base: DevicePtr::NULL };
+
+/// The addresses of reservations.
+type Reserved = Vec<Range<u64>>;
+
+/// The first device's granule: all of them have the same.
+pub(super) fn granule<A>(call: &Call<'_, A>) -> Result<u64> {
+    call.inner.virtual_memory()?.granularity(DeviceIndex(0), Granularity::Minimum)
 }
 
-hook! { NoAlignment {
-    fn reserve_address(
-        &self,
-        inner: &dyn VirtualMemory,
-        device: DeviceIndex,
-        bytes: u64,
-        _: u64,
-        hint: DevicePtr,
-    ) -> Result<DevicePtr> {
-        inner.reserve_address(device, bytes, 0, hint)
-    }
-} }
+type FirstOfSize = HashMap<u64, PhysicalHandle>;
 
-#[derive(Debug, Default)]
-struct AddressesCost(Mutex<u64>);
-
-impl granule_conformance::interpose::Hook for AddressesCost {
-    fn memory_info(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<backend_api::MemoryInfo> {
-        let info = inner.memory_info(device)?;
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = info.total;
-        Ok(info)
-    }
-
-    fn reserve_address(
-        &self,
-        inner: &dyn VirtualMemory,
-        device: DeviceIndex,
-        bytes: u64,
-        alignment: u64,
-        hint: DevicePtr,
-    ) -> Result<DevicePtr> {
-        let total = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if total != 0 && bytes > total {
-            return Err(BackendError::new(ErrorKind::OutOfMemory, 2, "reserve", device, "beyond the device"));
-        }
-        inner.reserve_address(device, bytes, alignment, hint)
-    }
+/// What is mapped at an address.
+#[derive(Clone, Copy)]
+struct Mapped {
+    bytes: u64,
+    handle: PhysicalHandle,
 }
 
-hook! { AddressesLeak {
-    unsafe fn release_address(&self, _: &dyn VirtualMemory, _: DevicePtr, _: u64) -> Result<()> {
-        Ok(())
-    }
-} }
+type Places = HashMap<DevicePtr, Mapped>;
 
-/// The lowest address that has too many bits.
-const HIGH: u64 = 1 << ADDRESS_BITS;
-
-hook! { HighAddresses {
-    fn reserve_address(
-        &self,
-        inner: &dyn VirtualMemory,
-        device: DeviceIndex,
-        bytes: u64,
-        alignment: u64,
-        hint: DevicePtr,
-    ) -> Result<DevicePtr> {
-        Ok(inner.reserve_address(device, bytes, alignment, hint)?.add(HIGH))
-    }
-
-    unsafe fn release_address(&self, inner: &dyn VirtualMemory, base: DevicePtr, bytes: u64) -> Result<()> {
-        // SAFETY: the caller's promise, of what reserve_address moved.
-        unsafe { inner.release_address(DevicePtr(base.0.saturating_sub(HIGH)), bytes) }
-    }
-} }
-
-hook! { ReleaseOfMapped {
-    unsafe fn release_address(&self, inner: &dyn VirtualMemory, base: DevicePtr, bytes: u64) -> Result<()> {
-        // SAFETY: the caller's promise, passed on.
-        let _ = unsafe { inner.release_address(base, bytes) };
-        Ok(())
-    }
-} }
-
-hook! { WrongKindWhenFull {
-    fn create_physical(
-        &self,
-        inner: &dyn VirtualMemory,
-        device: DeviceIndex,
-        bytes: u64,
-        handle_type: HandleType,
-    ) -> Result<PhysicalHandle> {
-        inner
-            .create_physical(device, bytes, handle_type)
-            .map_err(|error| BackendError { kind: ErrorKind::InvalidValue, ..error })
-    }
-} }
-
-hook! { LastPageClosed {
-    unsafe fn set_access(
-        &self,
-        inner: &dyn VirtualMemory,
-        at: DevicePtr,
-        bytes: u64,
-        devices: &[DeviceIndex],
-        access: Access,
-    ) -> Result<()> {
-        let granule = inner.granularity(DeviceIndex(0), Granularity::Minimum)?;
-        if bytes == granule {
-            return Ok(());
-        }
-        // SAFETY: the caller's promise, passed on for a part of the range.
-        unsafe { inner.set_access(at, bytes - granule, devices, access) }
-    }
-} }
-
-hook! { StreamsBarred {
-    unsafe fn memset_async(
-        &self,
-        inner: &dyn Backend,
-        dst: DevicePtr,
-        value: u8,
-        bytes: u64,
-        stream: Stream,
-    ) -> Result<()> {
-        // SAFETY: the caller's promise, passed on for a part of the range.
-        unsafe { inner.memset_async(dst, value, bytes.saturating_sub(1).max(1), stream) }
-    }
-} }
-
-hook! { AccessUnknown {
-    fn access(&self, inner: &dyn VirtualMemory, at: DevicePtr, device: DeviceIndex) -> Result<Access> {
-        inner.access(at, device).map(|_| Access::None)
-    }
-} }
-
-hook! { AccessForEver {
-    unsafe fn set_access(
-        &self,
-        inner: &dyn VirtualMemory,
-        at: DevicePtr,
-        bytes: u64,
-        devices: &[DeviceIndex],
-        access: Access,
-    ) -> Result<()> {
-        if access == Access::None {
-            return Ok(());
-        }
-        // SAFETY: the caller's promise, passed on.
-        unsafe { inner.set_access(at, bytes, devices, access) }
-    }
-} }
-
-hook! { AccessOfAll {
-    fn access(&self, inner: &dyn VirtualMemory, at: DevicePtr, device: DeviceIndex) -> Result<Access> {
-        Ok(inner.access(at, device).unwrap_or(Access::None))
-    }
-} }
-
-hook! { HandlesLeak {
-    unsafe fn release_physical(&self, _: &dyn VirtualMemory, _: PhysicalHandle) -> Result<()> {
-        Ok(())
-    }
-} }
-
-#[derive(Debug, Default)]
-struct MappedIsUnknown(Mutex<Vec<(u64, u64)>>);
-
-impl granule_conformance::interpose::Hook for MappedIsUnknown {
-    fn reserve_address(
-        &self,
-        inner: &dyn VirtualMemory,
-        device: DeviceIndex,
-        bytes: u64,
-        alignment: u64,
-        hint: DevicePtr,
-    ) -> Result<DevicePtr> {
-        let base = inner.reserve_address(device, bytes, alignment, hint)?;
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((base.0, base.0 + bytes));
-        Ok(base)
-    }
-
-    fn pointer_info(&self, inner: &dyn Backend, ptr: DevicePtr) -> Result<PointerInfo> {
-        let reserved = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if reserved.iter().any(|&(from, to)| (from..to).contains(&ptr.0)) {
-            return Ok(PointerInfo { kind: PointerKind::Unmanaged, device: None, base: DevicePtr::NULL });
-        }
-        inner.pointer_info(ptr)
-    }
+fn notes_place(call: &mut Call<'_, Result<()>>) -> Result<()> {
+    call.go().inspect(|()| call.note(call.at, Mapped { bytes: call.bytes, handle: call.handle }))
 }
 
-hook! { FirstDevice {
-    fn create_physical(
-        &self,
-        inner: &dyn VirtualMemory,
-        _: DeviceIndex,
-        bytes: u64,
-        handle_type: HandleType,
-    ) -> Result<PhysicalHandle> {
-        inner.create_physical(DeviceIndex(0), bytes, handle_type)
-    }
-} }
-
-#[derive(Debug, Default)]
-struct DeviceLeftBehind(Mutex<Option<DeviceIndex>>);
-
-impl granule_conformance::interpose::Hook for DeviceLeftBehind {
-    fn create_physical(
-        &self,
-        inner: &dyn VirtualMemory,
-        device: DeviceIndex,
-        bytes: u64,
-        handle_type: HandleType,
-    ) -> Result<PhysicalHandle> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(device);
-        inner.create_physical(device, bytes, handle_type)
-    }
-
-    fn current_device(&self, inner: &dyn Backend) -> Result<DeviceIndex> {
-        let left = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        left.map_or_else(|| inner.current_device(), Ok)
-    }
+/// Whether the handle was mapped before, and not unmapped where that is noted.
+fn is_known<A>(call: &Call<'_, A>) -> bool {
+    call.keep(|places: &mut Places| places.values().any(|mapped| mapped.handle == call.handle))
 }
 
-hook! { AllIsShareable {
-    fn create_physical(
-        &self,
-        inner: &dyn VirtualMemory,
-        device: DeviceIndex,
-        bytes: u64,
-        _: HandleType,
-    ) -> Result<PhysicalHandle> {
-        inner.create_physical(device, bytes, HandleType::PosixFd)
-    }
-} }
+fn maps_new_memory(call: &mut Call<'_, Result<()>>) -> Result<()> {
+    let family = call.inner.virtual_memory()?;
+    let new = family.create_physical(DeviceIndex(0), call.bytes, HandleType::None)?;
+    call.with(|it| it.handle = new)?;
+    // SAFETY: rule 1: just made; the mapping keeps the memory.
+    unsafe { family.release_physical(new) }
+}
 
-hook! { AnyDescriptor {
-    fn import_physical(
-        &self,
-        inner: &dyn PhysicalSharing,
-        device: DeviceIndex,
-        shared: &ShareableHandle,
-    ) -> Result<PhysicalHandle> {
-        let granule = inner.granularity(device, Granularity::Recommended)?;
-        let fresh = |_| inner.create_physical(device, granule, HandleType::None);
-        inner.import_physical(device, shared).or_else(fresh)
-    }
-} }
+/// Unmaps, and says what was there.
+fn unmaps(call: &mut Call<'_, Result<()>>) -> Result<Places> {
+    call.go()?;
+    let range = call.at.0..call.at.0 + call.bytes;
+    Ok(call.keep(|places: &mut Places| places.extract_if(|at, _| range.contains(&at.0)).collect()))
+}
 
-/// Whether work that holds a stream was queued: a backend that waits would then be seen to wait.
-type Busy = Mutex<bool>;
-
-fn queue_host_function(
-    busy: &Busy,
-    inner: &dyn Backend,
-    stream: Stream,
-    function: HostFunction,
-) -> Result<()> {
-    *busy.lock().unwrap_or_else(PoisonError::into_inner) = true;
-    inner.launch_host_function(stream, function)
+fn unmap_all_of<A>(call: &Call<'_, A>, handle: PhysicalHandle) -> Result<()> {
+    let family = call.inner.virtual_memory()?;
+    call.keep(|places: &mut Places| {
+        for (at, mapped) in places.extract_if(|_, mapped| mapped.handle == handle) {
+            // SAFETY: a simulated device refuses what is in use or not mapped.
+            let _ = unsafe { family.unmap(at, mapped.bytes) };
+        }
+    });
+    Ok(())
 }
