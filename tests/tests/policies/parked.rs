@@ -18,14 +18,15 @@ struct Program {
     streams: [Stream; 2],
     live: Vec<(DevicePtr, u64)>,
     numbers: Numbers,
+    is_watched: bool,
 }
 
 impl Program {
-    fn new(seed: u64, settings: &Settings) -> Self {
+    fn new(seed: u64, settings: &Settings, is_watched: bool) -> Self {
         let device = OpenReg::new(of(256)).unwrap();
         let allocator = granule_tests::made::<PytorchPolicy>(device.clone(), settings.clone()).unwrap();
         let streams = [device.default_stream(DEVICE), device.create_stream(DEVICE, 0).unwrap()];
-        Self { device, allocator, streams, live: Vec::new(), numbers: Numbers(seed) }
+        Self { device, allocator, streams, live: Vec::new(), numbers: Numbers(seed), is_watched }
     }
 
     fn size(&mut self) -> u64 {
@@ -37,15 +38,23 @@ impl Program {
         }
     }
 
+    /// Whoever looks joins what is parked.
+    fn look(&self) {
+        if self.is_watched {
+            self.allocator.check_invariants();
+        }
+    }
+
     /// One step, and what it came to.
     fn step(&mut self) -> (Option<DevicePtr>, usize) {
         let mut got = None;
         match self.numbers.below(100) {
-            0 => self.allocator.empty_cache().unwrap(),
-            1..45 if !self.live.is_empty() => {
+            0..4 => self.allocator.empty_cache().unwrap(),
+            4..45 if !self.live.is_empty() => {
                 let at = usize::try_from(self.numbers.below(self.live.len() as u64)).unwrap();
                 let (ptr, bytes) = self.live.swap_remove(at);
                 self.allocator.free(ptr).unwrap();
+                self.look();
                 // Often the next request is of the same size, or rounds to it.
                 if self.numbers.below(3) < 2 {
                     let bytes = bytes - self.numbers.below(400);
@@ -76,12 +85,19 @@ fn nobody_can_tell_that_a_block_was_parked() {
         Settings { garbage_collection_threshold: 0.6, ..base() },
     ];
     let mut refused = 0;
-    for (seed, settings) in (1..=24).flat_map(|seed| settings.iter().map(move |settings| (seed, settings))) {
-        let [mut alone, mut watched] = [0, 0].map(|_| Program::new(seed * 7919, settings));
+    for (seed, settings) in (1..=10).flat_map(|seed| settings.iter().map(move |settings| (seed, settings))) {
+        let [mut alone, mut watched] =
+            [false, true].map(|is_watched| Program::new(seed * 7919, settings, is_watched));
         for step in 0..600 {
-            let came_to = alone.step();
-            assert_eq!(came_to, watched.step(), "step {step} of seed {seed}, {settings:?}");
-            watched.allocator.check_invariants();
+            if step == 400 {
+                // Free pieces are as small from here on as only growing segments have them before.
+                for program in [&alone, &watched] {
+                    let settings = Settings { expandable_segments: false, ..settings.clone() };
+                    program.allocator.configure(settings).unwrap();
+                }
+            }
+            assert_eq!(alone.step(), watched.step(), "step {step} of seed {seed}, {settings:?}");
+            watched.look();
         }
         let [one, other] = [&alone, &watched].map(|program| &program.allocator);
         refused += one.stats(DEVICE).unwrap().num_ooms;
@@ -89,5 +105,5 @@ fn nobody_can_tell_that_a_block_was_parked() {
         assert_eq!(one.snapshot(false).segments, other.snapshot(false).segments, "seed {seed}, {settings:?}");
         assert_eq!(alone.device.calls(), watched.device.calls(), "seed {seed}, {settings:?}");
     }
-    assert!(refused > 300, "the device is tight: {refused}");
+    assert!(refused > 100, "the device is tight: {refused}");
 }
