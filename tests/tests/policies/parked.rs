@@ -8,7 +8,7 @@ use alloc_core::types::{DevicePtr, MIB, Stream};
 use backend_openreg::OpenReg;
 use granule_tests::policy::PytorchPolicy;
 use granule_tests::rig::DEVICE;
-use granule_tests::setup::of;
+use granule_tests::setup::{growable, of};
 use granule_tests::views::Numbers;
 use std::sync::Arc;
 
@@ -89,11 +89,11 @@ fn nobody_can_tell_that_a_block_was_parked() {
         let [mut alone, mut watched] =
             [false, true].map(|is_watched| Program::new(seed * 7919, settings, is_watched));
         for step in 0..600 {
-            if step == 400 {
-                // Free pieces are as small from here on as only growing segments have them before.
+            if step % 200 == 199 {
+                // Pieces of fixed segments are as small as pieces of growing ones by the end.
+                let settings = Settings { expandable_segments: step == 199, ..settings.clone() };
                 for program in [&alone, &watched] {
-                    let settings = Settings { expandable_segments: false, ..settings.clone() };
-                    program.allocator.configure(settings).unwrap();
+                    program.allocator.configure(settings.clone()).unwrap();
                 }
             }
             assert_eq!(alone.step(), watched.step(), "step {step} of seed {seed}, {settings:?}");
@@ -106,4 +106,19 @@ fn nobody_can_tell_that_a_block_was_parked() {
         assert_eq!(alone.device.calls(), watched.device.calls(), "seed {seed}, {settings:?}");
     }
     assert!(refused > 100, "the device is tight: {refused}");
+}
+
+#[test]
+fn a_block_beside_less_room_is_taken_before_the_parked_one() {
+    let device = OpenReg::new(of(256)).unwrap();
+    let allocator = granule_tests::made::<PytorchPolicy>(device.clone(), growable()).unwrap();
+    let stream = device.default_stream(DEVICE);
+    let [_low, before, hole, after, _high] =
+        [10, 10, 20, 12, 8].map(|mib| allocator.malloc(mib * MIB, stream).unwrap());
+    allocator.free(hole).unwrap();
+    allocator.empty_cache().unwrap();
+    allocator.free(after).unwrap();
+    allocator.free(before).unwrap();
+    // Either is large enough, and behind the smaller one 20 MiB could be mapped.
+    assert_eq!(allocator.malloc(10 * MIB, stream).unwrap(), after);
 }

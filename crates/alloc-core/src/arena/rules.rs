@@ -53,9 +53,10 @@ pub(crate) trait Rules: Debug + Send + 'static {
         None
     }
 
-    /// Whether a block that was freed is parked. What it would tell its neighbours by joining them is told.
+    /// Whether a block that was freed is parked, after so many that were in vain. What it would tell its neighbours by joining
+    /// them is told.
     #[inline(always)]
-    fn parks(&self, _: &mut Layout, _: BlockId) -> bool {
+    fn parks(&self, _: &mut Layout, _: BlockId, _in_vain: u32) -> bool {
         true
     }
 
@@ -109,9 +110,13 @@ impl Rules for Pytorch {
         self.policy.take_fit(&mut self.free[request.tier as usize], blocks, segments, request)
     }
 
-    /// A block below would be the one that is found, and be cut elsewhere.
+    /// A block below would be the one that is found, and be cut elsewhere. Where parked blocks are not taken, few are parked: a
+    /// free that joins what was parked costs more than one that joins at once.
     #[inline(always)]
-    fn parks(&self, layout: &mut Layout, id: BlockId) -> bool {
+    fn parks(&self, layout: &mut Layout, id: BlockId, in_vain: u32) -> bool {
+        if in_vain >= 4 && !in_vain.is_multiple_of(16) {
+            return false;
+        }
         let (below, above) = layout.neighbours_in(BlockPhase::Free, id);
         if let (None, Some(above)) = (below, above) {
             let Block { requested, epoch, .. } = layout.blocks()[id];

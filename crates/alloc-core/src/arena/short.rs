@@ -13,6 +13,7 @@ use super::rules::Rules;
 use super::{ArenaOf, ArenaState, FreeStep};
 use crate::base::ids::PoolSlot;
 use crate::memory::block::{Block, BlockId, BlockPhase, NO_USES};
+use crate::memory::layout::Layout;
 use crate::policy::Request;
 use crate::types::DevicePtr;
 
@@ -69,17 +70,17 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         self.heap.find(request)
     }
 
-    /// How inactive splits change where a block that is in no index joins its free neighbours.
+    /// How inactive splits change where a block that is in no index joins its free neighbours, below and above.
     #[inline(always)]
-    fn splits_by_joining(&self, id: BlockId) -> Splits {
+    fn splits_by_joining(&self, id: BlockId, neighbours: impl FnOnce(&Layout) -> Neighbours) -> Splits {
         let layout = self.heap.layout();
         let segments = layout.segments();
         if !segments.has_fixed() || !segments.is_fixed(self.block(id).segment) {
             return (0, 0);
         }
+        let (below, above) = neighbours(layout);
         let Block { size, mut prev, mut next, .. } = *self.block(id);
         let (mut blocks, mut bytes, mut joined) = (0, 0, signed(size));
-        let (below, above) = layout.neighbours_in(BlockPhase::Free, id);
         if let Some(below) = below.map(|below| self.block(below)) {
             (blocks, bytes, joined) = (blocks - 1, bytes - signed(below.size), joined + signed(below.size));
             prev = below.prev;
@@ -93,15 +94,10 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         }
         (blocks, bytes)
     }
-
-    /// Counts that a block joins its free neighbours, which it is about to do.
-    #[inline(always)]
-    fn count_joined(&mut self, id: BlockId) -> Splits {
-        let splits = self.splits_by_joining(id);
-        self.ledger.change_splits(self.block(id).tier, splits);
-        splits
-    }
 }
+
+/// The free blocks below and above one.
+type Neighbours = (Option<BlockId>, Option<BlockId>);
 
 /// The parked block of an arena.
 #[derive(Clone, Copy, Debug)]
@@ -111,21 +107,25 @@ pub(super) struct Parked {
     block: BlockId,
     /// How inactive splits changed when it was freed.
     splits: Splits,
+    /// Frees since a parked block was taken, as far as they found one parked or might have parked one.
+    in_vain: u32,
 }
 
 impl Parked {
-    pub(super) const NONE: Self = Self { size: 0, block: BlockId::NONE, splits: (0, 0) };
+    pub(super) const NONE: Self = Self { size: 0, block: BlockId::NONE, splits: (0, 0), in_vain: 0 };
 }
 
 impl<P: Rules> ArenaOf<P> {
     #[inline(always)]
     fn malloc(&mut self, bytes: u64) -> Option<DevicePtr> {
-        let request = self.heap.rules.request(bytes);
-        let Parked { size, block, splits: (blocks, split_bytes) } = self.parked;
-        if size == request.size && self.heap.rules.takes_parked(self.heap.layout(), block, &request) {
-            self.parked.size = 0;
-            self.ledger.change_splits(request.tier, (-blocks, -split_bytes));
-            return Some(self.give(block, bytes));
+        let Parked { size, block, splits: (blocks, split_bytes), .. } = self.parked;
+        if size != 0 {
+            let request = self.heap.rules.request(bytes);
+            if size == request.size && self.heap.rules.takes_parked(self.heap.layout(), block, &request) {
+                (self.parked.size, self.parked.in_vain) = (0, 0);
+                self.ledger.change_splits(request.tier, (-blocks, -split_bytes));
+                return Some(self.give(block, bytes));
+            }
         }
         self.malloc_from_index(bytes)
     }
@@ -142,30 +142,36 @@ impl<P: Rules> ArenaOf<P> {
     #[inline(always)]
     fn free_unused(&mut self, id: BlockId) {
         self.join_parked();
-        let splits = self.take_back(id);
+        self.ledger.took_back(id, &mut self.heap.layout.blocks_mut()[id]);
         // Ages of free blocks count from their free, and a pool that cuts nothing would not cut it again.
         if self.heap.counts_ages()
             || self.tenure.pool().no_split
-            || !self.heap.rules.parks(&mut self.heap.layout, id)
+            || !self.heap.rules.parks(&mut self.heap.layout, id, self.parked.in_vain)
         {
-            return self.join_freed(id);
+            self.parked.in_vain = self.parked.in_vain.wrapping_add(1);
+            return self.count_and_join(id);
         }
+        let splits = self.splits_by_joining(id, |layout| layout.neighbours_in(BlockPhase::Free, id));
         let block = &mut self.heap.layout.blocks_mut()[id];
         block.state = BlockPhase::Busy;
-        self.parked = Parked { size: block.size, block: id, splits };
+        self.ledger.change_splits(block.tier, splits);
+        (self.parked.size, self.parked.block, self.parked.splits) = (block.size, id, splits);
     }
 
     #[inline(always)]
     fn free_and_join(&mut self, id: BlockId) {
-        self.take_back(id);
-        self.join_freed(id);
+        self.ledger.took_back(id, &mut self.heap.layout.blocks_mut()[id]);
+        self.count_and_join(id);
     }
 
-    /// The program gives a block back that nobody else uses. Returns how inactive splits change by that.
+    /// Returns a block to the free ones, joining it with free neighbours.
     #[inline(always)]
-    fn take_back(&mut self, id: BlockId) -> Splits {
-        self.ledger.took_back(id, &mut self.heap.layout.blocks_mut()[id]);
-        self.count_joined(id)
+    fn count_and_join(&mut self, id: BlockId) {
+        // Both neighbours are looked at first: their records are cache misses that can be waited for together.
+        let neighbours = self.heap.layout().neighbours_in(BlockPhase::Free, id);
+        let splits = self.splits_by_joining(id, |_| neighbours);
+        self.ledger.change_splits(self.block(id).tier, splits);
+        self.join(id, neighbours);
     }
 
     /// Joins what is parked with its neighbours.
@@ -178,15 +184,14 @@ impl<P: Rules> ArenaOf<P> {
 
     #[inline(never)]
     fn join_what_is_parked(&mut self) {
-        self.parked.size = 0;
-        self.join_freed(self.parked.block);
+        (self.parked.size, self.parked.in_vain) = (0, self.parked.in_vain.wrapping_add(1));
+        let id = self.parked.block;
+        self.join(id, self.heap.layout().neighbours_in(BlockPhase::Free, id));
     }
 
-    /// Returns a block to the free ones that is [counted](ArenaOf::count_joined) as that, joining it with free neighbours.
+    /// The same of a block that is counted as joined.
     #[inline(always)]
-    fn join_freed(&mut self, mut id: BlockId) {
-        // Both neighbours are looked at first: their records are cache misses that can be waited for together.
-        let (below, above) = self.heap.layout().neighbours_in(BlockPhase::Free, id);
+    fn join(&mut self, mut id: BlockId, (below, above): Neighbours) {
         let Block { addr, requested, .. } = *self.block(id);
         self.map.remove(DevicePtr(addr));
         if P::end_loan(self, id) {
@@ -260,10 +265,9 @@ impl ArenaState {
         block.pending -= 1;
         if block.pending == 0 {
             ledger.released(id, block);
-            self.count_joined(id);
             match self {
-                Self::Pytorch(arena) => arena.join_freed(id),
-                Self::Granule(arena) => arena.join_freed(id),
+                Self::Pytorch(arena) => arena.count_and_join(id),
+                Self::Granule(arena) => arena.count_and_join(id),
             }
         }
     }
