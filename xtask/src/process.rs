@@ -5,12 +5,13 @@ pub(crate) mod disk;
 pub(crate) mod files;
 pub(crate) mod targets;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use serde_json::Value;
 use std::ffi::OsStr;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -81,6 +82,21 @@ pub(crate) fn json(command: &mut Command) -> Result<Value> {
 pub(crate) fn write_json(file: &Path, value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value)? + "\n";
     std::fs::write(file, text).with_context(|| format!("{} could not be written", file.display()))
+}
+
+/// What `cargo fmt` makes of a text.
+pub(crate) fn rustfmt(text: &str) -> Result<String> {
+    let mut child = command("rustfmt")
+        .args(["--edition", "2024", "--emit", "stdout", "--quiet"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("could not start rustfmt: add it with `rustup component add rustfmt`")?;
+    // It reads all of its input before it writes, so this cannot block on a full pipe.
+    child.stdin.take().context("rustfmt has no input")?.write_all(text.as_bytes())?;
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "rustfmt refused generated code");
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// The workspace's packages, as cargo describes them.

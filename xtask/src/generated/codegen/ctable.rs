@@ -9,7 +9,6 @@ mod values;
 
 use super::grown;
 use super::model::{Answer, Contract, Method, Trait};
-use crate::process::root;
 use anyhow::{Context, Result, bail};
 use proc_macro2::Ident;
 use quote::format_ident;
@@ -49,7 +48,7 @@ fn functions(contract: &Contract) -> Result<Vec<Function<'_>>> {
         let derived = layout::DERIVED.iter().find(|(derived, _)| name == derived).map(|(_, how)| *how);
         there.push(Function { name, of, method, signature, derived, is_appended: false });
     }
-    let known = grown::fields(&root().join(TABLE), "Table")?;
+    let known = grown::fields(TABLE, "Table")?;
     let is_function = |name: &String| !NO_FUNCTIONS.contains(&name.as_str());
     let before = known.iter().take_while(|name| *name != TEXTS).filter(|name| is_function(name)).count();
     let known = known.iter().filter(|name| is_function(name)).cloned();

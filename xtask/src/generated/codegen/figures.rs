@@ -1,12 +1,14 @@
 //! Emits what follows from the tables of figures in `alloc-core`: the structs of the C ABI, and Python's.
 
-use super::{grown, text};
+use super::grown;
+use super::model::documentation;
+use crate::generated::syntax;
+use crate::process::rustfmt;
 use anyhow::{Context, Result};
 use proc_macro2::Ident;
 use std::fmt::Write as _;
-use std::path::Path;
 use syn::parse::{Parse, ParseStream};
-use syn::{Attribute, Expr, Item, Lit, LitStr, Meta, Token, braced};
+use syn::{Attribute, Item, LitStr, Token, braced};
 
 /// A table, and the C struct that follows from it.
 struct Table {
@@ -56,18 +58,12 @@ const TABLES: [Table; 2] = [
 
 const PYTHON: &str = "crates/granule-torch/granule_torch/_figures.py";
 
-/// The files, from the workspace's root.
-#[cfg(test)]
-pub(super) fn paths() -> impl Iterator<Item = &'static str> {
-    TABLES.iter().map(|table| table.product).chain([PYTHON])
-}
-
-/// The files that follow from the tables under `root`.
-pub(super) fn emit(root: &Path) -> Result<Vec<(&'static str, String)>> {
+/// The files that follow from the tables.
+pub(super) fn emit() -> Result<Vec<(&'static str, String)>> {
     let mut files = Vec::new();
     let mut python = PYTHON_HEAD.to_owned();
     for table in &TABLES {
-        let figures = table.of(root).with_context(|| format!("could not make {}", table.product))?;
+        let figures = table.of().with_context(|| format!("could not make {}", table.product))?;
         files.push((table.product, table.rust(&figures)?));
         let _ = write!(python, "\n{} = (\n", table.python);
         for Figure { name, shape, .. } in &figures {
@@ -124,15 +120,14 @@ impl Shape {
 
 impl Table {
     /// The fields of the struct, in its order.
-    fn of(&self, root: &Path) -> Result<Vec<Figure>> {
-        let figures = self.figures(&std::fs::read_to_string(root.join(self.source))?)?;
-        let there = grown::fields(&root.join(self.product), self.name)?;
-        grown::ordered(figures, |figure| figure.name.clone(), there.into_iter().filter(|name| name != "size"))
+    fn of(&self) -> Result<Vec<Figure>> {
+        let there = grown::fields(self.product, self.name)?.into_iter().filter(|name| name != "size");
+        grown::ordered(self.figures(syntax(self.source)?)?, |figure| figure.name.clone(), there)
     }
 
     /// What the table in `source` says, in its order.
-    fn figures(&self, source: &str) -> Result<Vec<Figure>> {
-        let tables = syn::parse_file(source)?.items.into_iter().find_map(|item| match item {
+    fn figures(&self, source: syn::File) -> Result<Vec<Figure>> {
+        let tables = source.items.into_iter().find_map(|item| match item {
             Item::Macro(item) if item.mac.path.is_ident("figures") => Some(item.mac),
             _ => None,
         });
@@ -169,7 +164,7 @@ impl Table {
             let into = if matches!(shape, Shape::Number) { "" } else { ".into()" };
             let _ = writeln!(values, "{name}: {from}{into},");
         }
-        text::format(&format!(
+        rustfmt(&format!(
             "//! {heading}
 //!
 //! Generated from the table in `{source}` by `cargo xtask codegen`. Do not edit.
@@ -236,17 +231,7 @@ impl Parse for Sections {
 
 impl Parse for Row {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let attributes = input.call(Attribute::parse_outer)?;
-        let docs = attributes.iter().find_map(|attribute| match &attribute.meta {
-            Meta::NameValue(doc) if doc.path.is_ident("doc") => match &doc.value {
-                Expr::Lit(text) => match &text.lit {
-                    Lit::Str(text) => Some(text.value().trim().to_owned()),
-                    _ => None,
-                },
-                _ => None,
-            },
-            _ => None,
-        });
+        let docs = documentation(&input.call(Attribute::parse_outer)?).into_iter().next();
         let name: Ident = input.parse()?;
         input.parse::<Token![:]>()?;
         let shape: Ident = input.parse()?;
@@ -290,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_row_says_what_it_is_and_where_it_comes_from() {
-        let figures = TABLES[0].figures(SOURCE).unwrap();
+        let figures = TABLES[0].figures(syn::parse_file(SOURCE).unwrap()).unwrap();
         let names: Vec<&str> = figures.iter().map(|figure| &*figure.name).collect();
         assert_eq!(names, ["one", "two", "exact_one"]);
         let rust = TABLES[0].rust(&figures).unwrap();
