@@ -12,11 +12,10 @@ mod peers;
 mod planner;
 mod replays;
 mod scale;
-mod table;
 mod timing;
-mod traces;
 
-use anyhow::Result;
+use crate::process::files;
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -45,12 +44,23 @@ pub(crate) struct Options {
     /// How long a round measures one case, in seconds
     #[arg(long, default_value_t = 0.3)]
     seconds: f64,
-    /// With `scale` or `planner`, one of them: write the figures there
+    /// With `planner`: write the figures there
     #[arg(long)]
     json: Option<PathBuf>,
     /// Write a page with the results, the machine and the commit into docs/results
     #[arg(long)]
     write: bool,
+}
+
+impl Options {
+    /// The recorded programs that were named, else those that lie beside the repository.
+    fn traces(&self) -> Result<Vec<PathBuf>> {
+        if !self.traces.is_empty() {
+            return Ok(self.traces.clone());
+        }
+        files::in_folder(files::shared("traces"), "gz")
+            .context("there are no traces beside the repository: name some with --trace")
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -88,7 +98,7 @@ impl Which {
             Self::Threads => timing::threads(options),
             Self::Programs => timing::programs(options),
             Self::Planner => planner::report(options),
-            Self::Scale => scale::report(options),
+            Self::Scale => scale::report(),
             Self::Masquerade => hot_path::masquerade(),
             Self::History => hot_path::history(),
             Self::Replays => replays::report(options),

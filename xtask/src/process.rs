@@ -105,10 +105,9 @@ pub(crate) fn packages() -> Result<Vec<Value>> {
     serde_json::from_value(said["packages"].take()).context("cargo metadata names no packages")
 }
 
-/// Does the work for all items, so many at the same time or one on each core, and gives the results in the order of the items.
+/// Does the work for all items, one on each core at a time, and gives the results in the order of the items.
 pub(crate) fn side_by_side<'i, T: Sync, R: Send>(
     items: &'i [T],
-    jobs: Option<usize>,
     work: impl Fn(&'i T) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -120,8 +119,7 @@ pub(crate) fn side_by_side<'i, T: Sync, R: Send>(
             done.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
         }
     };
-    let jobs = jobs.unwrap_or_else(cores).max(1);
-    std::thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(take))));
+    std::thread::scope(|scope| (0..cores()).for_each(|_| drop(scope.spawn(take))));
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(at, _)| *at);
     done.into_iter().map(|(_, result)| result).collect()
@@ -180,9 +178,9 @@ mod tests {
 
     #[test]
     fn results_come_in_the_order_of_the_work() {
-        let squares = side_by_side(&(0..50_u64).collect::<Vec<_>>(), Some(4), |n| Ok(n * n)).unwrap();
+        let squares = side_by_side(&(0..50_u64).collect::<Vec<_>>(), |n| Ok(n * n)).unwrap();
         assert_eq!(squares, (0..50).map(|n| n * n).collect::<Vec<u64>>());
-        let error = side_by_side(&[1, 2, 3], None, |n| if *n == 2 { bail!("no {n}") } else { Ok(*n) });
+        let error = side_by_side(&[1, 2, 3], |n| if *n == 2 { bail!("no {n}") } else { Ok(*n) });
         assert_eq!(error.unwrap_err().to_string(), "no 2");
     }
 

@@ -1,8 +1,8 @@
 //! What Granule's own layers cost the hot path, without peers.
 
 use super::instructions::{callgrind, of_a_pair};
-use super::table::Table;
 use crate::process::{cargo, command, output, run, target};
+use crate::table::Table;
 use anyhow::Result;
 use std::path::Path;
 

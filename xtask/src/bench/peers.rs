@@ -1,8 +1,8 @@
 //! The allocators that are timed, and one measurement.
 
-use super::table::{figure, median};
-use super::{Options, table::Table};
+use super::Options;
 use crate::process::{cargo, command, root, target};
+use crate::table::{Table, figure, median};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::path::PathBuf;

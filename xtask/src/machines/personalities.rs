@@ -12,7 +12,6 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use file::{Expect, Personality};
 use replayed::References;
-use serde::Serialize;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -23,22 +22,16 @@ pub(crate) struct Options {
     /// Only this personality; can be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
     /// Also let each driver call of recorded programs fail in turn, which takes a minute for each
     #[arg(long)]
     faults: bool,
-    /// Skip the build: the command is there already, and the lookalikes are in target/debug/deps
-    #[arg(long, value_name = "PATH")]
-    granule: Option<PathBuf>,
 }
 
 impl Options {
     /// What CI runs: one for each step by which less is asked for.
     pub(crate) fn slice() -> Self {
         let names = ["wsl2", "tegra", "tegra-addresses", "container", "no-imex", "cc"];
-        Self { only: names.map(str::to_owned).to_vec(), json: false, faults: false, granule: None }
+        Self { only: names.map(str::to_owned).to_vec(), faults: false }
     }
 }
 
@@ -46,11 +39,10 @@ impl Options {
 const NEVER: [&str; 1] = ["every device reaches every other"];
 
 /// What became of a personality under a backend.
-#[derive(Serialize)]
+#[derive(Default)]
 struct Row {
     personality: String,
     backend: &'static str,
-    outcome: &'static str,
     /// What went wrong.
     failures: Vec<String>,
     checks_passed: u64,
@@ -91,8 +83,7 @@ impl Bench {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let granule = options.granule.clone().map_or_else(process::granule, Ok)?;
-    let bench = Bench { granule, drivers: target().join("debug/deps") };
+    let bench = Bench { granule: process::granule()?, drivers: target().join("debug/deps") };
     let chosen = file::read(&root().join("tests/personalities"), &options.only)?;
     let references = References::new(&bench)?;
     let mut rows = Vec::new();
@@ -102,23 +93,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             if options.faults && expect.starts {
                 faults::survives(&mut row)?;
             }
-            if !options.json {
-                print(&row);
-            }
+            print(&row);
             rows.push(row);
         }
     }
-    let failed = rows.iter().filter(|row| row.outcome == "failed").count();
+    let failed = rows.iter().filter(|row| !row.failures.is_empty()).count();
     let skipped: u64 = rows.iter().map(|row| row.checks_skipped).sum();
     let passed = rows.len() - failed;
-    if options.json {
-        let answer = serde_json::json!({
-            "schema": 1, "passed": passed, "failed": failed, "checks_skipped": skipped, "personalities": rows,
-        });
-        println!("{answer:#}");
-    } else {
-        println!("{passed} passed, {failed} failed; {skipped} checks were skipped, all for reasons above");
-    }
+    println!("{passed} passed, {failed} failed; {skipped} checks were skipped, all for reasons above");
     if failed > 0 {
         bail!("{failed} of {} personalities failed", rows.len());
     }
@@ -133,19 +115,7 @@ fn look(
     expect: &Expect,
 ) -> Result<Row> {
     let machine = format!("personality={}", personality.name);
-    let mut row = Row {
-        personality: personality.name.clone(),
-        backend,
-        outcome: "passed",
-        failures: Vec::new(),
-        checks_passed: 0,
-        checks_failed: 0,
-        checks_skipped: 0,
-        skipped_because: Vec::new(),
-        dropped: Vec::new(),
-        segments: None,
-        fault_calls: None,
-    };
+    let mut row = Row { personality: personality.name.clone(), backend, ..Row::default() };
     if expect.starts {
         conforms(bench, &machine, expect, &mut row)?;
         does_without(bench, &machine, expect, &mut row)?;
@@ -153,9 +123,6 @@ fn look(
         references.serves(bench, &machine, expect, &mut row)?;
     } else {
         says_why_not(bench, &machine, &mut row)?;
-    }
-    if !row.failures.is_empty() {
-        row.outcome = "failed";
     }
     Ok(row)
 }
@@ -281,7 +248,8 @@ fn text(value: &Value) -> &str {
 }
 
 fn print(row: &Row) {
-    let Row { personality, backend, outcome, checks_passed, checks_failed, checks_skipped, .. } = row;
+    let Row { personality, backend, checks_passed, checks_failed, checks_skipped, failures, .. } = row;
+    let outcome = if failures.is_empty() { "passed" } else { "failed" };
     let segments =
         row.segments.map_or_else(String::new, |kind| format!(", a program served in {kind} segments"));
     let faults =
@@ -296,7 +264,7 @@ fn print(row: &Row) {
     for one in &row.dropped {
         println!("    does without {one}");
     }
-    for failure in &row.failures {
+    for failure in failures {
         println!("    FAILED: {failure}");
     }
 }

@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// What a program is there for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Half {
     /// Constants are chosen on it
