@@ -77,8 +77,6 @@ enum Which {
     Planner,
     /// What an operation costs beside many blocks, streams, pools, views, users, history entries: time and counted steps
     Scale,
-    /// What the masquerade costs the hot path (needs valgrind)
-    Masquerade,
     /// What the history costs, on and off (needs valgrind)
     History,
     /// Replays of recorded programs: what most tools are made of
@@ -99,7 +97,6 @@ impl Which {
             Self::Programs => timing::programs(options),
             Self::Planner => planner::report(options),
             Self::Scale => scale::report(),
-            Self::Masquerade => hot_path::masquerade(),
             Self::History => hot_path::history(),
             Self::Replays => replays::report(options),
             Self::Sleep => hot_path::sleep(),

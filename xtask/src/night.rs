@@ -94,7 +94,13 @@ fn look(options: &Options) -> Result<u8> {
     let program = build(&process::root(), &process::target(), &kind)?;
     let one = options.seed.is_some() && options.minutes.is_none();
     let first = options.seed.map_or_else(of_commit, Ok)?;
-    let night = Night { program, first, ops: options.ops, jobs: if one { 1 } else { jobs() }, plant: None };
+    let night = Night {
+        program,
+        first,
+        ops: options.ops,
+        jobs: if one { 1 } else { process::cores() as u64 },
+        plant: None,
+    };
     let report = night.run(if one { Duration::ZERO } else { minutes(options) })?;
     if let Some(file) = &options.json {
         process::write_json(file, &report.json())?;
@@ -106,10 +112,6 @@ fn look(options: &Options) -> Result<u8> {
         println!("{last}");
     }
     Ok(u8::from(report.failed()))
-}
-
-fn jobs() -> u64 {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
 }
 
 /// Which program is built.

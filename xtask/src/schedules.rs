@@ -2,7 +2,7 @@
 //! asked for.
 
 use crate::process;
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -50,9 +50,6 @@ const UNCHECKED_BORROWS: &str = "-Zmiri-disable-stacked-borrows";
 /// Unit tests with threads, interpreted: loads see old values where the memory model allows it, otherwise with each seed.
 fn under_miri(options: &Options) -> Result<()> {
     println!("-- miri");
-    let there =
-        process::command("cargo").args(["+nightly", "miri", "--version"]).output().context("cargo")?;
-    ensure!(there.status.success(), "{}", no_miri(&String::from_utf8_lossy(&there.stderr)));
     let seeds = if options.long { 256 } else { 16 };
     match &options.name {
         Some(name) if LARGE.contains(name.as_str()) => interpret(&[name], seeds, UNCHECKED_BORROWS),
@@ -70,15 +67,6 @@ fn interpret(names: &[&str], seeds: u32, more: &str) -> Result<()> {
     command.args(["+nightly", "miri", "test", "--lib", "--package", "alloc-core", "--"]).args(names);
     command.env("MIRIFLAGS", format!("-Zmiri-many-seeds=0..{seeds} -Zmiri-disable-isolation {more}"));
     process::run(&mut command)
-}
-
-/// What is to be done where cargo has no Miri.
-fn no_miri(said: &str) -> String {
-    let said = said.trim();
-    format!(
-        "Miri is not here, and nothing was run under it. It comes with nightly toolchains alone: `rustup toolchain install nightly -c \
-         miri`. Where none can be had, `cargo xtask schedules models` tries the same kernels under loom. Cargo said: {said}"
-    )
 }
 
 /// Builds a package's unit tests for one of the tools, and runs those meant for it.
@@ -112,17 +100,4 @@ pub(crate) fn compiler(tool: &str) -> Result<PathBuf> {
     // One that is newer than the last build has everything built again.
     process::files::script(&script, &format!("exec \"$@\" --cfg {tool}"))?;
     Ok(script)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::no_miri;
-
-    #[test]
-    fn who_has_no_miri_is_told_how_to_get_it_and_what_runs_without() {
-        let told = no_miri("error: toolchain 'nightly' is not installed\n");
-        for part in ["rustup toolchain install nightly -c miri", "schedules models", "is not installed"] {
-            assert!(told.contains(part), "{told}");
-        }
-    }
 }

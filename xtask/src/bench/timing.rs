@@ -32,7 +32,7 @@ pub(super) fn latency(options: &Options) -> Result<String> {
     for peer in &peers.all {
         let cells = cases.iter().chain([&churn]).map(|case| {
             // Not every library lives under valgrind.
-            instructions::of_case(&peers, peer, case).map_or_else(|_| "–".into(), figure)
+            peers.instructions(peer, case).map_or_else(|_| "–".into(), figure)
         });
         table.row(std::iter::once(peer.name.clone()).chain(cells));
     }

@@ -77,8 +77,16 @@ impl Bench {
         granule
     }
 
-    fn run(&self, machine: &str, arguments: &[&str]) -> Result<Output> {
-        self.command(machine).args(arguments).output().context("the command could not be started")
+    /// What a command says; one that died has failed.
+    fn run(&self, machine: &str, arguments: &[&str], row: &mut Row) -> Result<Output> {
+        let mut granule = self.command(machine);
+        let output = granule.args(arguments).env("GRANULE_LOG", "warn").output();
+        let output = output.context("the command could not be started")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.code().is_none() || said.contains("panicked at") {
+            row.failures.push(format!("the command died ({}): {}", output.status, said.trim_end()));
+        }
+        Ok(output)
     }
 }
 
@@ -127,17 +135,9 @@ fn look(
     Ok(row)
 }
 
-/// What is wrong with how the command ended: it did so by a signal, or by a panic.
-fn aborted(output: &Output) -> Option<String> {
-    let said = String::from_utf8_lossy(&output.stderr);
-    let died = output.status.code().is_none() || said.contains("panicked at");
-    died.then(|| format!("the command died ({}): {}", output.status, said.trim_end()))
-}
-
 fn says_why_not(bench: &Bench, machine: &str, row: &mut Row) -> Result<()> {
-    let output = bench.run(machine, &["conformance", "--backend", row.backend])?;
+    let output = bench.run(machine, &["conformance", "--backend", row.backend], row)?;
     let said = String::from_utf8_lossy(&output.stderr);
-    row.failures.extend(aborted(&output));
     if output.status.code() != Some(1) || !said.contains("hint:") {
         row.failures.push(format!("no clear error with what to do, but {}: {said}", output.status));
     }
@@ -145,8 +145,8 @@ fn says_why_not(bench: &Bench, machine: &str, row: &mut Row) -> Result<()> {
 }
 
 fn conforms(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) -> Result<()> {
-    let output = bench.run(machine, &["conformance", "--json", "--keep-going", "--backend", row.backend])?;
-    row.failures.extend(aborted(&output));
+    let output =
+        bench.run(machine, &["conformance", "--json", "--keep-going", "--backend", row.backend], row)?;
     let lines = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>();
     let lines: Vec<Value> = lines.map_while(Result::ok).collect();
     let Some(card) = lines.last().filter(|line| line["backend"].is_string()) else {
@@ -189,8 +189,7 @@ fn conforms(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) -> Res
 
 /// The devices tell what they do without, which is what the file says.
 fn does_without(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) -> Result<()> {
-    let output = bench.run(machine, &["devices", "--json"])?;
-    row.failures.extend(aborted(&output));
+    let output = bench.run(machine, &["devices", "--json"], row)?;
     let answer: Value = serde_json::from_slice(&output.stdout).context("`granule devices --json`")?;
     let reports = answer["backends"].as_array().into_iter().flatten();
     let Some(report) = reports.into_iter().find(|report| report["name"] == row.backend) else {
@@ -212,10 +211,7 @@ fn does_without(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) ->
 
 /// The doctor finds the machine healthy, and the log tells once for each device what that does without.
 fn tells_each_once(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) -> Result<()> {
-    let mut doctor = bench.command(machine);
-    doctor.args(["doctor", "--json", "--backend", row.backend]).env("GRANULE_LOG", "warn");
-    let output = doctor.output().context("the command could not be started")?;
-    row.failures.extend(aborted(&output));
+    let output = bench.run(machine, &["doctor", "--json", "--backend", row.backend], row)?;
     if output.status.code() != Some(0) {
         row.failures.push(format!("the doctor says that it is not healthy ({})", output.status));
     }

@@ -25,9 +25,6 @@ pub(crate) struct Options {
     /// An environment that has torch: its packages are used, and it is not changed
     #[arg(long, env = "GRANULE_TORCH_VENV", value_name = "FOLDER")]
     venv: Option<PathBuf>,
-    /// Minutes after which the tests are stopped
-    #[arg(long, value_name = "MINUTES")]
-    budget: Option<u64>,
     /// Passed on to pytest, after `--`
     #[arg(last = true)]
     rest: Vec<String>,
@@ -86,7 +83,7 @@ pub(crate) fn place(options: &Options) -> Result<Place> {
 pub(crate) fn test(place: &Place, options: &Options) -> Result<()> {
     println!("building granule");
     let granule = process::granule()?;
-    let minutes = options.budget.unwrap_or(if options.long { LONG_BUDGET } else { SLICE_BUDGET });
+    let minutes = if options.long { LONG_BUDGET } else { SLICE_BUDGET };
     let python = place.python();
     // Pytest is asked to stop, so that it stops what it started and says how far it came; then it is made to.
     let mut timeout = command("timeout");

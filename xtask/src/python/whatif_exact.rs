@@ -9,7 +9,7 @@ use crate::process::{self, command, files, root};
 use crate::python::e2e_torch::Place;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use compare::{Compared, FIGURES, Wanted, ratios};
+use compare::{Compared, FIGURES, Wanted};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,6 @@ pub(crate) fn run_in(place: &Place, options: &Options) -> Result<()> {
     let mut runs = Vec::new();
     for trace in traces(options)? {
         let answer = predict(&granule, &trace)?;
-        println!("{}", ratios(&answer)?);
         runs.extend(wanted(&trace, &answer, options)?);
     }
     let count = runs.len();

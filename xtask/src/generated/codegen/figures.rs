@@ -67,7 +67,7 @@ pub(super) fn emit() -> Result<Vec<(&'static str, String)>> {
         files.push((table.product, table.rust(&figures)?));
         let _ = write!(python, "\n{} = (\n", table.python);
         for Figure { name, shape, .. } in &figures {
-            let _ = writeln!(python, "    (\"{name}\", \"{}\"),", shape.python());
+            let _ = writeln!(python, "    (\"{name}\", \"{}\"),", shape[1]);
         }
         python.push_str(")\n");
     }
@@ -90,33 +90,8 @@ struct Figure {
     from: String,
 }
 
-#[derive(Clone, Copy)]
-enum Shape {
-    Number,
-    Stat,
-    Array,
-    Time,
-}
-
-impl Shape {
-    fn c(self) -> &'static str {
-        match self {
-            Self::Number => "i64",
-            Self::Stat => "granule_stat",
-            Self::Array => "granule_stat_array",
-            Self::Time => "granule_duration_stat",
-        }
-    }
-
-    fn python(self) -> &'static str {
-        match self {
-            Self::Number => "number",
-            Self::Stat => "stat",
-            Self::Array => "array",
-            Self::Time => "time",
-        }
-    }
-}
+/// What a figure is: to C, and to Python.
+type Shape = [&'static str; 2];
 
 impl Table {
     /// The fields of the struct, in its order.
@@ -135,7 +110,7 @@ impl Table {
         let methods = self.methods.iter().map(|(name, docs)| Figure {
             name: (*name).to_owned(),
             docs: (*docs).to_owned(),
-            shape: Shape::Number,
+            shape: ["i64", "number"],
             from: format!("stats.{name}()"),
         });
         let mut figures: Vec<Figure> = pytorchs.into_iter().map(|row| row.figure("stats")).collect();
@@ -154,14 +129,14 @@ impl Table {
     fn rust(&self, figures: &[Figure]) -> Result<String> {
         let Self { source, stats: [path, stats], heading, name, about, first_version, .. } = self;
         let mut shapes: Vec<&str> =
-            figures.iter().map(|figure| figure.shape.c()).filter(|shape| *shape != "i64").collect();
+            figures.iter().map(|figure| figure.shape[0]).filter(|shape| *shape != "i64").collect();
         shapes.sort_unstable();
         shapes.dedup();
         let shapes = shapes.join(", ");
         let (mut fields, mut values) = (String::new(), String::new());
         for Figure { name, docs, shape, from } in figures {
-            let _ = writeln!(fields, "/// {docs}\npub {name}: {},", shape.c());
-            let into = if matches!(shape, Shape::Number) { "" } else { ".into()" };
+            let _ = writeln!(fields, "/// {docs}\npub {name}: {},", shape[0]);
+            let into = if shape[0] == "i64" { "" } else { ".into()" };
             let _ = writeln!(values, "{name}: {from}{into},");
         }
         rustfmt(&format!(
@@ -236,10 +211,10 @@ impl Parse for Row {
         input.parse::<Token![:]>()?;
         let shape: Ident = input.parse()?;
         let shape = match shape.to_string().as_str() {
-            "Counter" | "Gauge" => Shape::Number,
-            "Stat" => Shape::Stat,
-            "Array" => Shape::Array,
-            "Time" => Shape::Time,
+            "Counter" | "Gauge" => ["i64", "number"],
+            "Stat" => ["granule_stat", "stat"],
+            "Array" => ["granule_stat_array", "array"],
+            "Time" => ["granule_duration_stat", "time"],
             _ => return Err(syn::Error::new(shape.span(), "no shape of a figure")),
         };
         let (_unit, _metric): (Ident, LitStr) = (input.parse()?, input.parse()?);

@@ -107,26 +107,9 @@ pub(super) fn table(compared: &[Compared<'_>]) -> String {
     table.text()
 }
 
-/// What the most popular advice does to a trace, in words.
-pub(super) fn ratios(answer: &Value) -> Result<String> {
-    let held = |name: &str| {
-        let candidates = answer["candidates"].as_array()?;
-        candidates.iter().find(|one| one["name"] == name)?["roomy"]["reserved_bytes_peak"].as_f64()
-    };
-    let (default, split) =
-        held("default").zip(held("max_split_size_mb:128")).context("no such candidates")?;
-    let requested = answer["peak_requested"].as_f64().context("peak_requested")?;
-    Ok(format!(
-        "{}: max_split_size_mb:128 takes {:.2} times what the default takes, {:.2} times what is requested",
-        answer["workload"].as_str().unwrap_or_default(),
-        split / default,
-        split / requested
-    ))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Compared, FIGURES, SAME_NAME, Wanted, ratios, table};
+    use super::{Compared, FIGURES, SAME_NAME, Wanted, table};
     use serde_json::{Value, json};
     use std::path::Path;
 
@@ -163,15 +146,5 @@ mod tests {
             Compared::new(&one, &native).differences,
             ["num_alloc_retries 8388608 predicted, 7 native", "cudaFree 0 predicted, none native"]
         );
-    }
-
-    #[test]
-    fn ratios_are_of_the_default_and_of_what_is_requested() {
-        let candidate =
-            |name: &str, bytes: u64| json!({"name": name, "roomy": {"reserved_bytes_peak": bytes}});
-        let answer = json!({"workload": "w", "peak_requested": 50,
-            "candidates": [candidate("default", 100), candidate("max_split_size_mb:128", 200)]});
-        let text = ratios(&answer).unwrap();
-        assert!(text.contains("2.00 times what the default takes, 4.00 times what is requested"), "{text}");
     }
 }

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use heck::{ToShoutySnakeCase, ToSnakeCase};
 use quote::quote;
 use std::fmt::Write;
+use textwrap::WordSplitter::NoHyphenation;
 
 /// The header, with places for what follows from the contract.
 const FRAME: &str = include_str!("granule_backend.h.in");
@@ -165,18 +166,9 @@ fn member(out: &mut String, function: &Function<'_>, words: &Words) -> Result<()
 fn comment(out: &mut String, indent: &str, docs: &[String], words: &Words) -> Result<()> {
     let text: Vec<String> = docs.iter().map(|line| plain(&words.translate(line))).collect();
     let text = text.join(" ").replace("# Safety", "The caller promises:").replace('*', "");
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().map_or(0, |line| line.len());
-        if line > 0 && indent.len() + 3 + line + 1 + word.len() > 107 {
-            lines.push(word.to_owned());
-        } else if let Some(last) = lines.last_mut() {
-            if !last.is_empty() {
-                last.push(' ');
-            }
-            last.push_str(word);
-        }
-    }
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let width = textwrap::Options::new(104 - indent.len()).word_splitter(NoHyphenation).break_words(false);
+    let lines = textwrap::wrap(&text, width);
     writeln!(out, "{indent}/* {} */", lines.join(&format!("\n{indent} * ")))?;
     Ok(())
 }
