@@ -62,15 +62,21 @@ pub(crate) const ALL_COMMANDS: &[&str] = &["--features", "granule-cli/full"];
 /// All packages. The driver of `granule estimate` is built for that one's build script; once more it would get the same file.
 pub(crate) const WORKSPACE: &[&str] = &["--workspace", "--exclude", "granule-estimate-driver"];
 
-/// Builds the libraries that other programs load, with the features that tests have: so nothing is built twice.
+/// Builds the libraries that other programs load.
 pub(crate) fn libraries() -> Result<()> {
-    cargo(&[&["build"], WORKSPACE, ALL_COMMANDS, &["--lib", "--test", "command"]].concat())
+    build_as_tests(&["--lib"]).map(drop)
 }
 
-/// Builds the command, and says where it is. As its tests do, with the features that they have, so that nothing is built twice.
+/// Builds the command, and says where it is.
 pub(crate) fn granule() -> Result<PathBuf> {
-    cargo(&[&["test"], WORKSPACE, ALL_COMMANDS, &["--no-run", "--test", "command"]].concat())?;
-    Ok(target().join("debug/granule"))
+    Ok(build_as_tests(&[])?.join("granule"))
+}
+
+/// Builds with the features that tests have, so that nothing is built twice, and says where. Cargo adds up the features of all
+/// packages that it is told of, and those of tests where one is built; the test of the command brings the command.
+pub(crate) fn build_as_tests(more: &[&str]) -> Result<PathBuf> {
+    cargo(&[&["build"], WORKSPACE, ALL_COMMANDS, &["--test", "command"], more].concat())?;
+    Ok(target().join("debug"))
 }
 
 /// Runs a command to its end and reads what it printed: JSON, and nothing else.
