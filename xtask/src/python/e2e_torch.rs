@@ -72,11 +72,23 @@ pub(crate) fn install_ahead() -> Result<Option<JoinHandle<Result<()>>>> {
     Ok(Some(thread::spawn(install)))
 }
 
-/// Where the tests of these options run.
+/// Where the tests of these options run: installs, builds, or finds everything there, `granule-torch`, too.
 pub(crate) fn place(options: &Options) -> Result<Place> {
-    // What tests have built serves again; a long run takes what is handed out.
-    let profile = if options.long { "dist" } else { "dev" };
-    prepare(options.torch.as_deref(), options.venv.as_deref(), profile)
+    let place = Place::prepare(options.torch.as_deref(), options.venv.as_deref())?;
+    println!("building granule-torch");
+    forget_old_package()?;
+    process::run(
+        command(place.venv.python())
+            .args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet"])
+            .args(["--no-build-isolation", "--no-deps", "--force-reinstall", "./crates/granule-torch"])
+            // Else setuptools-rust builds in the folder of the crate.
+            .env("CARGO_TARGET_DIR", target())
+            // What tests have built serves again; a long run takes what is handed out.
+            .env("SETUPTOOLS_RUST_CARGO_PROFILE", if options.long { "dist" } else { "dev" })
+            // The build imports torch, which would load the package that is being replaced.
+            .env("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"),
+    )?;
+    Ok(place)
 }
 
 /// Runs the tests; their closing lines are the last.
@@ -192,24 +204,6 @@ fn environment(torch: Option<&str>, base: Option<&Path>) -> Result<Venv> {
         None => pinned,
     };
     Venv::prepare(&named("venv", torch), &requirements, base)
-}
-
-/// Installs, builds, or finds everything there, `granule-torch` in this profile of cargo, too.
-pub(crate) fn prepare(torch: Option<&str>, base: Option<&Path>, profile: &str) -> Result<Place> {
-    let place = Place::prepare(torch, base)?;
-    println!("building granule-torch");
-    forget_old_package()?;
-    process::run(
-        command(place.venv.python())
-            .args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet"])
-            .args(["--no-build-isolation", "--no-deps", "--force-reinstall", "./crates/granule-torch"])
-            // Else setuptools-rust builds in the folder of the crate.
-            .env("CARGO_TARGET_DIR", target())
-            .env("SETUPTOOLS_RUST_CARGO_PROFILE", profile)
-            // The build imports torch, which would load the package that is being replaced.
-            .env("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"),
-    )?;
-    Ok(place)
 }
 
 /// Removes what an earlier build collected: setuptools packs everything there, also files that are no longer in the tree.

@@ -69,6 +69,7 @@ fn judge(folder: &Folder, options: &Options) -> Result<Verdict> {
 mod tests {
     use super::{Conditions, Options, judge, run};
     use crate::bench::corpus::folder::Folder;
+    use crate::bench::corpus::recipe::{tests::TEXT, with_hash};
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use std::fs::{self, File};
@@ -77,10 +78,7 @@ mod tests {
 
     /// A corpus of one program, whose recipe has this hash.
     fn planted(path: &Path, hash: &str) -> Folder {
-        let recipe = format!(
-            "half = \"judging\"\nkind = \"k\"\nfamily = \"f\"\nseed = 1\niterations = 1\nabout = \"x\"\nhash = \"{hash}\"\n"
-        );
-        fs::write(path.join("planted-trace.toml"), recipe).unwrap();
+        fs::write(path.join("planted-trace.toml"), with_hash(TEXT, hash)).unwrap();
         Folder::at(path.to_owned())
     }
 

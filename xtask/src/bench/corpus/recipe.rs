@@ -100,10 +100,10 @@ pub(super) fn check_split(recipes: &[Recipe]) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::{Half, Recipe, check_split, with_hash};
 
-    const TEXT: &str = "# why\nhalf = \"judging\"\nkind = \"speech\"\nfamily = \"sequences\"\nseed = 3\niterations = 5\nabout = \"It listens.\"\n";
+    pub(in crate::bench::corpus) const TEXT: &str = "# why\nhalf = \"judging\"\nkind = \"speech\"\nfamily = \"sequences\"\nseed = 3\niterations = 5\nabout = \"It listens.\"\n";
 
     fn recipe(half: &str, kind: &str) -> Recipe {
         let text = TEXT.replace("judging", half).replace("speech", kind);

@@ -89,13 +89,11 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::{Judged, Verdict};
-    use crate::bench::corpus::recipe::Recipe;
+    use crate::bench::corpus::recipe::{Recipe, tests::TEXT};
     use crate::bench::corpus::replay::FIGURES;
 
     fn judged(name: &str, granule: f64) -> Judged {
-        let text =
-            "half = \"judging\"\nkind = \"k\"\nfamily = \"f\"\nseed = 1\niterations = 1\nabout = \"x\"\n";
-        let recipe = Recipe::parse(name.into(), text).unwrap();
+        let recipe = Recipe::parse(name.into(), TEXT).unwrap();
         Judged { recipe, figures: vec![[2.0, 1.5, granule]; FIGURES.len()] }
     }
 
@@ -109,7 +107,7 @@ mod tests {
         let text = verdict.text();
         for expected in [
             "## judging",
-            "| a | k | 2.0000 / 1.5000 / 1.0000 |",
+            "| a | speech | 2.0000 / 1.5000 / 1.0000 |",
             "| **mean** |  | 2.0000 / 1.5000 / 1.2500 |",
             "| **worst** |  | 2.0000 / 1.5000 / 1.5000 |",
             "make them: cargo xtask corpus record c\n",
