@@ -42,6 +42,11 @@ def pytest_collection_modifyitems(config, items):
     items[:] = kept
 
 
+def pytest_collection_finish(session):
+    if not session.config.option.collectonly:
+        session.config.stash[RIG].begin_all()
+
+
 RIG = pytest.StashKey()
 
 

@@ -62,21 +62,26 @@ class Rig:
     def outcomes(self, path, run, name, scene):
         """What the processes said that run the scene's group: one for each allocator."""
         wanted = (path, run, scene.alone and name)
-        # A real GPU has its memory once: there a group runs by itself.
-        for group in (wanted,) if self.real else (wanted, *self.scenes):
-            if group not in self.begun:
-                self.begun[group] = self.begin(group)
+        self.begin(wanted)
         return {allocator: process.result() for allocator, process in self.begun[wanted].items()}
 
+    def begin_all(self):
+        """Has all groups run in their turn, beside the tests that are no scenes."""
+        # A real GPU has its memory once: there a group runs when its test asks for it.
+        for group in () if self.real else self.scenes:
+            self.begin(group)
+
     def begin(self, group):
-        """Has the processes of a group run in their turn: what they say, by allocator, when they have."""
+        """Has the processes of a group run in their turn, and keeps what they will say, by allocator."""
+        if group in self.begun:
+            return
         path, run, _ = group
         processes = {}
         for allocator in (NATIVE, PLUGGABLE, GRANULE, POLICY):
             scenes = [(name, scene) for name, scene in self.scenes[group] if allocator in scene.allocators]
             if scenes and allocator not in run.without:
                 processes[allocator] = self.pool.submit(self.outcome, path, allocator, run, scenes)
-        return processes
+        self.begun[group] = processes
 
     def outcome(self, *process):
         with self.lock:

@@ -12,11 +12,10 @@ mod peers;
 mod planner;
 mod replays;
 mod scale;
-mod table;
 mod timing;
-mod traces;
 
-use anyhow::Result;
+use crate::process::files;
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -45,12 +44,23 @@ pub(crate) struct Options {
     /// How long a round measures one case, in seconds
     #[arg(long, default_value_t = 0.3)]
     seconds: f64,
-    /// With `scale` or `planner`, one of them: write the figures there
+    /// With `planner`: write the figures there
     #[arg(long)]
     json: Option<PathBuf>,
     /// Write a page with the results, the machine and the commit into docs/results
     #[arg(long)]
     write: bool,
+}
+
+impl Options {
+    /// The recorded programs that were named, else those that lie beside the repository.
+    fn traces(&self) -> Result<Vec<PathBuf>> {
+        if !self.traces.is_empty() {
+            return Ok(self.traces.clone());
+        }
+        files::in_folder(files::shared("traces"), "gz")
+            .context("there are no traces beside the repository: name some with --trace")
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -67,8 +77,6 @@ enum Which {
     Planner,
     /// What an operation costs beside many blocks, streams, pools, views, users, history entries: time and counted steps
     Scale,
-    /// What the masquerade costs the hot path (needs valgrind)
-    Masquerade,
     /// What the history costs, on and off (needs valgrind)
     History,
     /// Replays of recorded programs: what most tools are made of
@@ -88,8 +96,7 @@ impl Which {
             Self::Threads => timing::threads(options),
             Self::Programs => timing::programs(options),
             Self::Planner => planner::report(options),
-            Self::Scale => scale::report(options),
-            Self::Masquerade => hot_path::masquerade(),
+            Self::Scale => scale::report(),
             Self::History => hot_path::history(),
             Self::Replays => replays::report(options),
             Self::Sleep => hot_path::sleep(),

@@ -15,6 +15,7 @@ mod process;
 mod python;
 mod schedules;
 mod structure;
+mod table;
 
 use anyhow::Result;
 use bench::corpus;

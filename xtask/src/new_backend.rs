@@ -16,26 +16,9 @@ pub(crate) struct Options {
     path: Option<PathBuf>,
 }
 
-/// A file of the crate.
-struct File {
-    path: &'static str,
-    text: &'static str,
-}
-
-macro_rules! file {
-    ($path:literal) => {
-        File { path: $path, text: include_str!(concat!("../../docs/examples/backend-acme/", $path)) }
-    };
-}
-
-const SOURCES: [File; 5] = [
-    file!("src/lib.rs"),
-    file!("src/backend.rs"),
-    file!("src/memory.rs"),
-    file!("src/queue.rs"),
-    file!("examples/conformance.rs"),
-];
-const MANIFEST: File = file!("Cargo.toml");
+/// The crate that is written under another name, and the folders with its sources.
+const TEMPLATE: &str = "docs/examples/backend-acme";
+const FOLDERS: [&str; 2] = ["src", "examples"];
 const IN_TREE: &str = include_str!("new_backend/in_tree.toml");
 /// What a vendor's manifest names as the place of the crates; it is the workspace's.
 const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
@@ -72,12 +55,9 @@ fn write(name: &str, folder: &Path, in_tree: bool) -> Result<()> {
         fill(IN_TREE)
     } else {
         let here = root().to_str().context("the path of this workspace is not UTF-8")?.replace('\\', "/");
-        from_here(&fill(MANIFEST.text), &here)
+        from_here(&fill(&files::read(Path::new(TEMPLATE).join("Cargo.toml"))?), &here)
     };
-    for part in ["src", "examples"] {
-        let part = folder.join(part);
-        files::create(&part)?;
-    }
+    files::create(folder)?;
     std::fs::write(folder.join("Cargo.toml"), manifest)?;
     if !in_tree {
         // The same versions as here.
@@ -85,10 +65,14 @@ fn write(name: &str, folder: &Path, in_tree: bool) -> Result<()> {
     }
     let mut format = command("rustfmt");
     format.args(["--edition", "2024", "--config-path"]).arg(root());
-    for File { path, text } in SOURCES {
-        let file = folder.join(path);
-        std::fs::write(&file, fill(text)).with_context(|| format!("could not write {}", file.display()))?;
-        format.arg(file);
+    for part in FOLDERS {
+        files::create(&folder.join(part))?;
+        for source in files::in_folder(Path::new(TEMPLATE).join(part), "rs")? {
+            let file = folder.join(part).join(source.file_name().context("a file has a name")?);
+            std::fs::write(&file, fill(&files::read(source)?))
+                .with_context(|| format!("could not write {}", file.display()))?;
+            format.arg(file);
+        }
     }
     // Names of another length break lines elsewhere.
     run_to_end(&mut format)
@@ -132,10 +116,8 @@ fn lines_of_code(file: &Path) -> Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        BACKEND, MANIFEST, Options, REPOSITORY, SOURCES, fill, from_here, lines, lines_of_code, run,
-    };
-    use crate::process::{command, files, root, target};
+    use super::{BACKEND, Options, Path, REPOSITORY, TEMPLATE, fill, from_here, lines, lines_of_code, run};
+    use crate::process::{command, files, target};
 
     /// Slow: it builds the new crate, the kit and their dependencies once, in a folder that is kept.
     #[test]
@@ -148,6 +130,8 @@ mod tests {
             .current_dir(&folder)
             .env("CARGO_TARGET_DIR", target().join("new-backend").join("target"))
             .env("RUSTFLAGS", "-D warnings")
+            // It is built for one run, in which nothing is looked for.
+            .env("CARGO_PROFILE_DEV_DEBUG", "false")
             .output()
             .unwrap();
         let (card, errors) =
@@ -174,20 +158,13 @@ mod tests {
         assert!(names.len() <= 6, "{tree}");
     }
 
-    /// What a vendor outside the tree copies: whole, and with dependencies that are found from anywhere.
+    /// What a vendor outside the tree copies: dependencies are found from anywhere.
     #[test]
-    fn the_crate_to_copy_names_the_repository_and_has_no_other_file() {
-        let manifest = MANIFEST.text;
+    fn the_crate_to_copy_names_the_repository() {
+        let manifest = files::read(Path::new(TEMPLATE).join("Cargo.toml")).unwrap();
         assert_eq!(manifest.matches(&format!(".git = \"{REPOSITORY}\"")).count(), 2, "{manifest}");
         assert!(!manifest.contains("path"), "{manifest}");
-        assert!(!from_here(manifest, "/here").contains(".git"), "{manifest}");
-        let folder = root().join("docs/examples/backend-acme");
-        for part in ["src", "examples"] {
-            for file in std::fs::read_dir(folder.join(part)).unwrap() {
-                let path = format!("{part}/{}", file.unwrap().file_name().to_str().unwrap());
-                assert!(SOURCES.iter().any(|file| file.path == path), "{path}");
-            }
-        }
+        assert!(!from_here(&manifest, "/here").contains(".git"), "{manifest}");
     }
 
     #[test]

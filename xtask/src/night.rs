@@ -59,13 +59,13 @@ pub(crate) fn slice() -> Result<()> {
                 .args(["--minutes", minutes]),
         )
     };
-    let program = build(&process::root(), &process::target(), &Kind { as_tests: true, threads: false })?;
+    let program = process::build_as_tests(&["--bin", "night"])?.join("night");
     kept()?.into_iter().try_for_each(|seed| run(&program, seed, 1))?;
     let first = of_commit()?;
     println!("{NEW} new seeds, from {first} on");
     run(&program, first, NEW)?;
     println!("{THREADED} of them with several threads");
-    let program = build(&process::root(), &process::target(), &Kind { as_tests: true, threads: true })?;
+    let program = build(&process::root(), &process::target(), "dev", true)?;
     run(&program, first, THREADED)
 }
 
@@ -90,11 +90,16 @@ fn minutes(options: &Options) -> Duration {
 }
 
 fn look(options: &Options) -> Result<u8> {
-    let kind = Kind { as_tests: false, threads: options.threads };
-    let program = build(&process::root(), &process::target(), &kind)?;
+    let program = build(&process::root(), &process::target(), "night", options.threads)?;
     let one = options.seed.is_some() && options.minutes.is_none();
     let first = options.seed.map_or_else(of_commit, Ok)?;
-    let night = Night { program, first, ops: options.ops, jobs: if one { 1 } else { jobs() }, plant: None };
+    let night = Night {
+        program,
+        first,
+        ops: options.ops,
+        jobs: if one { 1 } else { process::cores() as u64 },
+        plant: None,
+    };
     let report = night.run(if one { Duration::ZERO } else { minutes(options) })?;
     if let Some(file) = &options.json {
         process::write_json(file, &report.json())?;
@@ -108,28 +113,15 @@ fn look(options: &Options) -> Result<u8> {
     Ok(u8::from(report.failed()))
 }
 
-fn jobs() -> u64 {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
-}
-
-/// Which program is built.
-struct Kind {
-    /// As tests are built, not for long runs.
-    as_tests: bool,
-    /// With several threads in chosen orders.
-    threads: bool,
-}
-
-/// Builds the program of a tree, and says where it is.
-fn build(tree: &Path, target: &Path, kind: &Kind) -> Result<PathBuf> {
-    let (profile, folder) = if kind.as_tests { ("dev", "debug") } else { ("night", "night") };
+/// Builds the program of a tree by itself, in this profile, or the one with several threads in chosen orders, and says where it is.
+fn build(tree: &Path, target: &Path, profile: &str, threads: bool) -> Result<PathBuf> {
     let mut cargo = process::command("cargo");
     cargo.current_dir(tree).env("CARGO_TARGET_DIR", target).env_remove("CARGO_MANIFEST_DIR");
-    if kind.threads {
+    if threads {
         cargo.env("RUSTC_WORKSPACE_WRAPPER", schedules::compiler("shuttle")?);
     }
     process::run(cargo.args(["build", "--quiet", "--package", "night", "--profile", profile]))?;
-    Ok(target.join(folder).join("night"))
+    Ok(target.join(if profile == "dev" { "debug" } else { profile }).join("night"))
 }
 
 /// The first seed of what the checked-out commit has: a commit that is made anew of the same files has the same. In a folder without

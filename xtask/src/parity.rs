@@ -96,7 +96,7 @@ fn problems(checklist: &Checklist, tests: &[Test]) -> Vec<String> {
 mod tests {
     use super::{CHECKLIST, Checklist, problems, table};
     use crate::parity::finder::Test;
-    use crate::process::root;
+    use crate::process::files;
 
     const SAMPLE: &str = r#"
         [[area]]
@@ -108,15 +108,7 @@ mod tests {
     "#;
 
     fn test(name: &str, ids: &[&str]) -> Test {
-        let ids = ids.iter().map(|id| (*id).to_owned()).collect();
-        Test {
-            file: "tests/tests/a.rs".into(),
-            name: name.into(),
-            ids,
-            is_test: true,
-            ignored: false,
-            since: None,
-        }
+        Test::of("tests/tests/a.rs", name, ids)
     }
 
     #[test]
@@ -169,8 +161,7 @@ mod tests {
 
     #[test]
     fn the_checklist_of_this_repository_is_read() {
-        let text = std::fs::read_to_string(root().join(CHECKLIST)).unwrap();
-        let checklist = Checklist::parse(&text).unwrap();
+        let checklist = Checklist::parse(&files::read(CHECKLIST).unwrap()).unwrap();
         let letters = "ACEGHKNOPS".chars().collect();
         assert_eq!(checklist.letters(), letters);
     }

@@ -5,12 +5,13 @@ pub(crate) mod disk;
 pub(crate) mod files;
 pub(crate) mod targets;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use serde_json::Value;
 use std::ffi::OsStr;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -61,15 +62,21 @@ pub(crate) const ALL_COMMANDS: &[&str] = &["--features", "granule-cli/full"];
 /// All packages. The driver of `granule estimate` is built for that one's build script; once more it would get the same file.
 pub(crate) const WORKSPACE: &[&str] = &["--workspace", "--exclude", "granule-estimate-driver"];
 
-/// Builds the libraries that other programs load, with the features that tests have: so nothing is built twice.
+/// Builds the libraries that other programs load.
 pub(crate) fn libraries() -> Result<()> {
-    cargo(&[&["build"], WORKSPACE, ALL_COMMANDS, &["--lib", "--test", "command"]].concat())
+    build_as_tests(&["--lib"]).map(drop)
 }
 
-/// Builds the command, and says where it is. As its tests do, with the features that they have, so that nothing is built twice.
+/// Builds the command, and says where it is.
 pub(crate) fn granule() -> Result<PathBuf> {
-    cargo(&[&["test"], WORKSPACE, ALL_COMMANDS, &["--no-run", "--test", "command"]].concat())?;
-    Ok(target().join("debug/granule"))
+    Ok(build_as_tests(&[])?.join("granule"))
+}
+
+/// Builds with the features that tests have, so that nothing is built twice, and says where. Cargo adds up the features of all
+/// packages that it is told of, and those of tests where one is built; the test of the command brings the command.
+pub(crate) fn build_as_tests(more: &[&str]) -> Result<PathBuf> {
+    cargo(&[&["build"], WORKSPACE, ALL_COMMANDS, &["--test", "command"], more].concat())?;
+    Ok(target().join("debug"))
 }
 
 /// Runs a command to its end and reads what it printed: JSON, and nothing else.
@@ -83,16 +90,30 @@ pub(crate) fn write_json(file: &Path, value: &impl Serialize) -> Result<()> {
     std::fs::write(file, text).with_context(|| format!("{} could not be written", file.display()))
 }
 
+/// What `cargo fmt` makes of a text.
+pub(crate) fn rustfmt(text: &str) -> Result<String> {
+    let mut child = command("rustfmt")
+        .args(["--edition", "2024", "--emit", "stdout", "--quiet"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("could not start rustfmt: add it with `rustup component add rustfmt`")?;
+    // It reads all of its input before it writes, so this cannot block on a full pipe.
+    child.stdin.take().context("rustfmt has no input")?.write_all(text.as_bytes())?;
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "rustfmt refused generated code");
+    Ok(String::from_utf8(output.stdout)?)
+}
+
 /// The workspace's packages, as cargo describes them.
 pub(crate) fn packages() -> Result<Vec<Value>> {
     let mut said = json(command("cargo").args(["metadata", "--format-version", "1", "--no-deps"]))?;
     serde_json::from_value(said["packages"].take()).context("cargo metadata names no packages")
 }
 
-/// Does the work for all items, so many at the same time or one on each core, and gives the results in the order of the items.
+/// Does the work for all items, one on each core at a time, and gives the results in the order of the items.
 pub(crate) fn side_by_side<'i, T: Sync, R: Send>(
     items: &'i [T],
-    jobs: Option<usize>,
     work: impl Fn(&'i T) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -104,8 +125,7 @@ pub(crate) fn side_by_side<'i, T: Sync, R: Send>(
             done.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
         }
     };
-    let jobs = jobs.unwrap_or_else(cores).max(1);
-    std::thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(take))));
+    std::thread::scope(|scope| (0..cores()).for_each(|_| drop(scope.spawn(take))));
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(at, _)| *at);
     done.into_iter().map(|(_, result)| result).collect()
@@ -164,9 +184,9 @@ mod tests {
 
     #[test]
     fn results_come_in_the_order_of_the_work() {
-        let squares = side_by_side(&(0..50_u64).collect::<Vec<_>>(), Some(4), |n| Ok(n * n)).unwrap();
+        let squares = side_by_side(&(0..50_u64).collect::<Vec<_>>(), |n| Ok(n * n)).unwrap();
         assert_eq!(squares, (0..50).map(|n| n * n).collect::<Vec<u64>>());
-        let error = side_by_side(&[1, 2, 3], None, |n| if *n == 2 { bail!("no {n}") } else { Ok(*n) });
+        let error = side_by_side(&[1, 2, 3], |n| if *n == 2 { bail!("no {n}") } else { Ok(*n) });
         assert_eq!(error.unwrap_err().to_string(), "no 2");
     }
 

@@ -5,7 +5,6 @@
 
 mod folder;
 mod judge;
-mod list;
 mod recipe;
 mod record;
 mod replay;
@@ -13,6 +12,7 @@ mod trace;
 mod verdict;
 
 use crate::process::root;
+use crate::table::Table;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use folder::Folder;
@@ -38,7 +38,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let folder = folder();
     recipe::check_split(&folder.recipes()?)?;
     match &options.step {
-        Step::List => list::run(&folder),
+        Step::List => list(&folder),
         Step::Record(options) => record::run(&folder, options),
         Step::Judge(options) => judge::run(&folder, options),
     }
@@ -47,4 +47,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// The corpus of this repository.
 fn folder() -> Folder {
     Folder::at(root().join("tests/corpus"))
+}
+
+/// What there is.
+fn list(folder: &Folder) -> Result<()> {
+    let mut table = Table::new(["program", "half", "kind", "trace", "what it is"]);
+    for recipe in folder.recipes()? {
+        let trace = match folder.trace(&recipe.name) {
+            Some(path) => format!("{} kB", std::fs::metadata(path)?.len().div_ceil(1000)),
+            None => "not here".to_owned(),
+        };
+        let fields = recipe.fields;
+        table.row([recipe.name, fields.half.name().to_owned(), fields.kind, trace, fields.about]);
+    }
+    print!("{}", table.text());
+    Ok(())
 }

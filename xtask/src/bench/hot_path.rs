@@ -1,27 +1,10 @@
 //! What Granule's own layers cost the hot path, without peers.
 
 use super::instructions::{callgrind, of_a_pair};
-use super::table::Table;
 use crate::process::{cargo, command, output, run, target};
+use crate::table::Table;
 use anyhow::Result;
 use std::path::Path;
-
-/// Instructions of a pair of allocate and free, over a backend and over the masquerade before it.
-pub(super) fn masquerade() -> Result<String> {
-    cargo(&["build", "--profile", "dist", "-p", "granule-tests", "--bin", "hot-path"])?;
-    let program = target().join("dist/hot-path");
-    let pair = |subject: &str| {
-        of_a_pair(2_000, 22_000, |pairs| {
-            let mut valgrind = callgrind();
-            valgrind.arg(&program).args([subject, pairs]);
-            valgrind
-        })
-    };
-    let (bare, masked) = (pair("bare")?, pair("masquerade")?);
-    let mut table = Table::new(["ratio", "instructions a pair, bare", "through the masquerade"]);
-    table.row([format!("{:.4}", masked / bare), format!("{bare:.1}"), format!("{masked:.1}")]);
-    Ok(format!("## The masquerade\n\n{}", table.text()))
-}
 
 /// Instructions of a pair of allocate and free with history off, on, and compiled out; and the time of snapshots without
 /// traces, which must not depend on the history.

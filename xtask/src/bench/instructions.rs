@@ -1,6 +1,5 @@
 //! Instructions, counted with callgrind: the same on every run, and near enough on every machine.
 
-use super::peers::{Case, Peer, Peers};
 use crate::process::{answers, command};
 use anyhow::{Context, Result};
 use std::process::Command;
@@ -18,7 +17,7 @@ pub(super) fn available() -> bool {
 }
 
 /// What callgrind counts of a command.
-pub(super) fn count(valgrind: &mut Command) -> Result<f64> {
+fn count(valgrind: &mut Command) -> Result<f64> {
     let output = valgrind.output().context("could not start valgrind")?;
     let text = String::from_utf8_lossy(&output.stderr);
     let line = text
@@ -34,13 +33,4 @@ pub(super) fn of_a_pair(few: u64, many: u64, mut run: impl FnMut(&str) -> Comman
     #[allow(clippy::cast_precision_loss)]
     let pairs = (many - few) as f64;
     Ok(difference / pairs)
-}
-
-/// Instructions of a pair of a case.
-pub(super) fn of_case(peers: &Peers, peer: &Peer, case: &Case) -> Result<f64> {
-    of_a_pair(2_000, 22_000, |pairs| {
-        let mut arguments = case.arguments.clone();
-        arguments.extend(["--pairs".to_owned(), pairs.to_owned()]);
-        peers.counted(callgrind(), peer, &arguments)
-    })
 }

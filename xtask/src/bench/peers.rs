@@ -1,11 +1,13 @@
 //! The allocators that are timed, and one measurement.
 
-use super::table::{figure, median};
-use super::{Options, table::Table};
+use super::Options;
+use super::instructions::{callgrind, of_a_pair};
 use crate::process::{cargo, command, root, target};
+use crate::table::{Table, figure, median};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// A policy with settings.
 #[derive(Debug)]
@@ -99,45 +101,37 @@ impl Peers {
             return;
         }
         let probe = ["--work", "latency", "--pairs", "1"].map(ToOwned::to_owned);
-        match self.command(&peer, &probe).output() {
+        match self.driver(None, &peer, &probe).output() {
             Ok(output) if output.status.success() => self.all.push(peer),
             Ok(output) => println!("skipped: {name}: {}", String::from_utf8_lossy(&output.stderr).trim()),
             Err(error) => println!("skipped: {name}: {error}"),
         }
     }
 
-    /// The driver on one allocator.
-    pub(super) fn command(&self, peer: &Peer, arguments: &[String]) -> std::process::Command {
-        self.told(command(&self.program), peer, arguments)
-    }
-
-    /// The same under a program that counts instructions.
-    pub(super) fn counted(
-        &self,
-        mut counter: std::process::Command,
-        peer: &Peer,
-        arguments: &[String],
-    ) -> std::process::Command {
-        counter.arg(&self.program);
-        // It has little address space for a fake device.
-        counter.env("FK_VA_BITS", "34");
-        let mut counter = self.told(counter, peer, arguments);
-        counter.args(["--capacity", "8589934592"]);
-        counter
-    }
-
-    fn told(
-        &self,
-        mut driver: std::process::Command,
-        peer: &Peer,
-        arguments: &[String],
-    ) -> std::process::Command {
+    /// The driver on one allocator, by itself or under a program that counts instructions.
+    fn driver(&self, counter: Option<Command>, peer: &Peer, arguments: &[String]) -> Command {
+        let mut driver = match counter {
+            None => command(&self.program),
+            Some(mut counter) => {
+                // It has little address space for a fake device.
+                counter.arg(&self.program).args(["--capacity", "8589934592"]).env("FK_VA_BITS", "34");
+                counter
+            }
+        };
         driver.args(["--peer", &peer.peer, "--config", &peer.config]).args(arguments);
         driver
     }
 
+    /// Instructions of a pair of a case.
+    pub(super) fn instructions(&self, peer: &Peer, case: &Case) -> Result<f64> {
+        of_a_pair(2_000, 22_000, |pairs| {
+            let pairs = ["--pairs".to_owned(), pairs.to_owned()];
+            self.driver(Some(callgrind()), peer, &[&case.arguments[..], &pairs].concat())
+        })
+    }
+
     fn measure(&self, peer: &Peer, arguments: &[String], options: &Options) -> Result<Value> {
-        let mut driver = self.command(peer, arguments);
+        let mut driver = self.driver(None, peer, arguments);
         driver.args(["--seconds", &options.seconds.to_string()]);
         let text = crate::process::output(&mut driver)?;
         let line =

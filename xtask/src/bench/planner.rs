@@ -1,8 +1,8 @@
 //! Offline placement: published instances at their capacity, and recorded programs.
 
-use super::table::{Table, figure, median};
-use super::{Options, traces};
+use super::Options;
 use crate::process::{self, command, files, processor_time};
+use crate::table::{Table, figure, median};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use serde_json::Value;
@@ -95,7 +95,7 @@ pub(super) fn report(options: &Options) -> Result<String> {
     for instance in instances {
         all.push(measure(&granule, &instance, Some(CAPACITY), options.rounds)?);
     }
-    for trace in traces::all(options)? {
+    for trace in options.traces()? {
         all.push(measure(&granule, &trace, None, options.rounds)?);
     }
     if let Some(path) = &options.json {

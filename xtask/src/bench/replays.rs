@@ -1,10 +1,10 @@
 //! How fast recorded programs are replayed: time, and instructions where valgrind is installed.
 
+use super::Options;
 use super::instructions::{self, callgrind, of_a_pair};
 use super::peers::{CONFIGURATIONS, Configuration};
-use super::table::{Table, figure, median};
-use super::{Options, traces};
 use crate::process::{cargo, command, files, output, side_by_side, target};
+use crate::table::{Table, figure, median};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ const TIMES: &str = "5";
 
 pub(super) fn report(options: &Options) -> Result<String> {
     cargo(&["build", "--profile", "dist", "-p", "granule-analysis", "--example", "replay_speed"])?;
-    let traces = traces::all(options)?;
+    let traces = options.traces()?;
     let cases: Vec<_> =
         traces.iter().flat_map(|trace| CONFIGURATIONS.iter().map(move |of| (trace.as_path(), of))).collect();
     let mut times = vec![Vec::new(); cases.len()];
@@ -25,7 +25,7 @@ pub(super) fn report(options: &Options) -> Result<String> {
     }
     let counts = if instructions::available() {
         // These do not depend on what else runs.
-        side_by_side(&cases, None, |(trace, of)| instructions_an_event(trace, of).map(Some))?
+        side_by_side(&cases, |(trace, of)| instructions_an_event(trace, of).map(Some))?
     } else {
         println!("skipped: instructions; valgrind is not installed");
         vec![None; cases.len()]

@@ -1,10 +1,9 @@
 //! How the cost of each operation grows with the number of everything else that there is.
 
-use super::Options;
-use super::table::{Table, figure};
-use crate::process::{self, cargo, command, output, target};
+use crate::process::{cargo, command, output, target};
+use crate::table::{Table, figure};
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// Shares of the most that there are: a hundredth, a tenth, all.
 const SHARES: [&str; 3] = ["100", "10", "1"];
@@ -12,7 +11,7 @@ const SHARES: [&str; 3] = ["100", "10", "1"];
 const COUNTED: [&str; 2] = ["100", "10"];
 
 /// A line of `scale-cost`.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize)]
 struct Line {
     many: String,
     operation: String,
@@ -24,26 +23,14 @@ struct Line {
     known: Option<String>,
 }
 
-/// Both builds at all shares.
-#[derive(Debug, Serialize)]
-struct Figures {
-    timed: Vec<Line>,
-    counted: Vec<Line>,
-}
-
 /// What an operation costs beside many of something: time besides the driver, and steps from a build that counts them.
-pub(super) fn report(options: &Options) -> Result<String> {
-    let figures = Figures {
-        timed: lines(&["--profile", "dist"], "dist", &SHARES)?,
-        counted: lines(&[], "debug", &COUNTED)?,
-    };
-    if let Some(path) = &options.json {
-        process::write_json(path, &figures)?;
-    }
+pub(super) fn report() -> Result<String> {
+    let timed = lines(&["--profile", "dist"], "dist", &SHARES)?;
+    let counted = lines(&[], "debug", &COUNTED)?;
     Ok(format!(
         "## What an operation costs beside many\n\nNanoseconds besides the driver at a hundredth, a tenth and all of so many, and \
          steps at a hundredth and a tenth; MiB by which the process grew.\n\n{}",
-        table(&figures)
+        table(&timed, &counted)
     ))
 }
 
@@ -56,11 +43,11 @@ fn lines(profile: &[&str], folder: &str, shares: &[&str]) -> Result<Vec<Line>> {
     text.lines().map(line).collect()
 }
 
-fn table(figures: &Figures) -> String {
+fn table(timed: &[Line], counted: &[Line]) -> String {
     let columns =
         ["operation", "beside", "ns", "", "", "steps", "", "MiB", "aim, ns", "known to grow because"];
     let mut table = Table::new(columns);
-    let cases = figures.timed.chunks(SHARES.len()).zip(figures.counted.chunks(COUNTED.len()));
+    let cases = timed.chunks(SHARES.len()).zip(counted.chunks(COUNTED.len()));
     for (timed, counted) in cases {
         let Some(most) = timed.last() else { continue };
         let aim = most.aim_ns.map_or_else(String::new, |aim| {

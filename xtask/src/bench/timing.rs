@@ -1,10 +1,10 @@
 //! Host time beside the peers.
 
+use super::Options;
 use super::instructions;
 use super::peers::{Case, Peers};
-use super::table::{Table, figure};
-use super::{Options, traces};
 use crate::process::{self, files};
+use crate::table::{Table, figure};
 use anyhow::Result;
 
 /// What stands above every table of ratios.
@@ -32,7 +32,7 @@ pub(super) fn latency(options: &Options) -> Result<String> {
     for peer in &peers.all {
         let cells = cases.iter().chain([&churn]).map(|case| {
             // Not every library lives under valgrind.
-            instructions::of_case(&peers, peer, case).map_or_else(|_| "–".into(), figure)
+            peers.instructions(peer, case).map_or_else(|_| "–".into(), figure)
         });
         table.row(std::iter::once(peer.name.clone()).chain(cells));
     }
@@ -78,7 +78,7 @@ pub(super) fn threads(options: &Options) -> Result<String> {
 
 /// Recorded programs.
 pub(super) fn programs(options: &Options) -> Result<String> {
-    let (peers, traces) = (Peers::build(options)?, traces::all(options)?);
+    let (peers, traces) = (Peers::build(options)?, options.traces()?);
     let cases: Vec<Case> = traces
         .iter()
         .map(|path| {

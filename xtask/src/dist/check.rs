@@ -11,27 +11,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// What the tests need.
-const TESTS: [&str; 7] = [
-    "fsspec==2026.9.0",
-    "ipykernel==7.4.0",
-    "mypy==2.4.1",
-    "nbclient==0.11.0",
-    "pyarrow==26.0.1",
-    "pytest==9.2.0",
-    "tqdm==4.70.1",
-];
-/// What else takes tables, draws, and runs on many machines. Tests of what is not there are skipped; installing these takes
-/// longer than the tests.
-const PEERS: [&str; 7] = [
-    "dask==2026.8.0",
-    "duckdb==2.0.0",
-    "matplotlib==3.11.2",
-    "pandas==3.1.1",
-    "polars==2.1.0",
-    "pyspark==4.3.0",
-    "ray[data]==2.60.0",
-];
 const RECORDINGS: &str = "crates/tools/granule-cli/data";
 const RECORDING: &str = "resnet_train.trace.gz";
 /// From `pip install` to the first result, without the download: a few, and more on a busy machine.
@@ -66,9 +45,15 @@ pub(super) fn alloc(wheel: &Path, quick: bool) -> Result<()> {
     if !quick && seconds > MOST_SECONDS {
         bail!("that is more than {MOST_SECONDS} s");
     }
-    let others = if quick { &[][..] } else { &PEERS };
-    process::run(there(&venv, "python").args(PIP).args(TESTS).args(others).envs(PATIENT_PIP))?;
     let tests = root().join("crates/tools/granule-python/tests");
+    let lists =
+        if quick { &["requirements.txt"][..] } else { &["requirements.txt", "requirements-long.txt"] };
+    let mut packages = there(&venv, "python");
+    packages.args(PIP).envs(PATIENT_PIP);
+    for list in lists {
+        packages.arg("-r").arg(tests.join(list));
+    }
+    process::run(&mut packages)?;
     process::run(there(&venv, "python").args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).arg(tests))
 }
 

@@ -8,7 +8,6 @@ use std::process::Command;
 
 /// What the Dockerfile begins with. No registry is asked: Debian's own packages make the same system.
 const BASE: &str = "docker.io/library/debian:bookworm-slim";
-const RELEASE: &str = "bookworm";
 const NAME: &str = "granule";
 
 /// Takes an archive as the whole system of an image.
@@ -26,11 +25,7 @@ impl Image {
         let folder = target().join("dist-container");
         files::create(&folder)?;
         let system = folder.join("debian.tar");
-        if !system.exists() {
-            let unfinished = folder.join("unfinished.tar");
-            process::run(command("mmdebstrap").args(["--variant=minbase", RELEASE]).arg(&unfinished))?;
-            fs::rename(unfinished, &system)?;
-        }
+        debian::system(&system, &["--variant=minbase"])?;
         let image = Self { store: folder.join("store") };
         fs::write(folder.join("Dockerfile"), UNPACK)?;
         process::run(image.buildah("build").args(["--quiet", "--tag", BASE]).arg(&folder))?;

@@ -4,13 +4,10 @@ use super::machine::Machine;
 use super::tools::Tools;
 use crate::process::{self, command, debian, files, target};
 use anyhow::{Context, Result};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 const EMULATOR: &str = "qemu-aarch64-static";
-/// Debian 12: its glibc is 2.36.
-const RELEASE: &str = "bookworm";
-/// The version of its Python.
+/// The version of Debian 12's Python; its glibc is 2.36.
 const PYTHON: &str = "3.11";
 
 pub(super) struct Python {
@@ -23,16 +20,7 @@ impl Python {
     pub(super) fn prepare() -> Result<Self> {
         debian::programs(&[EMULATOR, "mmdebstrap"], &["qemu-user-static", "mmdebstrap"])?;
         let system = target().join("dist-debian-arm64");
-        if !system.exists() {
-            let unfinished = target().join("dist-debian-arm64-unfinished");
-            files::remove(&unfinished)?;
-            process::run(
-                command("mmdebstrap")
-                    .args(["--variant=extract", "--architectures=arm64", "--include=python3", RELEASE])
-                    .arg(&unfinished),
-            )?;
-            fs::rename(unfinished, &system)?;
-        }
+        debian::system(&system, &["--variant=extract", "--architectures=arm64", "--include=python3"])?;
         let packages = target().join("dist-check-arm64");
         files::remove(&packages)?;
         Ok(Self { system, packages })

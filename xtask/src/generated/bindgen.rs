@@ -5,16 +5,13 @@
 
 mod compare;
 mod headers;
-mod names;
 mod table;
 
-use crate::process;
+use crate::process::{files, rustfmt};
 use anyhow::{Context, Result, bail};
 use headers::Headers;
-use names::Selection;
-use std::io::Write;
+use serde::Deserialize;
 use std::path::PathBuf;
-use std::process::Stdio;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -37,29 +34,49 @@ pub(crate) enum Api {
     Cuda,
 }
 
+const HIP: &str = "crates/granule-hip-sys";
+const CUDA: &str = "crates/stand-ins/granule-lookalike-cuda";
+
+/// Which declarations are taken, as the crate's `bindgen.toml` says; that explains its lists.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Selection {
+    defines: Vec<String>,
+    types: Vec<String>,
+    constants: Vec<String>,
+    functions: Vec<String>,
+}
+
+impl Selection {
+    fn of(api: Api) -> Result<Self> {
+        let file = match api {
+            Api::Hip => format!("{HIP}/bindgen.toml"),
+            Api::Cuda => format!("{CUDA}/bindgen.toml"),
+        };
+        toml::from_str(&files::read(&file)?).context(file)
+    }
+}
+
 pub(crate) fn run(options: &Options) -> Result<()> {
     let headers = Headers::find(options.api, &options.headers)?;
-    let made = make(&headers)?;
+    let selection = Selection::of(options.api)?;
+    let made = make(&headers, &selection)?;
+    let settle = |made: &str, path: &str| {
+        files::settle(path, made, options.check, "bindgen without --check, on the same headers")
+    };
+    let abi6 = format!("{HIP}/src/abi6.rs");
     match (options.api, headers.major) {
-        (Api::Hip, 6) => settle(&made, "crates/granule-hip-sys/src/abi6.rs", options.check),
+        (Api::Hip, 6) => settle(&made, &abi6),
         // HIP 7 kept 6's layouts: its module is an overlay written by hand, so there is no file to make.
         (Api::Hip, 7) => {
-            let read =
-                |path: &str| -> Result<String> { Ok(std::fs::read_to_string(process::root().join(path))?) };
-            let (six, overlay) =
-                (read("crates/granule-hip-sys/src/abi6.rs")?, read("crates/granule-hip-sys/src/abi7.rs")?);
-            compare::overlay(&made, &six, &overlay)
+            compare::overlay(&made, &files::read(&abi6)?, &files::read(format!("{HIP}/src/abi7.rs"))?)
         }
         (Api::Hip, major) => {
             bail!("HIP {major} is a generation this project does not know (6 and 7 are known)")
         }
         (Api::Cuda, _) => {
-            settle(&made, "crates/stand-ins/granule-lookalike-cuda/src/header.rs", options.check)?;
-            settle(
-                &absent(&headers)?,
-                "crates/stand-ins/granule-lookalike-cuda/src/entry/absent.rs",
-                options.check,
-            )
+            settle(&made, &format!("{CUDA}/src/header.rs"))?;
+            settle(&absent(&headers, selection)?, &format!("{CUDA}/src/entry/absent.rs"))
         }
     }
 }
@@ -82,34 +99,28 @@ pub(crate) fn check_where_headers_are() -> Result<()> {
 }
 
 /// The text of the module for these headers.
-fn make(headers: &Headers) -> Result<String> {
-    let selection = Selection::of(headers.api);
-    let declared = declarations(headers, &selection)?;
+fn make(headers: &Headers, selection: &Selection) -> Result<String> {
     let with_table = headers.api == Api::Hip;
-    let file = table::from_extern_blocks(syn::parse_str(&declared)?, with_table)?;
+    let file = table::from_extern_blocks(declarations(headers, selection)?, with_table)?;
     let Headers { title, version, api, .. } = headers;
     let api = match api {
         Api::Hip => "hip",
         Api::Cuda => "cuda",
     };
-    let text = format!(
+    rustfmt(&format!(
         "//! {title} declarations. Do not edit: made from {title} {version}'s header by\n\
          //! `cargo xtask bindgen --api {api} --headers <include folder>`.\n\n{}",
         table::text(&file)
-    );
-    format(&text)
+    ))
 }
 
 /// The text of the module with the driver's functions of which only the names are taken.
-fn absent(headers: &Headers) -> Result<String> {
-    let all = Selection { functions: &["cu[A-Z].*"], ..Selection::of(headers.api) };
-    let names = table::function_names(&syn::parse_str(&declarations(headers, &all)?)?);
-    let taken = Selection::of(headers.api).functions;
-    let absent: String = names
-        .into_iter()
-        .filter(|name| !taken.contains(&name.as_str()))
-        .map(|name| format!("    {name},\n"))
-        .collect();
+fn absent(headers: &Headers, selection: Selection) -> Result<String> {
+    let taken = selection.functions;
+    let all = Selection { functions: vec!["cu[A-Z].*".to_owned()], ..selection };
+    let names = table::function_names(&declarations(headers, &all)?);
+    let absent: String =
+        names.into_iter().filter(|name| !taken.contains(name)).map(|name| format!("    {name},\n")).collect();
     let Headers { title, version, .. } = headers;
     Ok(format!(
         "//! Functions of the {title} that are not simulated. Do not edit: made from {title} {version}'s header by\n\
@@ -119,12 +130,12 @@ fn absent(headers: &Headers) -> Result<String> {
 }
 
 /// What bindgen makes of a header.
-fn declarations(headers: &Headers, selection: &Selection) -> Result<String> {
+fn declarations(headers: &Headers, selection: &Selection) -> Result<syn::File> {
     let mut builder = ::bindgen::Builder::default()
         .header(headers.file.to_string_lossy())
         .clang_args(["-x", "c", "-std=c11"])
         .clang_arg(format!("-I{}", headers.folder.display()))
-        .clang_args(selection.defines)
+        .clang_args(&selection.defines)
         // A driver may answer with a number that its header did not have yet: constants, never Rust enums.
         .default_enum_style(::bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)
@@ -140,60 +151,38 @@ fn declarations(headers: &Headers, selection: &Selection) -> Result<String> {
         .sort_semantically(true)
         .merge_extern_blocks(true)
         .formatter(::bindgen::Formatter::None);
-    for name in selection.functions {
+    for name in &selection.functions {
         builder = builder.allowlist_function(format!("^{name}$"));
     }
-    for pattern in selection.types {
+    for pattern in &selection.types {
         builder = builder.allowlist_type(pattern);
     }
-    for pattern in selection.constants {
+    for pattern in &selection.constants {
         builder = builder.allowlist_var(pattern);
     }
     let bindings = builder.generate().with_context(|| format!("bindgen on {}", headers.file.display()))?;
-    Ok(bindings.to_string())
+    Ok(syn::parse_str(&bindings.to_string())?)
 }
 
-/// rustfmt's form, so that `cargo fmt --check` has nothing to say.
-fn format(text: &str) -> Result<String> {
-    let mut child = process::command("rustfmt")
-        .args(["--edition", "2024", "--emit", "stdout", "--quiet"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("could not start rustfmt")?;
-    // rustfmt reads all of its input before it writes, so this cannot block on a full pipe.
-    child.stdin.take().context("rustfmt has no input")?.write_all(text.as_bytes())?;
-    let output = child.wait_with_output()?;
-    if !output.status.success() {
-        bail!("rustfmt ended with {}", output.status);
-    }
-    Ok(String::from_utf8(output.stdout)?)
-}
+#[cfg(test)]
+mod tests {
+    use super::{Api, CUDA, HIP, Selection};
+    use crate::process::files;
+    use std::collections::BTreeSet;
 
-/// Writes the file, or says that it is not what the headers give.
-fn settle(made: &str, path: &str, check: bool) -> Result<()> {
-    let file = process::root().join(path);
-    if !check {
-        return std::fs::write(&file, made).with_context(|| format!("could not write {path}"));
+    /// Where no headers are at hand, too.
+    #[test]
+    fn the_tree_declares_what_is_listed() {
+        for (api, file) in
+            [(Api::Hip, format!("{HIP}/src/abi6.rs")), (Api::Cuda, format!("{CUDA}/src/header.rs"))]
+        {
+            let listed = Selection::of(api).unwrap().functions;
+            let listed: BTreeSet<&str> = listed.iter().map(String::as_str).collect();
+            let text = files::read(&file).unwrap();
+            let (_, names) = text.split_once("pub const NAMES: &[&str] = &[").unwrap();
+            let declared = names.split(']').next().unwrap().split('"').skip(1).step_by(2).collect();
+            let odd: Vec<_> = listed.symmetric_difference(&declared).collect();
+            assert!(odd.is_empty(), "{file} and the list beside it differ: {odd:?}");
+        }
     }
-    let kept = std::fs::read_to_string(&file).with_context(|| format!("could not read {path}"))?;
-    match first_difference(&kept, made) {
-        None => Ok(()),
-        Some((line, kept, made)) => bail!(
-            "{path} is not what the headers give; make it anew with `cargo xtask bindgen` without --check\n\
-             line {line}\n  in the tree:      {kept}\n  from the headers: {made}"
-        ),
-    }
-}
-
-fn first_difference<'a>(kept: &'a str, made: &'a str) -> Option<(usize, &'a str, &'a str)> {
-    if kept == made {
-        return None;
-    }
-    let (mut kept, mut made) = (kept.lines(), made.lines());
-    (1..).find_map(|line| match (kept.next(), made.next()) {
-        (None, None) => Some((line, "(line ends differ)", "(line ends differ)")),
-        (a, b) if a == b => None,
-        (a, b) => Some((line, a.unwrap_or("(end)"), b.unwrap_or("(end)"))),
-    })
 }

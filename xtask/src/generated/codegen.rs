@@ -9,13 +9,11 @@ mod grown;
 mod interpose;
 mod masquerade;
 mod model;
-mod names;
 mod text;
 
-use crate::process::{self, command, root};
-use anyhow::{Context, Result, bail};
+use crate::process::{self, command, files};
+use anyhow::{Context, Result};
 use model::Contract;
-use std::path::Path;
 
 /// What is to be done.
 #[derive(clap::Args)]
@@ -25,72 +23,38 @@ pub(crate) struct Options {
     check: bool,
 }
 
-/// A generated file and who writes it.
-struct Product {
-    /// From the workspace's root.
-    path: &'static str,
-    emit: fn(&Contract) -> Result<String>,
-}
+/// Who makes what a file of the workspace is to be.
+type Emit = fn(&Contract) -> Result<String>;
 
-const PRODUCTS: &[Product] = &[
-    Product { path: "crates/backend-c/include/granule_backend.h", emit: ctable::emit_header },
-    Product { path: "crates/backend-c/src/forward.rs", emit: ctable::emit_forward },
-    Product { path: "crates/backend-c/src/table.rs", emit: ctable::emit_table },
-    Product { path: "crates/tools/granule-conformance/src/interpose/generated.rs", emit: interpose::emit },
-    Product { path: "crates/granule-masquerade/src/calls.rs", emit: masquerade::emit_calls },
-    Product { path: "crates/granule-masquerade/src/forward.rs", emit: masquerade::emit_forward },
+const PRODUCTS: [(&str, Emit); 6] = [
+    ("crates/backend-c/include/granule_backend.h", ctable::emit_header),
+    ("crates/backend-c/src/forward.rs", ctable::emit_forward),
+    ("crates/backend-c/src/table.rs", ctable::emit_table),
+    ("crates/tools/granule-conformance/src/interpose/generated.rs", interpose::emit),
+    ("crates/granule-masquerade/src/calls.rs", masquerade::emit_calls),
+    ("crates/granule-masquerade/src/forward.rs", masquerade::emit_forward),
 ];
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    rust_and_c(options)?;
+    rust_and_c(options.check)?;
     // The classes of Python's answers, by a program in Python.
     let check = options.check.then_some("--check");
     process::run(command("python3").arg("crates/tools/granule-python/stubs.py").args(check))
 }
 
-fn rust_and_c(options: &Options) -> Result<()> {
-    let contract = Contract::read(&root().join("crates/backend-api/src"))?;
-    let stale = stale(&contract, &root())?;
-    if options.check && !stale.is_empty() {
-        let paths: Vec<&str> = stale.iter().map(|(path, _)| *path).collect();
-        bail!("not what follows from their sources: {}; run cargo xtask codegen", paths.join(", "));
+fn rust_and_c(check: bool) -> Result<()> {
+    let contract = Contract::read()?;
+    let mut files = figures::emit()?;
+    for (path, emit) in PRODUCTS {
+        files.push((path, emit(&contract).with_context(|| format!("could not make {path}"))?));
     }
-    for (path, fresh) in stale {
-        let file = root().join(path);
-        std::fs::write(&file, fresh).with_context(|| format!("could not write {}", file.display()))?;
-        println!("wrote {path}");
-    }
-    Ok(())
-}
-
-/// The products that are missing under `folder`, or not what they should be, with what they should be.
-fn stale(contract: &Contract, folder: &Path) -> Result<Vec<(&'static str, String)>> {
-    let mut files = figures::emit(&root())?;
-    for Product { path, emit } in PRODUCTS {
-        files.push((*path, emit(contract).with_context(|| format!("could not make {path}"))?));
-    }
-    files.retain(|(path, fresh)| {
-        !std::fs::read_to_string(folder.join(path)).is_ok_and(|there| there == *fresh)
-    });
-    Ok(files)
+    files.iter().try_for_each(|(path, fresh)| files::settle(path, fresh, check, "codegen"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Contract, Options, PRODUCTS, figures, root, rust_and_c, stale};
-
     #[test]
     fn generated_files_follow_from_the_trait() {
-        rust_and_c(&Options { check: true }).unwrap();
-    }
-
-    #[test]
-    fn a_file_that_is_not_there_or_not_right_is_stale() {
-        let contract = Contract::read(&root().join("crates/backend-api/src")).unwrap();
-        let nowhere = root().join("xtask/no-such-folder");
-        let stale: Vec<&str> =
-            stale(&contract, &nowhere).unwrap().into_iter().map(|(path, _)| path).collect();
-        let all: Vec<&str> = figures::paths().chain(PRODUCTS.iter().map(|product| product.path)).collect();
-        assert_eq!(stale, all);
+        super::rust_and_c(true).unwrap();
     }
 }

@@ -5,7 +5,7 @@
 
 mod emulator;
 
-use crate::process::{self, command, targets};
+use crate::process::{command, targets};
 use anyhow::{Result, ensure};
 use emulator::Emulator;
 use std::io::{BufRead, BufReader};
@@ -14,10 +14,6 @@ use std::process::Stdio;
 /// What is emulated.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The whole workspace, which takes hours, instead of the slice that CI runs
-    #[arg(long)]
-    full: bool,
-
     /// Sizes of the host's pages in bytes, one run of the tests for each
     #[arg(long, value_delimiter = ',', default_values_t = [4096, 65536])]
     pages: Vec<u32>,
@@ -26,7 +22,8 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 20)]
     minutes: u32,
 
-    /// Passed on to `cargo test`, after `--`, instead of packages: `-p alloc-core --lib`
+    /// Passed on to `cargo test`, after `--`, instead of the slice that CI runs: `-p alloc-core --lib`, or `--workspace --exclude xtask
+    /// --exclude browser-tests --lib --tests`, which takes hours
     #[arg(last = true)]
     rest: Vec<String>,
 }
@@ -36,9 +33,6 @@ const SLICE: [&[&str]; 2] = [
     &["-p", "alloc-core", "--lib", "--", "base::", "host::source::", "memory::", "sync::", "arena::"],
     &["-p", "backend-openreg", "--test", "openreg", "--", "of_the_host"],
 ];
-/// What the whole workspace is here. Tasks run on the machine that builds; documentation's examples are the same everywhere.
-const WHOLE: [&str; 7] =
-    ["--workspace", "--exclude", "xtask", "--exclude", "browser-tests", "--lib", "--tests"];
 /// What a property finds does not depend on the processor, and an emulator is slow.
 const CASES: &str = "16";
 /// The emulator keeps 64 bytes for each page that is mapped, 8 GiB for the addresses of one simulated machine with bytes. Several of
@@ -48,15 +42,10 @@ const THREADS: &str = "1";
 pub(crate) fn run(options: &Options) -> Result<()> {
     let emulator = Emulator::prepare()?;
     let rest: Vec<&str> = options.rest.iter().map(String::as_str).collect();
-    let programs = match (options.full, rest.is_empty()) {
-        (_, false) => vec![rest],
-        (true, true) => vec![[&WHOLE[..], process::ALL_COMMANDS].concat()],
-        (false, true) => SLICE.map(<[&str]>::to_vec).to_vec(),
-    };
     // Many a test starts programs.
-    let _registered =
-        if options.full || !options.rest.is_empty() { Some(emulator.register()?) } else { None };
-    let run = |pages: &u32| test(&emulator, (*pages, options.minutes), &programs);
+    let _registered = if rest.is_empty() { None } else { Some(emulator.register()?) };
+    let programs = if rest.is_empty() { &SLICE[..] } else { &[&rest[..]] };
+    let run = |pages: &u32| test(&emulator, (*pages, options.minutes), programs);
     report(options.pages.iter().map(run).collect::<Result<_>>()?)
 }
 
@@ -69,19 +58,19 @@ pub(crate) fn slice() -> Result<()> {
             return Ok(());
         }
     };
-    report(vec![test(&emulator, (65536, 20), &SLICE.map(<[&str]>::to_vec))?])
+    report(vec![test(&emulator, (65536, 20), &SLICE)?])
 }
 
 /// What tests with pages of one size came to: the size, tests that passed, runs that did not end well.
 type Ran = (u32, u64, usize);
 
 /// Builds and runs tests, each list of arguments by a `cargo test` of its own. Shows what is not merely well.
-fn test(emulator: &Emulator, (pages, minutes): (u32, u32), programs: &[Vec<&str>]) -> Result<Ran> {
+fn test(emulator: &Emulator, (pages, minutes): (u32, u32), programs: &[&[&str]]) -> Result<Ran> {
     println!("== aarch64, host pages of {} KiB", pages >> 10);
     let (mut passed, mut broken) = (0, 0);
     for arguments in programs {
         let mut cargo = command("cargo");
-        cargo.args(["test", "--no-fail-fast", "--target", targets::AARCH64]).args(arguments);
+        cargo.args(["test", "--no-fail-fast", "--target", targets::AARCH64]).args(*arguments);
         cargo.env("PROPTEST_CASES", CASES).env("PROPTEST_RNG_SEED", "1").env("RUST_TEST_THREADS", THREADS);
         emulator.lend(&mut cargo, pages, minutes)?;
         let mut child = cargo.stdout(Stdio::piped()).spawn()?;

@@ -12,7 +12,6 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use file::{Expect, Personality};
 use replayed::References;
-use serde::Serialize;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -23,22 +22,16 @@ pub(crate) struct Options {
     /// Only this personality; can be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
     /// Also let each driver call of recorded programs fail in turn, which takes a minute for each
     #[arg(long)]
     faults: bool,
-    /// Skip the build: the command is there already, and the lookalikes are in target/debug/deps
-    #[arg(long, value_name = "PATH")]
-    granule: Option<PathBuf>,
 }
 
 impl Options {
     /// What CI runs: one for each step by which less is asked for.
     pub(crate) fn slice() -> Self {
         let names = ["wsl2", "tegra", "tegra-addresses", "container", "no-imex", "cc"];
-        Self { only: names.map(str::to_owned).to_vec(), json: false, faults: false, granule: None }
+        Self { only: names.map(str::to_owned).to_vec(), faults: false }
     }
 }
 
@@ -46,11 +39,10 @@ impl Options {
 const NEVER: [&str; 1] = ["every device reaches every other"];
 
 /// What became of a personality under a backend.
-#[derive(Serialize)]
+#[derive(Default)]
 struct Row {
     personality: String,
     backend: &'static str,
-    outcome: &'static str,
     /// What went wrong.
     failures: Vec<String>,
     checks_passed: u64,
@@ -85,14 +77,21 @@ impl Bench {
         granule
     }
 
-    fn run(&self, machine: &str, arguments: &[&str]) -> Result<Output> {
-        self.command(machine).args(arguments).output().context("the command could not be started")
+    /// What a command says; one that died has failed.
+    fn run(&self, machine: &str, arguments: &[&str], row: &mut Row) -> Result<Output> {
+        let mut granule = self.command(machine);
+        let output = granule.args(arguments).env("GRANULE_LOG", "warn").output();
+        let output = output.context("the command could not be started")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.code().is_none() || said.contains("panicked at") {
+            row.failures.push(format!("the command died ({}): {}", output.status, said.trim_end()));
+        }
+        Ok(output)
     }
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let granule = options.granule.clone().map_or_else(process::granule, Ok)?;
-    let bench = Bench { granule, drivers: target().join("debug/deps") };
+    let bench = Bench { granule: process::granule()?, drivers: target().join("debug/deps") };
     let chosen = file::read(&root().join("tests/personalities"), &options.only)?;
     let references = References::new(&bench)?;
     let mut rows = Vec::new();
@@ -102,23 +101,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             if options.faults && expect.starts {
                 faults::survives(&mut row)?;
             }
-            if !options.json {
-                print(&row);
-            }
+            print(&row);
             rows.push(row);
         }
     }
-    let failed = rows.iter().filter(|row| row.outcome == "failed").count();
+    let failed = rows.iter().filter(|row| !row.failures.is_empty()).count();
     let skipped: u64 = rows.iter().map(|row| row.checks_skipped).sum();
     let passed = rows.len() - failed;
-    if options.json {
-        let answer = serde_json::json!({
-            "schema": 1, "passed": passed, "failed": failed, "checks_skipped": skipped, "personalities": rows,
-        });
-        println!("{answer:#}");
-    } else {
-        println!("{passed} passed, {failed} failed; {skipped} checks were skipped, all for reasons above");
-    }
+    println!("{passed} passed, {failed} failed; {skipped} checks were skipped, all for reasons above");
     if failed > 0 {
         bail!("{failed} of {} personalities failed", rows.len());
     }
@@ -133,19 +123,7 @@ fn look(
     expect: &Expect,
 ) -> Result<Row> {
     let machine = format!("personality={}", personality.name);
-    let mut row = Row {
-        personality: personality.name.clone(),
-        backend,
-        outcome: "passed",
-        failures: Vec::new(),
-        checks_passed: 0,
-        checks_failed: 0,
-        checks_skipped: 0,
-        skipped_because: Vec::new(),
-        dropped: Vec::new(),
-        segments: None,
-        fault_calls: None,
-    };
+    let mut row = Row { personality: personality.name.clone(), backend, ..Row::default() };
     if expect.starts {
         conforms(bench, &machine, expect, &mut row)?;
         does_without(bench, &machine, expect, &mut row)?;
@@ -154,23 +132,12 @@ fn look(
     } else {
         says_why_not(bench, &machine, &mut row)?;
     }
-    if !row.failures.is_empty() {
-        row.outcome = "failed";
-    }
     Ok(row)
 }
 
-/// What is wrong with how the command ended: it did so by a signal, or by a panic.
-fn aborted(output: &Output) -> Option<String> {
-    let said = String::from_utf8_lossy(&output.stderr);
-    let died = output.status.code().is_none() || said.contains("panicked at");
-    died.then(|| format!("the command died ({}): {}", output.status, said.trim_end()))
-}
-
 fn says_why_not(bench: &Bench, machine: &str, row: &mut Row) -> Result<()> {
-    let output = bench.run(machine, &["conformance", "--backend", row.backend])?;
+    let output = bench.run(machine, &["conformance", "--backend", row.backend], row)?;
     let said = String::from_utf8_lossy(&output.stderr);
-    row.failures.extend(aborted(&output));
     if output.status.code() != Some(1) || !said.contains("hint:") {
         row.failures.push(format!("no clear error with what to do, but {}: {said}", output.status));
     }
@@ -178,8 +145,8 @@ fn says_why_not(bench: &Bench, machine: &str, row: &mut Row) -> Result<()> {
 }
 
 fn conforms(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) -> Result<()> {
-    let output = bench.run(machine, &["conformance", "--json", "--keep-going", "--backend", row.backend])?;
-    row.failures.extend(aborted(&output));
+    let output =
+        bench.run(machine, &["conformance", "--json", "--keep-going", "--backend", row.backend], row)?;
     let lines = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>();
     let lines: Vec<Value> = lines.map_while(Result::ok).collect();
     let Some(card) = lines.last().filter(|line| line["backend"].is_string()) else {
@@ -222,8 +189,7 @@ fn conforms(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) -> Res
 
 /// The devices tell what they do without, which is what the file says.
 fn does_without(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) -> Result<()> {
-    let output = bench.run(machine, &["devices", "--json"])?;
-    row.failures.extend(aborted(&output));
+    let output = bench.run(machine, &["devices", "--json"], row)?;
     let answer: Value = serde_json::from_slice(&output.stdout).context("`granule devices --json`")?;
     let reports = answer["backends"].as_array().into_iter().flatten();
     let Some(report) = reports.into_iter().find(|report| report["name"] == row.backend) else {
@@ -245,10 +211,7 @@ fn does_without(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) ->
 
 /// The doctor finds the machine healthy, and the log tells once for each device what that does without.
 fn tells_each_once(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) -> Result<()> {
-    let mut doctor = bench.command(machine);
-    doctor.args(["doctor", "--json", "--backend", row.backend]).env("GRANULE_LOG", "warn");
-    let output = doctor.output().context("the command could not be started")?;
-    row.failures.extend(aborted(&output));
+    let output = bench.run(machine, &["doctor", "--json", "--backend", row.backend], row)?;
     if output.status.code() != Some(0) {
         row.failures.push(format!("the doctor says that it is not healthy ({})", output.status));
     }
@@ -281,7 +244,8 @@ fn text(value: &Value) -> &str {
 }
 
 fn print(row: &Row) {
-    let Row { personality, backend, outcome, checks_passed, checks_failed, checks_skipped, .. } = row;
+    let Row { personality, backend, checks_passed, checks_failed, checks_skipped, failures, .. } = row;
+    let outcome = if failures.is_empty() { "passed" } else { "failed" };
     let segments =
         row.segments.map_or_else(String::new, |kind| format!(", a program served in {kind} segments"));
     let faults =
@@ -296,7 +260,7 @@ fn print(row: &Row) {
     for one in &row.dropped {
         println!("    does without {one}");
     }
-    for failure in &row.failures {
+    for failure in failures {
         println!("    FAILED: {failure}");
     }
 }

@@ -19,9 +19,6 @@ pub(crate) struct Options {
     /// Minutes for each target
     #[arg(long, default_value_t = 2.0)]
     minutes: f64,
-    /// Name the targets and stop
-    #[arg(long)]
-    list: bool,
     /// Keep what was reached: the smallest inputs that reach all of it become tests/fuzz/corpus/TARGET.bin
     #[arg(long)]
     keep: bool,
@@ -50,12 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.properties {
         return properties(options.cases);
     }
-    let known = known()?;
-    if options.list {
-        known.iter().for_each(|name| println!("{name}"));
-        return Ok(());
-    }
-    let targets = if options.targets.is_empty() { &known } else { &options.targets };
+    let targets = if options.targets.is_empty() { &known()? } else { &options.targets };
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let seconds = (options.minutes * 60.0).ceil().max(1.0) as u64;
     if options.input.is_some() && targets.iter().any(|name| name == PAGE) {
@@ -190,36 +182,23 @@ fn keep(fuzzer: &Path, name: &str, reached: &Path) -> Result<()> {
     process::run(driven(fuzzer, name).env("GRANULE_FUZZ_PACK", &kept))
 }
 
-/// Properties, with every structure walked after every operation; fault loops.
-fn properties(cases: u32) -> Result<()> {
+/// What long runs are of, by the arguments of `cargo test --release`.
+const LONG: [&str; 5] = [
     // Properties, with every structure walked after every operation.
-    process::run(
-        process::command("cargo")
-            .args(["test", "--release", "-p", "alloc-core", "-p", "granule-snapshot"])
-            .args(["--features", "alloc-core/paranoid", "--lib", "--test", "config", "--test", "files"])
-            .env("PROPTEST_CASES", cases.to_string()),
-    )?;
+    "-p alloc-core -p granule-snapshot --features alloc-core/paranoid --lib --test config --test files",
     // Random programs, and whatever the tools can be given.
-    for (package, program, module) in
-        [("granule-tests", "allocation", "model::"), ("granule-analysis", "runs", "fuzz::")]
-    {
-        process::run(
-            process::command("cargo")
-                .args(["test", "--release", "-p", package, "--features", "alloc-core/paranoid"])
-                .args(["--test", program, "--", module])
-                .env("PROPTEST_CASES", cases.to_string()),
-        )?;
-    }
+    "-p granule-tests --features alloc-core/paranoid --test allocation -- model::",
+    "-p granule-analysis --features alloc-core/paranoid --test runs -- fuzz::",
     // Every mutant against every check, not only those of its area.
-    process::run(
-        process::command("cargo")
-            .args(["test", "--release", "-p", "granule-conformance", "--test", "kit", "--", "matrix"])
-            .env("GRANULE_LONG", "1"),
-    )?;
+    "-p granule-conformance --test kit -- matrix",
     // The fault loops over whole traces; they check invariants themselves, where a call failed.
-    process::run(
-        process::command("cargo")
-            .args(["test", "--release", "-p", "granule-tests", "--test", "faults", "--", "--nocapture"])
-            .env("GRANULE_LONG", "1"),
-    )
+    "-p granule-tests --test faults -- --nocapture",
+];
+
+fn properties(cases: u32) -> Result<()> {
+    LONG.iter().try_for_each(|arguments| {
+        let mut test = command("cargo");
+        test.args(["test", "--release"]).args(arguments.split(' '));
+        process::run(test.env("PROPTEST_CASES", cases.to_string()).env("GRANULE_LONG", "1"))
+    })
 }

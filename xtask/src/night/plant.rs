@@ -1,14 +1,14 @@
 //! Planted defects: a copy of the tree has all of them, each in one line of the engine. One at a time is chosen, and a night
 //! has to notice.
 
-use super::{Kind, Night, Report, build, jobs};
+use super::{Night, Report, build};
 use crate::process;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const PLANTS: &str = "tests/night/plants.toml";
@@ -49,7 +49,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Looks for a plant, or all of them. 0 where all were found, 1 where one was not.
 pub(super) fn run(name: &str, time: Duration, json: Option<&Path>) -> Result<u8> {
-    let root = process::root();
     let plants: Plants = toml::from_str(&process::files::read(PLANTS)?).context(PLANTS)?;
     let chosen: Vec<_> = plants.plant.iter().filter(|plant| name == "all" || plant.name == name).collect();
     if chosen.is_empty() {
@@ -58,10 +57,9 @@ pub(super) fn run(name: &str, time: Duration, json: Option<&Path>) -> Result<u8>
     }
     let folder = process::target().join("plants");
     let tree = folder.join("tree");
-    copy(&root, &tree, &plants.plant)?;
+    copy(&tree, &plants.plant)?;
     // As tests are built: that takes a small part of the time of a night's build.
-    let kind = Kind { as_tests: true, threads: false };
-    let program = build(&tree, &folder.join("target"), &kind)?;
+    let program = build(&tree, &folder.join("target"), "dev", false)?;
     let (mut rows, mut missed) = (Vec::new(), false);
     for plant in chosen {
         println!("{}: {}", plant.name, plant.like);
@@ -69,7 +67,7 @@ pub(super) fn run(name: &str, time: Duration, json: Option<&Path>) -> Result<u8>
             program: program.clone(),
             first: 1,
             ops: 4000,
-            jobs: jobs(),
+            jobs: process::cores() as u64,
             plant: Some(plant.name.clone()),
         };
         let begun = Instant::now();
@@ -130,39 +128,30 @@ fn first_finding(night: &Night, time: Duration) -> Result<Option<String>> {
 }
 
 /// Copies the tree's files, with all plants; those that are the same already stay, so that little is built.
-fn copy(root: &Path, tree: &Path, plants: &[Plant]) -> Result<()> {
-    let listed = [
-        "ls-files",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-        "--",
-        "Cargo.toml",
-        "Cargo.lock",
-        "crates",
-        "tests",
-        "xtask",
-    ];
-    let listed = process::output(process::command("git").args(listed))?;
-    let mut planted = changed(root, plants)?;
+fn copy(tree: &Path, plants: &[Plant]) -> Result<()> {
+    let listed = "ls-files --cached --others --exclude-standard -- Cargo.toml Cargo.lock crates tests xtask";
+    let listed = process::output(process::command("git").args(listed.split(' ')))?;
+    let mut planted = changed(plants)?;
     for name in listed.lines() {
-        let (from, to) = (root.join(name), tree.join(name));
+        let (from, to) = (process::root().join(name), tree.join(name));
         let Some(bytes) = planted.remove(name).map(String::into_bytes).or_else(|| fs::read(from).ok()) else {
             continue;
         };
-        write_if_other(&to, &bytes)?;
+        if !fs::read(&to).is_ok_and(|there| there == bytes) {
+            process::files::create(to.parent().unwrap_or(tree))?;
+            fs::write(&to, bytes).with_context(|| to.display().to_string())?;
+        }
     }
     Ok(())
 }
 
 /// The files that plants change, by name, and the one that says which is chosen.
-fn changed(root: &Path, plants: &[Plant]) -> Result<BTreeMap<String, String>> {
-    let read = |name: &str| fs::read_to_string(root.join(name)).with_context(|| name.to_owned());
-    let mut files = BTreeMap::from([(SWITCH.to_owned(), read(SWITCH)? + CHOSEN)]);
+fn changed(plants: &[Plant]) -> Result<BTreeMap<String, String>> {
+    let mut files = BTreeMap::from([(SWITCH.to_owned(), process::files::read(SWITCH)? + CHOSEN)]);
     for Plant { name, file, before, after, .. } in plants {
         let text = match files.remove(file) {
             Some(text) => text,
-            None => read(file)?,
+            None => process::files::read(file)?,
         };
         match text.matches(before.as_str()).count() {
             1 if after.contains(PLANTED) => {
@@ -176,32 +165,20 @@ fn changed(root: &Path, plants: &[Plant]) -> Result<BTreeMap<String, String>> {
     Ok(files)
 }
 
-fn write_if_other(to: &PathBuf, bytes: &[u8]) -> Result<()> {
-    if fs::read(to).is_ok_and(|there| there == bytes) {
-        return Ok(());
-    }
-    if let Some(folder) = to.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    fs::write(to, bytes).with_context(|| to.display().to_string())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{PLANTS, Plants, changed};
+    use super::{PLANTS, Plants, changed, process};
     use std::collections::BTreeSet;
-    use std::path::Path;
 
     #[test]
     fn every_plant_has_its_place_and_changes_something() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let plants: Plants = toml::from_str(&std::fs::read_to_string(root.join(PLANTS)).unwrap()).unwrap();
+        let plants: Plants = toml::from_str(&process::files::read(PLANTS).unwrap()).unwrap();
         let names: BTreeSet<_> = plants.plant.iter().map(|plant| &plant.name).collect();
         assert_eq!(names.len(), plants.plant.len(), "names differ");
         assert!(
             plants.plant.len() >= 55 && plants.plant.iter().filter(|plant| plant.held_back).count() >= 19
         );
-        let files = changed(&root, &plants.plant).unwrap();
+        let files = changed(&plants.plant).unwrap();
         let text: String = files.into_values().collect();
         for name in names {
             assert!(text.contains(&format!("crate::planted(\"{name}\")")), "{name}");

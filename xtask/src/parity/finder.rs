@@ -29,6 +29,13 @@ pub(super) struct Test {
 }
 
 impl Test {
+    /// One that runs with any release.
+    #[cfg(test)]
+    pub(super) fn of(file: &str, name: &str, ids: &[&str]) -> Self {
+        let ids = ids.iter().map(|id| (*id).to_owned()).collect();
+        Self { file: file.into(), name: name.into(), ids, is_test: true, ignored: false, since: None }
+    }
+
     /// Whether it shows anything.
     pub(super) fn counts(&self) -> bool {
         self.is_test && !self.ignored

@@ -1,10 +1,9 @@
 //! What PyTorch offers for memory, function by function, as `tests/parity_torch.toml` lists it, with the tests of each.
 
 use super::finder::Test;
-use super::table::cell;
+use crate::table::Table as Markdown;
 use anyhow::Result;
 use serde::Deserialize;
-use std::fmt::Write as _;
 
 /// Every table.
 #[derive(Debug, Deserialize)]
@@ -74,14 +73,11 @@ impl Offers {
                     None => said.push((says, vec![name])),
                 }
             }
-            let _ = write!(
-                text,
-                "\n### {}\n\n| `CUDAPluggableAllocator` | Granule | functions |\n|---|---|---|\n",
-                table.name
-            );
+            let mut rows = Markdown::new(["`CUDAPluggableAllocator`", "Granule", "functions"]);
             for ([pluggable, granule], names) in said {
-                let _ = writeln!(text, "| {} | {} | {} |", cell(pluggable), cell(granule), names.join(", "));
+                rows.row([cell(pluggable), cell(granule), names.join(", ")]);
             }
+            text += &format!("\n### {}\n\n{}", table.name, rows.text());
         }
         text
     }
@@ -89,6 +85,11 @@ impl Offers {
     fn rows(&self) -> impl Iterator<Item = (&str, &Row)> {
         self.tables.iter().flat_map(|table| table.rows.iter().map(|row| (table.name.as_str(), row)))
     }
+}
+
+/// Text inside a table.
+fn cell(text: &str) -> String {
+    text.trim().replace('|', "\\|")
 }
 
 #[cfg(test)]
@@ -110,14 +111,7 @@ mod tests {
             "#,
         )
         .unwrap();
-        let test = Test {
-            file: "tests/torch/test_a.py".into(),
-            name: "test_one".into(),
-            ids: Vec::new(),
-            is_test: true,
-            ignored: false,
-            since: None,
-        };
+        let test = Test::of("tests/torch/test_a.py", "test_one", &[]);
         let found = offers.problems(std::slice::from_ref(&test));
         assert_eq!(
             found,

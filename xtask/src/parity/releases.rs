@@ -1,8 +1,8 @@
 //! Which releases of PyTorch have which behaviours: a test of `tests/torch` says since when there is what it is about.
 
 use super::finder::{Release, Test};
+use crate::table::Table;
 use std::collections::BTreeSet;
-use std::fmt::Write;
 
 /// Those that the shim fits.
 const KNOWN: [Release; 5] = [(2, 11), (2, 12), (2, 13), (2, 14), (2, 15)];
@@ -22,26 +22,20 @@ pub(super) fn write(python: &[Test]) -> String {
         tests.iter().filter(|test| has(test)).flat_map(|test| test.ids.iter().map(String::as_str)).collect()
     };
     let all = ids(&|_| true);
-    let mut has = String::new();
+    let mut has = Table::new(["PyTorch", "behaviours", "absent, or in an older form", "tests"]);
     for release in &KNOWN {
         let there = ids(&|test| test.since.is_none_or(|since| since <= *release));
         let runs = tests.iter().filter(|test| test.since.is_none_or(|since| since <= *release)).count();
         let absent: Vec<&str> = all.difference(&there).copied().collect();
         let absent = if absent.is_empty() { "none".to_owned() } else { absent.join(", ") };
-        let name = name(*release);
-        let _ = writeln!(
-            has,
-            "| {name} | {} of {} | {absent} | {runs} of {} |",
-            there.len(),
-            all.len(),
-            tests.len()
-        );
+        let (there, all) = (there.len(), all.len());
+        has.row([name(*release), format!("{there} of {all}"), absent, format!("{runs} of {}", tests.len())]);
     }
     format!(
         "\n## Releases of PyTorch\n\n\
          Behaviours that a test in `tests/torch` shows there, those that a release lacks or has in an older form, and how many of\n\
-         these tests it runs.\n\n\
-         | PyTorch | behaviours | absent, or in an older form | tests |\n| --- | --- | --- | --- |\n{has}"
+         these tests it runs.\n\n{}",
+        has.text()
     )
 }
 
@@ -56,8 +50,7 @@ mod tests {
     use crate::process::root;
 
     fn test(name: &str, id: &str, since: Option<Release>) -> Test {
-        let (file, name) = ("tests/torch/test_a.py".to_owned(), name.to_owned());
-        Test { file, name, ids: vec![id.to_owned()], is_test: true, ignored: false, since }
+        Test { since, ..Test::of("tests/torch/test_a.py", name, &[id]) }
     }
 
     #[test]

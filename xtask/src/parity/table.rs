@@ -38,8 +38,3 @@ fn link(file: &str) -> String {
     let short = Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy());
     format!("[{short}](../{file})")
 }
-
-/// Text inside a table.
-pub(super) fn cell(text: &str) -> String {
-    text.trim().replace('|', "\\|")
-}

@@ -1,6 +1,6 @@
 //! Programs that are not Rust's: found, or installed where this is Debian and the user its administrator.
 
-use super::{command, output, run};
+use super::{command, files, output, run};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,21 @@ pub(crate) fn programs(names: &[&str], packages: &[&str]) -> Result<Vec<PathBuf>
         )
     };
     Ok(found)
+}
+
+/// Makes Debian 12, with these arguments of mmdebstrap, where it is not there yet: an archive `.tar`, or a folder.
+pub(crate) fn system(place: &Path, arguments: &[&str]) -> Result<()> {
+    if place.exists() {
+        return Ok(());
+    }
+    // What ended too early would be taken for a whole one.
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    let unfinished = place.with_file_name(format!("unfinished-{name}"));
+    if unfinished.is_dir() {
+        files::remove(&unfinished)?;
+    }
+    run(command("mmdebstrap").args(arguments).arg("bookworm").arg(&unfinished))?;
+    Ok(std::fs::rename(unfinished, place)?)
 }
 
 /// Where a program is.

@@ -80,13 +80,40 @@ pub(crate) fn script(file: &Path, lines: &str) -> Result<()> {
 /// Makes a file of the repository what follows from its sources; to `check` is to refuse another one.
 pub(crate) fn settle(name: &str, fresh: &str, check: bool, task: &str) -> Result<()> {
     let file = root().join(name);
-    if fs::read_to_string(&file).is_ok_and(|there| there == fresh) {
+    let there = fs::read_to_string(&file).unwrap_or_default();
+    if there == fresh {
         return Ok(());
     }
     if check {
-        bail!("{name} is out of date; run cargo xtask {task}");
+        let same = there.lines().zip(fresh.lines()).take_while(|(there, fresh)| there == fresh).count();
+        let [is, due] = [&there, fresh].map(|text| text.lines().nth(same).unwrap_or("(end)"));
+        bail!("{name} is out of date; run cargo xtask {task}\nline {}\n  is:  {is}\n  due: {due}", same + 1);
     }
     fs::write(&file, fresh).with_context(|| format!("could not write {}", file.display()))?;
     println!("wrote {name}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{read, settle};
+
+    #[test]
+    fn what_is_not_there_or_not_right_is_refused_or_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("made");
+        let name = file.to_str().unwrap();
+        for (there, said) in
+            [(None, "is:  (end)"), (Some("one\nother\n"), "line 2\n  is:  other\n  due: two")]
+        {
+            if let Some(there) = there {
+                std::fs::write(&file, there).unwrap();
+            }
+            let error = settle(name, "one\ntwo\n", true, "codegen").unwrap_err().to_string();
+            assert!(error.contains("run cargo xtask codegen") && error.contains(said), "{error}");
+        }
+        settle(name, "one\ntwo\n", false, "codegen").unwrap();
+        assert_eq!(read(&file).unwrap(), "one\ntwo\n");
+        settle(name, "one\ntwo\n", true, "codegen").unwrap();
+    }
 }

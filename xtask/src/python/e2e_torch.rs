@@ -25,9 +25,6 @@ pub(crate) struct Options {
     /// An environment that has torch: its packages are used, and it is not changed
     #[arg(long, env = "GRANULE_TORCH_VENV", value_name = "FOLDER")]
     venv: Option<PathBuf>,
-    /// Minutes after which the tests are stopped
-    #[arg(long, value_name = "MINUTES")]
-    budget: Option<u64>,
     /// Passed on to pytest, after `--`
     #[arg(last = true)]
     rest: Vec<String>,
@@ -75,18 +72,30 @@ pub(crate) fn install_ahead() -> Result<Option<JoinHandle<Result<()>>>> {
     Ok(Some(thread::spawn(install)))
 }
 
-/// Where the tests of these options run.
+/// Where the tests of these options run: installs, builds, or finds everything there, `granule-torch`, too.
 pub(crate) fn place(options: &Options) -> Result<Place> {
-    // What tests have built serves again; a long run takes what is handed out.
-    let profile = if options.long { "dist" } else { "dev" };
-    prepare(options.torch.as_deref(), options.venv.as_deref(), profile)
+    let place = Place::prepare(options.torch.as_deref(), options.venv.as_deref())?;
+    println!("building granule-torch");
+    forget_old_package()?;
+    process::run(
+        command(place.venv.python())
+            .args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet"])
+            .args(["--no-build-isolation", "--no-deps", "--force-reinstall", "./crates/granule-torch"])
+            // Else setuptools-rust builds in the folder of the crate.
+            .env("CARGO_TARGET_DIR", target())
+            // What tests have built serves again; a long run takes what is handed out.
+            .env("SETUPTOOLS_RUST_CARGO_PROFILE", if options.long { "dist" } else { "dev" })
+            // The build imports torch, which would load the package that is being replaced.
+            .env("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"),
+    )?;
+    Ok(place)
 }
 
 /// Runs the tests; their closing lines are the last.
 pub(crate) fn test(place: &Place, options: &Options) -> Result<()> {
     println!("building granule");
     let granule = process::granule()?;
-    let minutes = options.budget.unwrap_or(if options.long { LONG_BUDGET } else { SLICE_BUDGET });
+    let minutes = if options.long { LONG_BUDGET } else { SLICE_BUDGET };
     let python = place.python();
     // Pytest is asked to stop, so that it stops what it started and says how far it came; then it is made to.
     let mut timeout = command("timeout");
@@ -195,24 +204,6 @@ fn environment(torch: Option<&str>, base: Option<&Path>) -> Result<Venv> {
         None => pinned,
     };
     Venv::prepare(&named("venv", torch), &requirements, base)
-}
-
-/// Installs, builds, or finds everything there, `granule-torch` in this profile of cargo, too.
-pub(crate) fn prepare(torch: Option<&str>, base: Option<&Path>, profile: &str) -> Result<Place> {
-    let place = Place::prepare(torch, base)?;
-    println!("building granule-torch");
-    forget_old_package()?;
-    process::run(
-        command(place.venv.python())
-            .args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet"])
-            .args(["--no-build-isolation", "--no-deps", "--force-reinstall", "./crates/granule-torch"])
-            // Else setuptools-rust builds in the folder of the crate.
-            .env("CARGO_TARGET_DIR", target())
-            .env("SETUPTOOLS_RUST_CARGO_PROFILE", profile)
-            // The build imports torch, which would load the package that is being replaced.
-            .env("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"),
-    )?;
-    Ok(place)
 }
 
 /// Removes what an earlier build collected: setuptools packs everything there, also files that are no longer in the tree.

@@ -9,7 +9,7 @@ use crate::process::{self, command, files, root};
 use crate::python::e2e_torch::Place;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use compare::{Compared, Wanted, ratios};
+use compare::{Compared, FIGURES, Wanted};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,15 +26,9 @@ pub(crate) struct Options {
     /// Every setting of the grid
     #[arg(long)]
     all: bool,
-    /// Programs at the same time [default: one per core]
-    #[arg(long, value_name = "COUNT")]
-    jobs: Option<usize>,
     /// An environment that has torch: its packages are used, and it is not changed
     #[arg(long, env = "GRANULE_TORCH_VENV", value_name = "FOLDER")]
     venv: Option<PathBuf>,
-    /// Skip the build: the command is there already
-    #[arg(long, value_name = "PATH")]
-    granule: Option<PathBuf>,
 }
 
 impl Options {
@@ -55,21 +49,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// The same, in a place that is prepared.
 pub(crate) fn run_in(place: &Place, options: &Options) -> Result<()> {
-    let granule = match &options.granule {
-        Some(path) => path.clone(),
-        None => process::granule()?,
-    };
+    let granule = process::granule()?;
     let mut runs = Vec::new();
     for trace in traces(options)? {
         let answer = predict(&granule, &trace)?;
-        println!("{}", ratios(&answer)?);
         runs.extend(wanted(&trace, &answer, options)?);
     }
     let count = runs.len();
-    let compared =
-        process::side_by_side(&runs, options.jobs, |run| Ok(Compared::new(run, &native(place, run)?)))?;
+    let compared = process::side_by_side(&runs, |run| Ok(Compared::new(run, &native(place, run)?)))?;
     println!("\n{}", compare::table(&compared));
-    let figures: usize = compared.iter().map(|one| one.figures).sum();
+    let figures = count * FIGURES;
     let wrong = compared.iter().filter(|one| !one.differences.is_empty()).count();
     if wrong > 0 {
         bail!("{wrong} of {count} predictions differ from PyTorch's own allocator");

@@ -8,22 +8,15 @@ use super::verdict::{Judged, Verdict};
 use crate::process;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use std::path::PathBuf;
 
-/// What is judged, and where figures go.
+/// What is judged.
 #[derive(Args, Default)]
 pub(super) struct Options {
     /// Only this half; both if absent
     #[arg(long, value_enum)]
     half: Option<Half>,
-    /// Write the figures there, too
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     #[command(flatten)]
     conditions: Conditions,
-    /// A `granule` command that is there, instead of one that is built
-    #[arg(long, value_name = "FILE")]
-    granule: Option<PathBuf>,
     /// Multiples of the sizes of requests: figures are means. Placements are chaotic, so those of one size say little of a change
     #[arg(long, value_name = "FACTORS", value_delimiter = ',', default_value = "1")]
     scales: Vec<f64>,
@@ -33,9 +26,6 @@ pub(super) fn run(folder: &Folder, options: &Options) -> Result<()> {
     ensure!(options.conditions.lag.len() == 2, "--lag takes two numbers of events: 1000,10000");
     let verdict = judge(folder, options)?;
     print!("{}", verdict.text());
-    if let Some(path) = &options.json {
-        process::write_json(path, &verdict.json())?;
-    }
     if !verdict.changed.is_empty() {
         let names = verdict.changed.join(" ");
         bail!(
@@ -64,8 +54,8 @@ fn judge(folder: &Folder, options: &Options) -> Result<Verdict> {
     if found.is_empty() {
         return Ok(verdict);
     }
-    let granule = Granule::at(options.granule.as_deref(), options.conditions.clone())?;
-    let figures = process::side_by_side(&found, None, |(_, trace)| {
+    let granule = Granule::build(options.conditions.clone())?;
+    let figures = process::side_by_side(&found, |(_, trace)| {
         let figures = granule.figures(trace, &options.scales);
         eprintln!("replayed {}", trace.display());
         figures.with_context(|| trace.display().to_string())
@@ -77,8 +67,9 @@ fn judge(folder: &Folder, options: &Options) -> Result<Verdict> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Conditions, Options, run};
+    use super::{Conditions, Options, judge, run};
     use crate::bench::corpus::folder::Folder;
+    use crate::bench::corpus::recipe::{tests::TEXT, with_hash};
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use std::fs::{self, File};
@@ -87,10 +78,7 @@ mod tests {
 
     /// A corpus of one program, whose recipe has this hash.
     fn planted(path: &Path, hash: &str) -> Folder {
-        let recipe = format!(
-            "half = \"judging\"\nkind = \"k\"\nfamily = \"f\"\nseed = 1\niterations = 1\nabout = \"x\"\nhash = \"{hash}\"\n"
-        );
-        fs::write(path.join("planted-trace.toml"), recipe).unwrap();
+        fs::write(path.join("planted-trace.toml"), with_hash(TEXT, hash)).unwrap();
         Folder::at(path.to_owned())
     }
 
@@ -99,11 +87,10 @@ mod tests {
     fn a_trace_that_is_not_its_recipes_is_an_error_and_a_missing_one_is_none() {
         let place = tempfile::tempdir().unwrap();
         let folder = planted(place.path(), &"0".repeat(64));
-        let json = place.path().join("figures.json");
         let conditions = Conditions { lag: vec![100, 1000], ..Conditions::default() };
-        let options = Options { json: Some(json.clone()), conditions, ..Options::default() };
+        let options = Options { conditions, ..Options::default() };
         run(&folder, &options).unwrap();
-        assert!(fs::read_to_string(&json).unwrap().contains("\"planted-trace\""));
+        assert_eq!(judge(&folder, &options).unwrap().missing, ["planted-trace"]);
 
         let traces = place.path().join("traces");
         fs::create_dir(&traces).unwrap();
@@ -113,7 +100,5 @@ mod tests {
         file.finish().unwrap();
         let error = run(&folder, &options).unwrap_err().to_string();
         assert!(error.contains("cargo xtask corpus record planted-trace"), "{error}");
-        let json: serde_json::Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-        assert_eq!(json["changed"], serde_json::json!(["planted-trace"]));
     }
 }

@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// What a program is there for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Half {
     /// Constants are chosen on it
@@ -100,10 +100,10 @@ pub(super) fn check_split(recipes: &[Recipe]) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::{Half, Recipe, check_split, with_hash};
 
-    const TEXT: &str = "# why\nhalf = \"judging\"\nkind = \"speech\"\nfamily = \"sequences\"\nseed = 3\niterations = 5\nabout = \"It listens.\"\n";
+    pub(in crate::bench::corpus) const TEXT: &str = "# why\nhalf = \"judging\"\nkind = \"speech\"\nfamily = \"sequences\"\nseed = 3\niterations = 5\nabout = \"It listens.\"\n";
 
     fn recipe(half: &str, kind: &str) -> Recipe {
         let text = TEXT.replace("judging", half).replace("speech", kind);

@@ -30,9 +30,8 @@ pub(super) struct Conditions {
     pub(super) lag: Vec<u64>,
 }
 
-/// A figure of every program: its key, its title, the replay that has it.
+/// A figure of every program: its title, the replay that has it.
 pub(super) struct Figure {
-    pub(super) key: &'static str,
     pub(super) title: &'static str,
     replay: usize,
     /// From an allocator's answer.
@@ -41,12 +40,12 @@ pub(super) struct Figure {
 }
 
 pub(super) const FIGURES: [Figure; 6] = [
-    Figure { key: "ratio", title: "at once", replay: 0, read: ratio, digits: 4 },
-    Figure { key: "ratio_late", title: "late", replay: 1, read: ratio, digits: 4 },
-    Figure { key: "ratio_later", title: "later", replay: 2, read: ratio, digits: 4 },
-    Figure { key: "refused_at_1_02", title: "refused at 1.02", replay: 3, read: refused, digits: 0 },
-    Figure { key: "refused_at_1_005", title: "refused at 1.005", replay: 4, read: refused, digits: 0 },
-    Figure { key: "driver_ms", title: "driver ms an iteration", replay: 0, read: driver_ms, digits: 2 },
+    Figure { title: "at once", replay: 0, read: ratio, digits: 4 },
+    Figure { title: "late", replay: 1, read: ratio, digits: 4 },
+    Figure { title: "later", replay: 2, read: ratio, digits: 4 },
+    Figure { title: "refused at 1.02", replay: 3, read: refused, digits: 0 },
+    Figure { title: "refused at 1.005", replay: 4, read: refused, digits: 0 },
+    Figure { title: "driver ms an iteration", replay: 0, read: driver_ms, digits: 2 },
 ];
 
 /// The command that replays.
@@ -56,15 +55,9 @@ pub(super) struct Granule {
 }
 
 impl Granule {
-    /// One that was built before, or one that is built now.
-    pub(super) fn at(program: Option<&Path>, conditions: Conditions) -> Result<Self> {
-        let program = if let Some(program) = program {
-            program.to_owned()
-        } else {
-            cargo(&["build", "--release", "-p", "granule-cli"])?;
-            target().join("release/granule")
-        };
-        Ok(Self { program, conditions })
+    pub(super) fn build(conditions: Conditions) -> Result<Self> {
+        cargo(&["build", "--release", "-p", "granule-cli"])?;
+        Ok(Self { program: target().join("release/granule"), conditions })
     }
 
     /// The figures of a trace in the order of [`FIGURES`], each of all allocators: in the mean of replays in which requests have

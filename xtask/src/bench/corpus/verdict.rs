@@ -1,9 +1,8 @@
-//! What judging gives, as tables and as JSON.
+//! What judging gives, as tables.
 
 use super::recipe::{Half, Recipe};
 use super::replay::{ALLOCATORS, FIGURES};
-use crate::bench::table::{Table, mean_and_worst};
-use serde_json::{Map, Value, json};
+use crate::table::{Table, mean_and_worst};
 use std::fmt::Write;
 
 /// A program that was replayed.
@@ -85,57 +84,16 @@ impl Verdict {
             })
             .unzip()
     }
-
-    pub(super) fn json(&self) -> Value {
-        let programs: Vec<Value> = self
-            .judged
-            .iter()
-            .map(|it| {
-                let fields = &it.recipe.fields;
-                json!({
-                    "name": it.recipe.name, "half": fields.half, "kind": fields.kind, "hash": fields.hash,
-                    "figures": by_allocator(&it.figures),
-                })
-            })
-            .collect();
-        let halves: Map<String, Value> = Half::ALL
-            .into_iter()
-            .filter(|half| self.of(*half).next().is_some())
-            .map(|half| {
-                let (mean, worst) = self.summary(half);
-                let both = json!({ "mean": by_allocator(&mean), "worst": by_allocator(&worst) });
-                (half.name().to_owned(), both)
-            })
-            .collect();
-        json!({
-            "schema": 2, "lag": self.lag, "programs": programs, "halves": halves, "missing": self.missing,
-            "changed": self.changed,
-        })
-    }
-}
-
-fn by_allocator(rows: &[[f64; 3]]) -> Value {
-    let of = |column: usize| -> Map<String, Value> {
-        FIGURES.iter().zip(rows).map(|(figure, row)| (figure.key.to_owned(), json!(row[column]))).collect()
-    };
-    ALLOCATORS
-        .iter()
-        .enumerate()
-        .map(|(column, (name, ..))| ((*name).to_owned(), json!(of(column))))
-        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Judged, Verdict};
-    use crate::bench::corpus::recipe::Recipe;
+    use crate::bench::corpus::recipe::{Recipe, tests::TEXT};
     use crate::bench::corpus::replay::FIGURES;
-    use serde_json::json;
 
     fn judged(name: &str, granule: f64) -> Judged {
-        let text =
-            "half = \"judging\"\nkind = \"k\"\nfamily = \"f\"\nseed = 1\niterations = 1\nabout = \"x\"\n";
-        let recipe = Recipe::parse(name.into(), text).unwrap();
+        let recipe = Recipe::parse(name.into(), TEXT).unwrap();
         Judged { recipe, figures: vec![[2.0, 1.5, granule]; FIGURES.len()] }
     }
 
@@ -149,7 +107,7 @@ mod tests {
         let text = verdict.text();
         for expected in [
             "## judging",
-            "| a | k | 2.0000 / 1.5000 / 1.0000 |",
+            "| a | speech | 2.0000 / 1.5000 / 1.0000 |",
             "| **mean** |  | 2.0000 / 1.5000 / 1.2500 |",
             "| **worst** |  | 2.0000 / 1.5000 / 1.5000 |",
             "make them: cargo xtask corpus record c\n",
@@ -157,9 +115,5 @@ mod tests {
             assert!(text.contains(expected), "{expected}\n{text}");
         }
         assert!(!text.contains("## choosing"), "{text}");
-        let json = verdict.json();
-        assert_eq!((&json["schema"], &json["missing"]), (&json!(2), &json!(["c"])));
-        assert_eq!(json.pointer("/halves/judging/mean/granule/ratio"), Some(&json!(1.25)));
-        assert_eq!(json.pointer("/programs/1/figures/expandable/driver_ms"), Some(&json!(1.5)));
     }
 }

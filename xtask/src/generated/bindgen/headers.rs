@@ -1,6 +1,7 @@
 //! A vendor's headers: where they are and which version they say they are.
 
 use super::Api;
+use crate::process::files;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
@@ -20,10 +21,10 @@ pub(super) struct Headers {
 
 impl Headers {
     pub(super) fn find(api: Api, folder: &Path) -> Result<Headers> {
-        let folder = folder.to_owned();
+        let folder = std::path::absolute(folder)?;
         match api {
             Api::Hip => {
-                let text = read(&folder.join("hip/hip_version.h"))?;
+                let text = files::read(folder.join("hip/hip_version.h"))?;
                 let number = |part: &str| defined(&text, &format!("HIP_VERSION_{part}"));
                 let (major, minor, patch) = (number("MAJOR")?, number("MINOR")?, number("PATCH")?);
                 let file = folder.join("hip/hip_runtime_api.h");
@@ -32,17 +33,13 @@ impl Headers {
             }
             Api::Cuda => {
                 let file = folder.join("cuda.h");
-                let version = defined(&read(&file)?, "CUDA_VERSION")?;
+                let version = defined(&files::read(&file)?, "CUDA_VERSION")?;
                 let (major, minor) = (version / 1000, version % 1000 / 10);
                 let version = format!("{major}.{minor}");
                 Ok(Headers { api, title: "CUDA driver", folder, file, version, major })
             }
         }
     }
-}
-
-fn read(file: &Path) -> Result<String> {
-    std::fs::read_to_string(file).with_context(|| format!("could not read {}", file.display()))
 }
 
 /// The number that a header defines under a name.

@@ -33,14 +33,15 @@ pub(super) fn from_extern_blocks(file: File, with_table: bool) -> Result<File> {
 
 /// The functions that extern blocks declare, in order.
 pub(super) fn function_names(file: &File) -> Vec<String> {
-    let mut names = Vec::new();
-    for item in &file.items {
-        let Item::ForeignMod(block) = item else { continue };
-        names.extend(block.items.iter().filter_map(|item| match item {
-            ForeignItem::Fn(function) => Some(function.sig.ident.to_string()),
-            _ => None,
-        }));
-    }
+    let blocks = file.items.iter().filter_map(|item| match item {
+        Item::ForeignMod(block) => Some(&block.items),
+        _ => None,
+    });
+    let names = blocks.flatten().filter_map(|item| match item {
+        ForeignItem::Fn(function) => Some(function.sig.ident.to_string()),
+        _ => None,
+    });
+    let mut names: Vec<String> = names.collect();
     names.sort();
     names
 }

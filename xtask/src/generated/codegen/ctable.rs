@@ -2,14 +2,12 @@
 
 mod forward;
 mod header;
-mod layout;
 mod signature;
 mod table;
 mod values;
 
 use super::grown;
 use super::model::{Answer, Contract, Method, Trait};
-use crate::process::root;
 use anyhow::{Context, Result, bail};
 use proc_macro2::Ident;
 use quote::format_ident;
@@ -36,20 +34,44 @@ const TABLE: &str = "crates/backend-c/src/table.rs";
 const NO_FUNCTIONS: [&str; 6] = ["size", "version", "context", "last_error", TEXTS, "label"];
 const TEXTS: &str = "name";
 
-/// Every function, in the order of the table.
+/// What Granule derives where it is NULL, and how.
+const DERIVED: &[(&str, &str)] = &[
+    ("error_name", "\"unknown\""),
+    ("clear_error", "nothing"),
+    ("has_primary_context", "true"),
+    ("attribute", "GRANULE_BACKEND_NOT_SUPPORTED"),
+    ("properties", "the backend's name, and the total of memory_info"),
+    ("copy", "copy_async on the device's default stream, then synchronize_stream"),
+    ("priority_range", "0 to 0: priorities make no difference"),
+    ("elapsed_ms", "GRANULE_BACKEND_NOT_SUPPORTED"),
+];
+
+/// Functions that keep their name in C, whichever trait they are in.
+const NAMES: &[(&str, &str)] = &[
+    ("pinned_host_host_malloc", "host_malloc"),
+    ("pinned_host_host_free", "host_free"),
+    ("physical_sharing_export_physical", "virtual_memory_export_physical"),
+    ("physical_sharing_import_physical", "virtual_memory_import_physical"),
+];
+
+/// Methods that are no function of the table: what they answer is given with it or follows from the contract.
+const NOT_IN_TABLE: &[&str] = &["id", "kind", "name", "label", "default_stream", "dropped", "graph_memory"];
+
+/// Every function, in the order of the table: vendors compile it into their code. It is that of the generated table, and new
+/// functions come at its end.
 fn functions(contract: &Contract) -> Result<Vec<Function<'_>>> {
     let mut there = Vec::new();
     for (of, method) in contract.methods() {
-        let outside = of.accessor.is_none() && layout::NOT_IN_TABLE.iter().any(|name| method.name == name);
+        let outside = of.accessor.is_none() && NOT_IN_TABLE.iter().any(|name| method.name == name);
         if outside || matches!(method.answer, Answer::Family(_)) {
             continue;
         }
         let name = field_name(of, method);
         let signature = Signature::of(method).with_context(|| format!("{}::{}", of.name, method.name))?;
-        let derived = layout::DERIVED.iter().find(|(derived, _)| name == derived).map(|(_, how)| *how);
+        let derived = DERIVED.iter().find(|(derived, _)| name == derived).map(|(_, how)| *how);
         there.push(Function { name, of, method, signature, derived, is_appended: false });
     }
-    let known = grown::fields(&root().join(TABLE), "Table")?;
+    let known = grown::fields(TABLE, "Table")?;
     let is_function = |name: &String| !NO_FUNCTIONS.contains(&name.as_str());
     let before = known.iter().take_while(|name| *name != TEXTS).filter(|name| is_function(name)).count();
     let known = known.iter().filter(|name| is_function(name)).cloned();
@@ -76,6 +98,6 @@ fn field_name(of: &Trait, method: &Method) -> Ident {
         }
         _ => method.name.clone(),
     };
-    let kept = layout::NAMES.iter().find(|(regular, _)| name == regular);
+    let kept = NAMES.iter().find(|(regular, _)| name == regular);
     kept.map_or(name, |(_, kept)| format_ident!("{kept}"))
 }

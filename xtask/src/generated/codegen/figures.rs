@@ -1,12 +1,14 @@
 //! Emits what follows from the tables of figures in `alloc-core`: the structs of the C ABI, and Python's.
 
-use super::{grown, text};
+use super::grown;
+use super::model::documentation;
+use crate::generated::syntax;
+use crate::process::rustfmt;
 use anyhow::{Context, Result};
 use proc_macro2::Ident;
 use std::fmt::Write as _;
-use std::path::Path;
 use syn::parse::{Parse, ParseStream};
-use syn::{Attribute, Expr, Item, Lit, LitStr, Meta, Token, braced};
+use syn::{Attribute, Item, LitStr, Token, braced};
 
 /// A table, and the C struct that follows from it.
 struct Table {
@@ -56,22 +58,16 @@ const TABLES: [Table; 2] = [
 
 const PYTHON: &str = "crates/granule-torch/granule_torch/_figures.py";
 
-/// The files, from the workspace's root.
-#[cfg(test)]
-pub(super) fn paths() -> impl Iterator<Item = &'static str> {
-    TABLES.iter().map(|table| table.product).chain([PYTHON])
-}
-
-/// The files that follow from the tables under `root`.
-pub(super) fn emit(root: &Path) -> Result<Vec<(&'static str, String)>> {
+/// The files that follow from the tables.
+pub(super) fn emit() -> Result<Vec<(&'static str, String)>> {
     let mut files = Vec::new();
     let mut python = PYTHON_HEAD.to_owned();
     for table in &TABLES {
-        let figures = table.of(root).with_context(|| format!("could not make {}", table.product))?;
+        let figures = table.of().with_context(|| format!("could not make {}", table.product))?;
         files.push((table.product, table.rust(&figures)?));
         let _ = write!(python, "\n{} = (\n", table.python);
         for Figure { name, shape, .. } in &figures {
-            let _ = writeln!(python, "    (\"{name}\", \"{}\"),", shape.python());
+            let _ = writeln!(python, "    (\"{name}\", \"{}\"),", shape[1]);
         }
         python.push_str(")\n");
     }
@@ -94,45 +90,19 @@ struct Figure {
     from: String,
 }
 
-#[derive(Clone, Copy)]
-enum Shape {
-    Number,
-    Stat,
-    Array,
-    Time,
-}
-
-impl Shape {
-    fn c(self) -> &'static str {
-        match self {
-            Self::Number => "i64",
-            Self::Stat => "granule_stat",
-            Self::Array => "granule_stat_array",
-            Self::Time => "granule_duration_stat",
-        }
-    }
-
-    fn python(self) -> &'static str {
-        match self {
-            Self::Number => "number",
-            Self::Stat => "stat",
-            Self::Array => "array",
-            Self::Time => "time",
-        }
-    }
-}
+/// What a figure is: to C, and to Python.
+type Shape = [&'static str; 2];
 
 impl Table {
     /// The fields of the struct, in its order.
-    fn of(&self, root: &Path) -> Result<Vec<Figure>> {
-        let figures = self.figures(&std::fs::read_to_string(root.join(self.source))?)?;
-        let there = grown::fields(&root.join(self.product), self.name)?;
-        grown::ordered(figures, |figure| figure.name.clone(), there.into_iter().filter(|name| name != "size"))
+    fn of(&self) -> Result<Vec<Figure>> {
+        let there = grown::fields(self.product, self.name)?.into_iter().filter(|name| name != "size");
+        grown::ordered(self.figures(syntax(self.source)?)?, |figure| figure.name.clone(), there)
     }
 
     /// What the table in `source` says, in its order.
-    fn figures(&self, source: &str) -> Result<Vec<Figure>> {
-        let tables = syn::parse_file(source)?.items.into_iter().find_map(|item| match item {
+    fn figures(&self, source: syn::File) -> Result<Vec<Figure>> {
+        let tables = source.items.into_iter().find_map(|item| match item {
             Item::Macro(item) if item.mac.path.is_ident("figures") => Some(item.mac),
             _ => None,
         });
@@ -140,7 +110,7 @@ impl Table {
         let methods = self.methods.iter().map(|(name, docs)| Figure {
             name: (*name).to_owned(),
             docs: (*docs).to_owned(),
-            shape: Shape::Number,
+            shape: ["i64", "number"],
             from: format!("stats.{name}()"),
         });
         let mut figures: Vec<Figure> = pytorchs.into_iter().map(|row| row.figure("stats")).collect();
@@ -159,17 +129,17 @@ impl Table {
     fn rust(&self, figures: &[Figure]) -> Result<String> {
         let Self { source, stats: [path, stats], heading, name, about, first_version, .. } = self;
         let mut shapes: Vec<&str> =
-            figures.iter().map(|figure| figure.shape.c()).filter(|shape| *shape != "i64").collect();
+            figures.iter().map(|figure| figure.shape[0]).filter(|shape| *shape != "i64").collect();
         shapes.sort_unstable();
         shapes.dedup();
         let shapes = shapes.join(", ");
         let (mut fields, mut values) = (String::new(), String::new());
         for Figure { name, docs, shape, from } in figures {
-            let _ = writeln!(fields, "/// {docs}\npub {name}: {},", shape.c());
-            let into = if matches!(shape, Shape::Number) { "" } else { ".into()" };
+            let _ = writeln!(fields, "/// {docs}\npub {name}: {},", shape[0]);
+            let into = if shape[0] == "i64" { "" } else { ".into()" };
             let _ = writeln!(values, "{name}: {from}{into},");
         }
-        text::format(&format!(
+        rustfmt(&format!(
             "//! {heading}
 //!
 //! Generated from the table in `{source}` by `cargo xtask codegen`. Do not edit.
@@ -236,25 +206,15 @@ impl Parse for Sections {
 
 impl Parse for Row {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let attributes = input.call(Attribute::parse_outer)?;
-        let docs = attributes.iter().find_map(|attribute| match &attribute.meta {
-            Meta::NameValue(doc) if doc.path.is_ident("doc") => match &doc.value {
-                Expr::Lit(text) => match &text.lit {
-                    Lit::Str(text) => Some(text.value().trim().to_owned()),
-                    _ => None,
-                },
-                _ => None,
-            },
-            _ => None,
-        });
+        let docs = documentation(&input.call(Attribute::parse_outer)?).into_iter().next();
         let name: Ident = input.parse()?;
         input.parse::<Token![:]>()?;
         let shape: Ident = input.parse()?;
         let shape = match shape.to_string().as_str() {
-            "Counter" | "Gauge" => Shape::Number,
-            "Stat" => Shape::Stat,
-            "Array" => Shape::Array,
-            "Time" => Shape::Time,
+            "Counter" | "Gauge" => ["i64", "number"],
+            "Stat" => ["granule_stat", "stat"],
+            "Array" => ["granule_stat_array", "array"],
+            "Time" => ["granule_duration_stat", "time"],
             _ => return Err(syn::Error::new(shape.span(), "no shape of a figure")),
         };
         let (_unit, _metric): (Ident, LitStr) = (input.parse()?, input.parse()?);
@@ -290,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_row_says_what_it_is_and_where_it_comes_from() {
-        let figures = TABLES[0].figures(SOURCE).unwrap();
+        let figures = TABLES[0].figures(syn::parse_file(SOURCE).unwrap()).unwrap();
         let names: Vec<&str> = figures.iter().map(|figure| &*figure.name).collect();
         assert_eq!(names, ["one", "two", "exact_one"]);
         let rust = TABLES[0].rust(&figures).unwrap();

@@ -1,20 +1,18 @@
 //! The order of what C programs have compiled in. It is that of the generated struct, which only grows at its end: what it
 //! has stays where it is, and what is new comes after it, whatever the order of source lines.
 
+use crate::generated::syntax;
 use anyhow::{Context, Result, bail};
-use std::path::Path;
 use syn::Item;
 
 /// The fields of `structure` in the Rust file at `path`.
-pub(super) fn fields(path: &Path, structure: &str) -> Result<Vec<String>> {
-    let source = std::fs::read_to_string(path).with_context(|| {
-        format!("{} says the order of what C has, and is not there: restore it", path.display())
-    })?;
-    let fields = syn::parse_file(&source)?.items.into_iter().find_map(|item| match item {
+pub(super) fn fields(path: &str, structure: &str) -> Result<Vec<String>> {
+    let source = syntax(path).context("it says the order of what C has: restore it")?;
+    let fields = source.items.into_iter().find_map(|item| match item {
         Item::Struct(item) if item.ident == structure => Some(item.fields),
         _ => None,
     });
-    let fields = fields.with_context(|| format!("{} has no struct {structure}", path.display()))?;
+    let fields = fields.with_context(|| format!("{path} has no struct {structure}"))?;
     Ok(fields.iter().filter_map(|field| field.ident.as_ref().map(ToString::to_string)).collect())
 }
 

@@ -74,10 +74,7 @@ fn hook_method(contract: &Contract, of: &Trait, method: &Method) -> TokenStream 
             }
         };
     }
-    let parameters = method.arguments.iter().map(|argument| {
-        let (name, ty) = (&argument.name, &argument.ty);
-        quote!(#name: #ty)
-    });
+    let parameters = &method.arguments;
     let arguments = method.argument_names();
     let output = output(&method.answer);
     let call = quote!(inner.#name(#(#arguments),*));
@@ -120,10 +117,7 @@ fn forward(contract: &Contract, of: &Trait, method: &Method) -> TokenStream {
     let name = &method.name;
     let hook = hook_name(contract, of, method);
     let output = output(&method.answer);
-    let parameters = method.arguments.iter().map(|argument| {
-        let (name, ty) = (&argument.name, &argument.ty);
-        quote!(#name: #ty)
-    });
+    let parameters = &method.arguments;
     if let Answer::Family(_) = &method.answer {
         return quote! {
             fn #name(&self) #output {

@@ -7,14 +7,16 @@
 //!
 //! Driver names come from the doc comments, which name them as "CUDA `cuMemAlloc`, HIP `hipMalloc`".
 
-use super::names;
+use crate::generated::syntax;
 use anyhow::{Context, Result, bail};
-use proc_macro2::Ident;
-use std::path::Path;
+use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens, quote};
 use syn::{Attribute, Expr, FnArg, Item, Lit, Meta, Pat, ReturnType, TraitItem, Type};
 
-/// The files that hold traits of the contract, under `backend-api`'s source folder.
-const SOURCES: [&str; 4] = ["lib.rs", "virtual_memory.rs", "families.rs", "capture.rs"];
+/// Where the contract is.
+pub(super) const SOURCES: &str = "crates/backend-api/src";
+/// The files there that hold its traits.
+const TRAITS: [&str; 4] = ["lib.rs", "virtual_memory.rs", "families.rs", "capture.rs"];
 
 /// Bounds that are no family.
 const MARKERS: [&str; 3] = ["Debug", "Send", "Sync"];
@@ -69,6 +71,14 @@ pub(crate) struct Argument {
     pub(crate) ty: Type,
 }
 
+/// As a parameter.
+impl ToTokens for Argument {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        let Self { name, ty } = self;
+        tokens.extend(quote!(#name: #ty));
+    }
+}
+
 /// What a method returns.
 #[derive(Debug)]
 pub(crate) enum Answer {
@@ -83,16 +93,10 @@ pub(crate) enum Answer {
 }
 
 impl Contract {
-    /// Reads the contract. `sources` is the source folder of `backend-api`.
-    pub(crate) fn read(sources: &Path) -> Result<Self> {
+    pub(crate) fn read() -> Result<Self> {
         let mut found = Vec::new();
-        for source in SOURCES {
-            let path = sources.join(source);
-            let text = std::fs::read_to_string(&path)
-                .with_context(|| format!("could not read {}", path.display()))?;
-            let file =
-                syn::parse_file(&text).with_context(|| format!("could not parse {}", path.display()))?;
-            for item in file.items {
+        for source in TRAITS {
+            for item in syntax(&format!("{SOURCES}/{source}"))?.items {
                 if let Item::Trait(item) = item {
                     found.push(Trait::read(item)?);
                 }
@@ -167,8 +171,8 @@ impl Method {
             arguments,
             answer: Answer::read(signature.output)?,
             has_default: function.default.is_some(),
-            cuda: names::driver_names(&text, "cu"),
-            hip: names::driver_names(&text, "hip"),
+            cuda: driver_names(&text, "cu"),
+            hip: driver_names(&text, "hip"),
             docs,
         })
     }
@@ -240,14 +244,31 @@ pub(crate) fn documentation(attributes: &[Attribute]) -> Vec<String> {
     lines.collect()
 }
 
+/// The driver functions in back quotes whose names begin with `prefix` ("cu", "hip") and a capital, in order.
+fn driver_names(docs: &str, prefix: &str) -> Vec<String> {
+    let quoted = docs.split('`').skip(1).step_by(2);
+    let names = quoted.filter(|name| {
+        name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    });
+    names.map(str::to_owned).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Contract};
-    use crate::process::root;
+    use super::{Answer, Contract, driver_names};
+
+    #[test]
+    fn driver_names_are_those_in_back_quotes_with_the_drivers_prefix() {
+        let docs =
+            "Frees. CUDA `cuMemFree` and `cuMemFreeAsync`, HIP `hipFree`, or the same with `hip`; `current`.";
+        assert_eq!(driver_names(docs, "cu"), ["cuMemFree", "cuMemFreeAsync"]);
+        assert_eq!(driver_names(docs, "hip"), ["hipFree"]);
+    }
 
     #[test]
     fn the_contract_is_read_from_its_sources() {
-        let contract = Contract::read(&root().join("crates/backend-api/src")).unwrap();
+        let contract = Contract::read().unwrap();
         let backend = &contract.traits[0];
         assert_eq!((backend.name.to_string().as_str(), backend.is_unsafe), ("Backend", true));
         let families: Vec<String> =

@@ -1,10 +1,8 @@
 //! From tokens to a source file as a person would have left it.
 
-use crate::process::command;
-use anyhow::{Context, Result, bail};
+use crate::process::rustfmt;
+use anyhow::{Context, Result};
 use proc_macro2::{Ident, TokenStream};
-use std::io::Write;
-use std::process::Stdio;
 
 /// A file of generated code: a heading, the code with a `SAFETY:` comment at each unsafe block, formatted.
 ///
@@ -38,7 +36,7 @@ pub(super) fn file(
         text.push('\n');
         before = line;
     }
-    format(&text)
+    rustfmt(&text)
 }
 
 /// What people call a family that is offered by the method `accessor`.
@@ -49,22 +47,4 @@ pub(super) fn family(accessor: &Ident) -> String {
         "physical_sharing" => "sharing of physical memory".to_owned(),
         other => other.replace('_', " "),
     }
-}
-
-/// What `cargo fmt` makes of it.
-pub(super) fn format(text: &str) -> Result<String> {
-    let mut child = command("rustfmt")
-        .args(["--edition", "2024", "--emit", "stdout"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("could not start rustfmt: add it with `rustup component add rustfmt`")?;
-    let mut input = child.stdin.take().context("rustfmt has no input")?;
-    input.write_all(text.as_bytes())?;
-    drop(input);
-    let output = child.wait_with_output()?;
-    if !output.status.success() {
-        bail!("rustfmt refused generated code");
-    }
-    Ok(String::from_utf8(output.stdout)?)
 }

@@ -19,7 +19,6 @@ pub(super) fn survives(row: &mut Row) -> Result<()> {
         let why =
             said.lines().skip_while(|line| !line.contains("panicked")).take(3).collect::<Vec<_>>().join(" ");
         row.failures.push(format!("the fault loop failed: {why}"));
-        row.outcome = "failed";
     }
     Ok(())
 }

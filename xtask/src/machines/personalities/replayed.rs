@@ -1,8 +1,9 @@
 //! A recorded program on a personality, beside the simulated device.
 
 use super::file::{Expect, Segments};
-use super::{Bench, Row, aborted};
-use anyhow::{Context, Result};
+use super::{Bench, Row};
+use crate::process;
+use anyhow::Result;
 use serde_json::Value;
 
 const TRACE: &str = "crates/tools/granule-cli/data/resnet_train.trace.gz";
@@ -39,9 +40,7 @@ impl References {
         {
             for policy in POLICIES {
                 let arguments = [&arguments("openreg", policy)[..], more].concat();
-                let output = bench.run(MACHINE, &arguments)?;
-                let figures =
-                    serde_json::from_slice(&output.stdout).context("the replay on the simulated device")?;
+                let figures = process::json(bench.command(MACHINE).args(arguments))?;
                 all.push((segments, policy, figures));
             }
         }
@@ -52,10 +51,8 @@ impl References {
     pub(super) fn serves(&self, bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) -> Result<()> {
         let machine = format!("{machine},{MACHINE}");
         for (_, policy, wanted) in self.0.iter().filter(|(segments, ..)| *segments == expect.segments) {
-            let mut granule = bench.command(&machine);
-            let output = granule.args(arguments(row.backend, policy)).env("GRANULE_LOG", "warn").output()?;
+            let output = bench.run(&machine, &arguments(row.backend, policy), row)?;
             let said = String::from_utf8_lossy(&output.stderr);
-            row.failures.extend(aborted(&output));
             let Ok(figures) = serde_json::from_slice::<Value>(&output.stdout) else {
                 row.failures.push(format!("no replay under {policy}: {}", said.trim_end()));
                 continue;

@@ -1,8 +1,9 @@
 //! Predictions beside PyTorch's own figures.
 
+use crate::process::files;
+use crate::table::Table;
 use anyhow::{Context, Result};
 use serde_json::Value;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Figures that have one name on both sides.
@@ -28,6 +29,9 @@ const CALLS: [(&str, &str); 5] = [
     ("cuMemMap", "orMemMap"),
     ("cuMemUnmap", "orMemUnmap"),
 ];
+
+/// How many figures are compared of each.
+pub(super) const FIGURES: usize = SAME_NAME.len() + CALLS.len();
 
 /// A candidate on a device: what was predicted, and how PyTorch is asked.
 pub(super) struct Wanted {
@@ -64,8 +68,6 @@ impl Wanted {
 /// A prediction that was compared.
 pub(super) struct Compared<'r> {
     run: &'r Wanted,
-    /// How many figures were compared.
-    pub(super) figures: usize,
     /// Those that differ, as `name predicted native`.
     pub(super) differences: Vec<String>,
 }
@@ -75,11 +77,9 @@ impl<'r> Compared<'r> {
         let calls = |name: &str| run.predicted["device_calls"][name].as_u64().unwrap_or(0);
         let ours = SAME_NAME.iter().map(|name| (*name, run.predicted[*name].as_u64()));
         let ours = ours.chain(CALLS.iter().map(|(theirs, ours)| (*theirs, Some(calls(ours)))));
-        let mut figures = 0;
         let mut differences = Vec::new();
         for (name, ours) in ours {
             let theirs = native[name].as_u64();
-            figures += 1;
             // What is missing on either side is no agreement.
             if ours.is_none() || ours != theirs {
                 let show =
@@ -87,57 +87,29 @@ impl<'r> Compared<'r> {
                 differences.push(format!("{name} {} predicted, {} native", show(ours), show(theirs)));
             }
         }
-        Self { run, figures, differences }
+        Self { run, differences }
     }
 }
 
 /// A line per prediction.
 pub(super) fn table(compared: &[Compared<'_>]) -> String {
-    let mut text = String::from("| trace | device | settings | result |\n|---|---|---|---|\n");
-    for Compared { run, figures, differences } in compared {
+    let mut table = Table::new(["trace", "device", "settings", "result"]);
+    for Compared { run, differences } in compared {
         let result = match differences.as_slice() {
-            [] => format!("{figures} figures, all the same"),
+            [] => format!("{FIGURES} figures, all the same"),
             some => some.join("; "),
         };
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "| {} | {} MiB | {}{} | {result} |",
-            name(&run.trace.to_string_lossy()),
-            run.capacity >> 20,
-            run.name,
-            if run.recommended { " (recommended)" } else { "" },
-        );
+        let recommended = if run.recommended { " (recommended)" } else { "" };
+        let (device, settings) =
+            (format!("{} MiB", run.capacity >> 20), format!("{}{recommended}", run.name));
+        table.row([files::stem(&run.trace), device, settings, result]);
     }
-    text
-}
-
-/// What the most popular advice does to a trace, in words.
-pub(super) fn ratios(answer: &Value) -> Result<String> {
-    let held = |name: &str| {
-        let candidates = answer["candidates"].as_array()?;
-        candidates.iter().find(|one| one["name"] == name)?["roomy"]["reserved_bytes_peak"].as_f64()
-    };
-    let (default, split) =
-        held("default").zip(held("max_split_size_mb:128")).context("no such candidates")?;
-    let requested = answer["peak_requested"].as_f64().context("peak_requested")?;
-    Ok(format!(
-        "{}: max_split_size_mb:128 takes {:.2} times what the default takes, {:.2} times what is requested",
-        answer["workload"].as_str().unwrap_or_default(),
-        split / default,
-        split / requested
-    ))
-}
-
-/// A trace's name: its file's, without what every trace's ends in.
-fn name(path: &str) -> &str {
-    let file = path.rsplit('/').next().unwrap_or(path);
-    file.strip_suffix(".trace.gz").unwrap_or(file)
+    table.text()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Compared, SAME_NAME, Wanted, ratios, table};
+    use super::{Compared, FIGURES, SAME_NAME, Wanted, table};
     use serde_json::{Value, json};
     use std::path::Path;
 
@@ -158,7 +130,7 @@ mod tests {
     fn the_same_figures_are_the_same() {
         let (run, native) = run();
         let compared = Compared::new(&run, &native);
-        assert_eq!((compared.figures, compared.differences.len()), (16, 0));
+        assert_eq!((FIGURES, compared.differences.len()), (16, 0));
         assert!(
             table(&[compared])
                 .ends_with("| b | 0 MiB | default (recommended) | 16 figures, all the same |\n")
@@ -174,15 +146,5 @@ mod tests {
             Compared::new(&one, &native).differences,
             ["num_alloc_retries 8388608 predicted, 7 native", "cudaFree 0 predicted, none native"]
         );
-    }
-
-    #[test]
-    fn ratios_are_of_the_default_and_of_what_is_requested() {
-        let candidate =
-            |name: &str, bytes: u64| json!({"name": name, "roomy": {"reserved_bytes_peak": bytes}});
-        let answer = json!({"workload": "w", "peak_requested": 50,
-            "candidates": [candidate("default", 100), candidate("max_split_size_mb:128", 200)]});
-        let text = ratios(&answer).unwrap();
-        assert!(text.contains("2.00 times what the default takes, 4.00 times what is requested"), "{text}");
     }
 }

@@ -77,10 +77,7 @@ fn outside(contract: &Contract, functions: &[Function<'_>], method: &Method) -> 
 fn forward(function: &Function<'_>) -> Result<TokenStream> {
     let Function { name: field, method, signature, .. } = function;
     let name = &method.name;
-    let parameters = method.arguments.iter().map(|argument| {
-        let (name, ty) = (&argument.name, &argument.ty);
-        quote!(#name: #ty)
-    });
+    let parameters = &method.arguments;
     let marker = method.is_unsafe.then(|| quote!(unsafe));
     let arguments = &signature.arguments;
     let call = quote!(unsafe { entry(self.table.context, #(#arguments),*) });

@@ -1,10 +1,10 @@
 //! The table as a struct, and the numbers that it answers with.
 
+use super::signature::Parameter;
 use super::values::{self, Numbers};
 use super::{Function, around_texts, functions};
 use crate::generated::codegen::model::{Answer, Contract};
 use crate::generated::codegen::text;
-use crate::process::root;
 use anyhow::Result;
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
@@ -16,8 +16,8 @@ const ANSWERED: [&str; 5] = ["ErrorKind", "PointerKind", "HandleType", "Access",
 
 pub(crate) fn emit(contract: &Contract) -> Result<String> {
     let table = table(&functions(contract)?);
-    let values = values::read(&root().join("crates/backend-api/src"))?;
-    let answered = values.enums.iter().filter(|numbers| ANSWERED.iter().any(|name| numbers.name == name));
+    let values = values::read()?;
+    let answered = values.iter().filter(|numbers| ANSWERED.iter().any(|name| numbers.name == name));
     let answered = answered.map(read_number);
     let code = quote! {
         use crate::host_function::HostCallback;
@@ -86,10 +86,8 @@ fn table(functions: &[Function<'_>]) -> TokenStream {
 
 fn field(function: &Function<'_>) -> TokenStream {
     let name = &function.name;
-    let parameters = function.signature.parameters.iter().map(|parameter| {
-        let (name, ty) = (&parameter.name, &parameter.rust);
-        quote!(#name: #ty)
-    });
+    let parameters =
+        function.signature.parameters.iter().map(|Parameter { name, rust, .. }| quote!(#name: #rust));
     let output = match &function.method.answer {
         Answer::Plain(_) => quote!(-> *const c_char),
         Answer::Nothing => quote!(),
@@ -106,7 +104,7 @@ fn read_number(numbers: &Numbers) -> TokenStream {
     let name = &numbers.name;
     let arms = numbers.entries.iter().map(|entry| {
         let variant = &entry.name;
-        let number: Literal = entry.number.parse().unwrap_or_else(|_| Literal::i32_unsuffixed(-1));
+        let number = Literal::u32_unsuffixed(entry.number);
         quote!(#number => Some(Self::#variant))
     });
     quote! {

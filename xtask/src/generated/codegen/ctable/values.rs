@@ -1,20 +1,21 @@
 //! Plain values of the contract that C sees: enums and flags of `backend-api`, structs of `backend-c`.
 
-use crate::generated::codegen::model::documentation;
-use anyhow::{Context, Result, bail};
+use crate::generated::codegen::model::{SOURCES, documentation};
+use crate::generated::syntax;
+use anyhow::{Result, bail};
 use proc_macro2::{Ident, TokenStream};
-use std::path::Path;
 use syn::parse::{Parse, ParseStream};
 use syn::{Attribute, Item};
 
-/// Files with enums and flags of the contract, under `backend-api`'s source folder.
-const SOURCES: [&str; 5] = ["error.rs", "memory.rs", "virtual_memory.rs", "families.rs", "capture.rs"];
+/// Files with enums and flags of the contract.
+const FILES: [&str; 5] = ["error.rs", "memory.rs", "virtual_memory.rs", "families.rs", "capture.rs"];
 
-/// Named numbers.
+/// Named numbers: an enum, or flags.
 #[derive(Debug)]
 pub(super) struct Numbers {
     pub(super) name: Ident,
     pub(super) docs: Vec<String>,
+    pub(super) are_flags: bool,
     pub(super) entries: Vec<Entry>,
 }
 
@@ -23,60 +24,48 @@ pub(super) struct Numbers {
 pub(super) struct Entry {
     pub(super) name: Ident,
     pub(super) docs: Vec<String>,
-    pub(super) number: String,
+    pub(super) number: u32,
 }
 
-/// What the contract's sources define.
-#[derive(Debug, Default)]
-pub(super) struct Values {
-    pub(super) enums: Vec<Numbers>,
-    pub(super) flags: Vec<Numbers>,
-}
-
-/// Every enum without data and every set of flags, in the order of the sources.
-pub(super) fn read(sources: &Path) -> Result<Values> {
-    let mut values = Values::default();
-    for source in SOURCES {
-        for item in parse(&sources.join(source))?.items {
+/// Every enum without data, then every set of flags, in the order of the sources.
+pub(super) fn read() -> Result<Vec<Numbers>> {
+    let mut numbers = Vec::new();
+    for file in FILES {
+        for item in syntax(&format!("{SOURCES}/{file}"))?.items {
             match item {
                 Item::Enum(item) if item.variants.iter().all(|v| v.fields.is_empty()) => {
-                    values.enums.push(numbered(item)?);
+                    numbers.push(numbered(item)?);
                 }
                 Item::Macro(item) if item.mac.path.is_ident("bitflags") => {
-                    values.flags.push(syn::parse2::<Flags>(item.mac.tokens)?.0);
+                    numbers.push(syn::parse2::<Flags>(item.mac.tokens)?.0);
                 }
                 _ => {}
             }
         }
     }
-    Ok(values)
+    numbers.sort_by_key(|numbers| numbers.are_flags);
+    Ok(numbers)
 }
 
 /// The `#[repr(C)]` structs of a file.
-pub(super) fn structs(path: &Path) -> Result<Vec<syn::ItemStruct>> {
-    let items = parse(path)?.items.into_iter();
-    let structs = items.filter_map(|item| match item {
+pub(super) fn structs(path: &str) -> Result<Vec<syn::ItemStruct>> {
+    let structs = syntax(path)?.items.into_iter().filter_map(|item| match item {
         Item::Struct(item) if item.attrs.iter().any(|a| a.path().is_ident("repr")) => Some(item),
         _ => None,
     });
     Ok(structs.collect())
 }
 
-fn parse(path: &Path) -> Result<syn::File> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))?;
-    syn::parse_file(&text).with_context(|| format!("could not parse {}", path.display()))
-}
-
 fn numbered(item: syn::ItemEnum) -> Result<Numbers> {
     let mut entries = Vec::new();
-    for (number, variant) in item.variants.into_iter().enumerate() {
+    for (number, variant) in (0..).zip(item.variants) {
         if variant.discriminant.is_some() {
             bail!("{} numbers {} itself; the C table counts from 0", item.ident, variant.ident);
         }
         let docs = documentation(&variant.attrs);
-        entries.push(Entry { name: variant.ident, docs, number: number.to_string() });
+        entries.push(Entry { name: variant.ident, docs, number });
     }
-    Ok(Numbers { name: item.ident, docs: documentation(&item.attrs), entries })
+    Ok(Numbers { name: item.ident, docs: documentation(&item.attrs), are_flags: false, entries })
 }
 
 /// The inside of a `bitflags!` with one struct.
@@ -98,11 +87,11 @@ impl Parse for Flags {
             body.parse::<syn::Token![const]>()?;
             let name = body.parse()?;
             body.parse::<syn::Token![=]>()?;
-            let number = body.parse::<syn::LitInt>()?.to_string();
+            let number = body.parse::<syn::LitInt>()?.base10_parse()?;
             body.parse::<syn::Token![;]>()?;
             entries.push(Entry { name, docs, number });
         }
         input.parse::<TokenStream>()?;
-        Ok(Self(Numbers { name, docs, entries }))
+        Ok(Self(Numbers { name, docs, are_flags: true, entries }))
     }
 }

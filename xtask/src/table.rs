@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 /// A table; every row has as many cells as there are columns.
-pub(super) struct Table {
+pub(crate) struct Table {
     columns: usize,
     text: String,
 }
 
 impl Table {
-    pub(super) fn new<T: AsRef<str>>(columns: impl IntoIterator<Item = T>) -> Self {
+    pub(crate) fn new<T: AsRef<str>>(columns: impl IntoIterator<Item = T>) -> Self {
         let mut table = Self { columns: 0, text: String::new() };
         table.row(columns);
         table.columns = table.text.matches('|').count() - 1;
@@ -17,25 +17,25 @@ impl Table {
         table
     }
 
-    pub(super) fn row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
+    pub(crate) fn row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
         let cells: Vec<String> = cells.into_iter().map(|cell| cell.as_ref().to_owned()).collect();
         debug_assert!(self.columns == 0 || cells.len() == self.columns, "{cells:?}");
         let _ = writeln!(self.text, "| {} |", cells.join(" | "));
     }
 
-    pub(super) fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         self.text
     }
 }
 
-pub(super) fn median(values: &[f64]) -> Option<f64> {
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied()
 }
 
 /// Mean and largest.
-pub(super) fn mean_and_worst(values: &[f64]) -> Option<(f64, f64)> {
+pub(crate) fn mean_and_worst(values: &[f64]) -> Option<(f64, f64)> {
     let worst = values.iter().copied().max_by(f64::total_cmp)?;
     #[allow(clippy::cast_precision_loss)]
     let mean = values.iter().sum::<f64>() / values.len() as f64;
@@ -43,7 +43,7 @@ pub(super) fn mean_and_worst(values: &[f64]) -> Option<(f64, f64)> {
 }
 
 /// Three digits that count.
-pub(super) fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
         large if large >= 100.0 => format!("{value:.0}"),
         large if large >= 10.0 => format!("{value:.1}"),
