@@ -5,9 +5,9 @@
 
 use super::ArenaOf;
 use super::granule::Memory;
-use crate::memory::block::{Block, BlockId, BlockPhase, BlockTable, Tier};
+use crate::memory::block::{Block, BlockId, BlockTable, Tier};
 use crate::memory::index::BestFitIndex;
-use crate::memory::layout::Layout;
+use crate::memory::layout::{Layout, Neighbours};
 use crate::memory::segment::SegmentTable;
 use crate::policy::{Policy, PytorchPolicy, Request};
 use std::fmt::Debug;
@@ -56,7 +56,7 @@ pub(crate) trait Rules: Debug + Send + 'static {
     /// Whether a block that was freed is parked, after so many that were in vain. What it would tell its neighbours by joining
     /// them is told.
     #[inline(always)]
-    fn parks(&self, _: &mut Layout, _: BlockId, _in_vain: u32) -> bool {
+    fn parks(&self, _: &mut Layout, _: BlockId, _: Neighbours, _in_vain: u32) -> bool {
         true
     }
 
@@ -113,11 +113,10 @@ impl Rules for Pytorch {
     /// A block below would be the one that is found, and be cut elsewhere. Where parked blocks are not taken, few are parked: a
     /// free that joins what was parked costs more than one that joins at once.
     #[inline(always)]
-    fn parks(&self, layout: &mut Layout, id: BlockId, in_vain: u32) -> bool {
+    fn parks(&self, layout: &mut Layout, id: BlockId, (below, above): Neighbours, in_vain: u32) -> bool {
         if in_vain >= 4 && !in_vain.is_multiple_of(16) {
             return false;
         }
-        let (below, above) = layout.neighbours_in(BlockPhase::Free, id);
         if let (None, Some(above)) = (below, above) {
             let Block { requested, epoch, .. } = layout.blocks()[id];
             let rest = &mut layout.blocks_mut()[above];

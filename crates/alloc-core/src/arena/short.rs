@@ -13,7 +13,7 @@ use super::rules::Rules;
 use super::{ArenaOf, ArenaState, FreeStep};
 use crate::base::ids::PoolSlot;
 use crate::memory::block::{Block, BlockId, BlockPhase, NO_USES};
-use crate::memory::layout::Layout;
+use crate::memory::layout::Neighbours;
 use crate::policy::Request;
 use crate::types::DevicePtr;
 
@@ -70,15 +70,13 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         self.heap.find(request)
     }
 
-    /// How inactive splits change where a block that is in no index joins its free neighbours, below and above.
+    /// Counts how inactive splits change where a block that is in no index joins its free neighbours. Returns that.
     #[inline(always)]
-    fn splits_by_joining(&self, id: BlockId, neighbours: impl FnOnce(&Layout) -> Neighbours) -> Splits {
-        let layout = self.heap.layout();
-        let segments = layout.segments();
+    fn count_joined(&mut self, id: BlockId, (below, above): Neighbours) -> Splits {
+        let segments = self.heap.layout().segments();
         if !segments.has_fixed() || !segments.is_fixed(self.block(id).segment) {
             return (0, 0);
         }
-        let (below, above) = neighbours(layout);
         let Block { size, mut prev, mut next, .. } = *self.block(id);
         let (mut blocks, mut bytes, mut joined) = (0, 0, signed(size));
         if let Some(below) = below.map(|below| self.block(below)) {
@@ -92,12 +90,10 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         if prev.some().is_some() || next.some().is_some() {
             (blocks, bytes) = (blocks + 1, bytes + joined);
         }
+        self.ledger.change_splits(self.block(id).tier, (blocks, bytes));
         (blocks, bytes)
     }
 }
-
-/// The free blocks below and above one.
-type Neighbours = (Option<BlockId>, Option<BlockId>);
 
 /// The parked block of an arena.
 #[derive(Clone, Copy, Debug)]
@@ -118,11 +114,13 @@ impl Parked {
 impl<P: Rules> ArenaOf<P> {
     #[inline(always)]
     fn malloc(&mut self, bytes: u64) -> Option<DevicePtr> {
-        let Parked { size, block, splits: (blocks, split_bytes), .. } = self.parked;
-        if size != 0 {
-            let request = self.heap.rules.request(bytes);
-            if size == request.size && self.heap.rules.takes_parked(self.heap.layout(), block, &request) {
+        if self.parked.size != 0 {
+            let (request, block) = (self.heap.rules.request(bytes), self.parked.block);
+            if self.parked.size == request.size
+                && self.heap.rules.takes_parked(self.heap.layout(), block, &request)
+            {
                 (self.parked.size, self.parked.in_vain) = (0, 0);
+                let (blocks, split_bytes) = self.parked.splits;
                 self.ledger.change_splits(request.tier, (-blocks, -split_bytes));
                 return Some(self.give(block, bytes));
             }
@@ -143,18 +141,19 @@ impl<P: Rules> ArenaOf<P> {
     fn free_unused(&mut self, id: BlockId) {
         self.join_parked();
         self.ledger.took_back(id, &mut self.heap.layout.blocks_mut()[id]);
+        // Both neighbours are looked at first: their records are cache misses that can be waited for together.
+        let neighbours = self.heap.layout().neighbours_in(BlockPhase::Free, id);
+        let splits = self.count_joined(id, neighbours);
         // Ages of free blocks count from their free, and a pool that cuts nothing would not cut it again.
         if self.heap.counts_ages()
             || self.tenure.pool().no_split
-            || !self.heap.rules.parks(&mut self.heap.layout, id, self.parked.in_vain)
+            || !self.heap.rules.parks(&mut self.heap.layout, id, neighbours, self.parked.in_vain)
         {
             self.parked.in_vain = self.parked.in_vain.wrapping_add(1);
-            return self.count_and_join(id);
+            return self.join(id, neighbours);
         }
-        let splits = self.splits_by_joining(id, |layout| layout.neighbours_in(BlockPhase::Free, id));
         let block = &mut self.heap.layout.blocks_mut()[id];
         block.state = BlockPhase::Busy;
-        self.ledger.change_splits(block.tier, splits);
         (self.parked.size, self.parked.block, self.parked.splits) = (block.size, id, splits);
     }
 
@@ -167,10 +166,8 @@ impl<P: Rules> ArenaOf<P> {
     /// Returns a block to the free ones, joining it with free neighbours.
     #[inline(always)]
     fn count_and_join(&mut self, id: BlockId) {
-        // Both neighbours are looked at first: their records are cache misses that can be waited for together.
         let neighbours = self.heap.layout().neighbours_in(BlockPhase::Free, id);
-        let splits = self.splits_by_joining(id, |_| neighbours);
-        self.ledger.change_splits(self.block(id).tier, splits);
+        self.count_joined(id, neighbours);
         self.join(id, neighbours);
     }
 

@@ -9,6 +9,9 @@ use crate::types::DevicePtr;
 use crate::watch::history::Context;
 use std::ops::Range;
 
+/// The neighbours of a block, below and above.
+pub(crate) type Neighbours = (Option<BlockId>, Option<BlockId>);
+
 /// The segments of an arena, and their blocks, which cover them.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
@@ -123,12 +126,12 @@ impl Layout {
     /// A neighbour that is in this state.
     #[inline(always)]
     pub(crate) fn neighbour_in(&self, state: BlockPhase, id: BlockId) -> Option<BlockId> {
-        id.some().filter(|id| self.blocks[*id].state == state)
+        self.blocks.get(id).is_some_and(|block| block.state == state).then_some(id)
     }
 
     /// The neighbours of a block that are in this state, below and above.
     #[inline(always)]
-    pub(crate) fn neighbours_in(&self, state: BlockPhase, id: BlockId) -> (Option<BlockId>, Option<BlockId>) {
+    pub(crate) fn neighbours_in(&self, state: BlockPhase, id: BlockId) -> Neighbours {
         let block = &self.blocks[id];
         (self.neighbour_in(state, block.prev), self.neighbour_in(state, block.next))
     }
