@@ -21,7 +21,7 @@ pub enum Release {
 
 const VENDOR: Vendor = Vendor {
     name: "hip",
-    calls: granule_hip_sys::abi6::NAMES,
+    calls: || granule_hip_sys::abi6::NAMES.to_vec(),
     sized: &["hipHostMalloc", "hipHostRegister", "hipMalloc", "hipMemAddressReserve", "hipMemCreate"],
     about_memory: &["hipMemCreate", "hipMemExportToShareableHandle", "hipMemMap", "hipMemSetAccess"],
 };

@@ -54,12 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             bail!("HIP {major} is a generation this project does not know (6 and 7 are known)")
         }
         (Api::Cuda, _) => {
-            settle(&made, "crates/stand-ins/granule-lookalike-cuda/src/header.rs", options.check)?;
-            settle(
-                &absent(&headers)?,
-                "crates/stand-ins/granule-lookalike-cuda/src/entry/absent.rs",
-                options.check,
-            )
+            settle(&made, "crates/stand-ins/granule-lookalike-cuda/src/header.rs", options.check)
         }
     }
 }
@@ -83,14 +78,15 @@ pub(crate) fn check_where_headers_are() -> Result<()> {
 
 /// The text of the module for these headers.
 fn make(headers: &Headers) -> Result<String> {
-    let selection = Selection::of(headers.api);
-    let declared = declarations(headers, &selection)?;
-    let with_table = headers.api == Api::Hip;
-    let file = table::from_extern_blocks(syn::parse_str(&declared)?, with_table)?;
+    let declared = syn::parse_str(&declarations(headers, &Selection::of(headers.api)?)?)?;
     let Headers { title, version, api, .. } = headers;
-    let api = match api {
-        Api::Hip => "hip",
-        Api::Cuda => "cuda",
+    let (api, file) = match api {
+        Api::Hip => ("hip", table::from_extern_blocks(declared, true)?),
+        // The driver's own table is that of its entry points.
+        Api::Cuda => {
+            let declared = table::from_extern_blocks(declared, false)?;
+            ("cuda", table::of_words(declared, names::words_of_driver()?))
+        }
     };
     let text = format!(
         "//! {title} declarations. Do not edit: made from {title} {version}'s header by\n\
@@ -98,24 +94,6 @@ fn make(headers: &Headers) -> Result<String> {
         table::text(&file)
     );
     format(&text)
-}
-
-/// The text of the module with the driver's functions of which only the names are taken.
-fn absent(headers: &Headers) -> Result<String> {
-    let all = Selection { functions: &["cu[A-Z].*"], ..Selection::of(headers.api) };
-    let names = table::function_names(&syn::parse_str(&declarations(headers, &all)?)?);
-    let taken = Selection::of(headers.api).functions;
-    let absent: String = names
-        .into_iter()
-        .filter(|name| !taken.contains(&name.as_str()))
-        .map(|name| format!("    {name},\n"))
-        .collect();
-    let Headers { title, version, .. } = headers;
-    Ok(format!(
-        "//! Functions of the {title} that are not simulated. Do not edit: made from {title} {version}'s header by\n\
-         //! `cargo xtask bindgen --api cuda --headers <include folder>`.\n\n\
-         crate::entry::absent_functions! {{\n{absent}}}\n"
-    ))
 }
 
 /// What bindgen makes of a header.
@@ -136,11 +114,12 @@ fn declarations(headers: &Headers, selection: &Selection) -> Result<String> {
         .opaque_type("^hipDeviceArch_t$")
         // What a launch or a node asks beyond its stream; no one here reads it.
         .opaque_type("^CU(launchAttribute|graphNodeParams|tensorMap)(_st)?$")
-        .layout_tests(true)
+        // The CUDA ones cross a boundary in every test of the backend, which has another declaration of them.
+        .layout_tests(headers.api == Api::Hip)
         .sort_semantically(true)
         .merge_extern_blocks(true)
         .formatter(::bindgen::Formatter::None);
-    for name in selection.functions {
+    for name in &selection.functions {
         builder = builder.allowlist_function(format!("^{name}$"));
     }
     for pattern in selection.types {

@@ -186,15 +186,6 @@ lookalike::entries! {
         node.put(without_provenance_mut(added))
     }
 
-    /// Adds a node of any kind: the simulated graphs come from captures only.
-    fn cuGraphAddNode_v2 as cuGraphAddNode_v2_t(
-        out _node: *mut CUgraphNode, val _graph: CUgraph, input _after: *const CUgraphNode,
-        input _edges: *const CUgraphEdgeData, val _count: usize, input _node_is: *mut CUgraphNodeParams,
-    ) {
-        driver()?;
-        Err(Code::NOT_SUPPORTED)
-    }
-
     /// A graph's nodes that depend on no other.
     fn cuGraphGetRootNodes as cuGraphGetRootNodes_t(val graph: CUgraph, out nodes: *mut CUgraphNode, out count: *mut usize) {
         let machine = driver()?;
@@ -301,11 +292,6 @@ lookalike::entries! {
             CU_GRAPH_MEM_ATTR_USED_MEM_HIGH | CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH => Err(Code::NOT_SUPPORTED),
             _ => Err(Code::INVALID_VALUE),
         }
-    }
-
-    /// Gives back what is held for memory nodes.
-    fn cuDeviceGraphMemTrim as cuDeviceGraphMemTrim_t(val of: CUdevice) {
-        graphs::node_memory::trim(driver()?, device(of)?)
     }
 
     /// An object that graphs can keep alive.

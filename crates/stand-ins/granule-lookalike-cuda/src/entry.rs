@@ -1,7 +1,5 @@
 //! What entry points need before they do their work: an initialised driver, a current context, a stream.
 
-#[rustfmt::skip]
-pub mod absent;
 pub mod proc_address;
 
 use crate::header::{CUDA_SUCCESS, CUdevice, CUresult, CUstream};
@@ -32,36 +30,6 @@ pub fn run(entry: &'static Entry, body: impl FnOnce() -> Answer) -> CUresult {
 /// `UNKNOWN` for settings that make no sense.
 pub fn is_h100() -> Answer<bool> {
     lookalike::settings().map(|settings| settings.is_h100).map_err(|_| Code::UNKNOWN)
-}
-
-/// Writes down functions that the driver has by name only: each says once, on standard error, that it was called, and
-/// answers `NOT_SUPPORTED`.
-///
-/// They take no arguments, whatever they are given: under the C calling conventions of this system's processors a
-/// function may leave its arguments alone.
-macro_rules! absent {
-    ($($name:ident,)*) => {
-        /// Their names.
-        pub const NAMES: &[&str] = &[$(stringify!($name)),*];
-
-        $(
-            /// Not simulated.
-            #[unsafe(no_mangle)]
-            pub extern "C" fn $name() -> crate::header::CUresult {
-                static SAID: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-                $crate::entry::refuse(stringify!($name), &SAID)
-            }
-        )*
-    };
-}
-pub(crate) use absent as absent_functions;
-
-/// What a function answers that the driver has by name only.
-pub(crate) fn refuse(name: &str, said: &AtomicBool) -> CUresult {
-    if !said.swap(true, Ordering::Relaxed) {
-        eprintln!("lookalike driver: {name} is not simulated");
-    }
-    Code::NOT_SUPPORTED.0.cast_unsigned()
 }
 
 /// Initialises the driver.

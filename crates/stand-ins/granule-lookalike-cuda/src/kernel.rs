@@ -291,6 +291,30 @@ lookalike::entries! {
         MODULES.remove(handle.addr()).map(drop)
     }
 
+    /// A compiler of PTX: not simulated, as the two below.
+    fn cuLinkCreate_v2 as cuLinkCreate_v2_t(
+        val _count: c_uint, input _options: *mut CUjit_option, input _values: *mut *mut c_void,
+        out _state: *mut CUlinkState,
+    ) {
+        Err(Code::NOT_SUPPORTED)
+    }
+
+    /// Gives it PTX.
+    fn cuLinkAddData_v2 as cuLinkAddData_v2_t(
+        val _state: CUlinkState, val _kind: CUjitInputType, val _data: *mut c_void, val _bytes: usize,
+        input _name: *const c_char, val _count: c_uint, input _options: *mut CUjit_option,
+        input _values: *mut *mut c_void,
+    ) {
+        Err(Code::NOT_SUPPORTED)
+    }
+
+    /// Lets it compile.
+    fn cuLinkComplete as cuLinkComplete_t(
+        val _state: CUlinkState, out _image: *mut *mut c_void, out _bytes: *mut usize,
+    ) {
+        Err(Code::NOT_SUPPORTED)
+    }
+
     /// Unloads a module. Its functions end with it for real drivers; here they only become useless.
     fn cuModuleUnload as cuModuleUnload_t(val module: CUmodule) {
         here()?;

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 const VENDOR: Vendor = Vendor {
     name: "cuda",
-    calls: crate::header::NAMES,
+    calls: || crate::entries().map(|entry| entry.name).collect(),
     sized: &[
         "cuMemAddressReserve",
         "cuMemAllocAsync",

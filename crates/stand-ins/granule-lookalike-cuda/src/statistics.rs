@@ -54,7 +54,6 @@ const FILLING: &[&str] = &[
     "cuMemsetD32_v2",
     "cuMemsetD32Async",
     "cuStreamWriteValue32_v2",
-    "cuStreamWriteValue64_v2",
 ];
 /// Entry points that refuse nothing a correct program asks of them.
 const CORRECT: &[&str] = &[

@@ -159,26 +159,4 @@ lookalike::entries! {
         let stream = here.work_stream(stream)?;
         Ok(Driver(here.machine).fill(stream, DevicePtr(at), &value.to_ne_bytes(), 4)?)
     }
-
-    /// Writes a longer word.
-    fn cuStreamWriteValue64_v2 as cuStreamWriteValue64_v2_t(
-        val stream: CUstream, val at: CUdeviceptr, val value: cuuint64_t, val flags: c_uint,
-    ) {
-        since(11_070)?;
-        let here = here()?;
-        if flags & !CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER != 0 || !at.is_multiple_of(8) {
-            return Err(Code::INVALID_VALUE);
-        }
-        let stream = here.work_stream(stream)?;
-        Ok(Driver(here.machine).fill(stream, DevicePtr(at), &value.to_ne_bytes(), 8)?)
-    }
-
-    /// Waits for a word: the simulated streams cannot.
-    fn cuStreamWaitValue32_v2 as cuStreamWaitValue32_v2_t(
-        val _stream: CUstream, val _at: CUdeviceptr, val _value: cuuint32_t, val _flags: c_uint,
-    ) {
-        since(11_070)?;
-        here()?;
-        Err(Code::NOT_SUPPORTED)
-    }
 }

@@ -368,13 +368,4 @@ lookalike::entries! {
             },
         })
     }
-
-    /// A descriptor for a network card: not simulated.
-    fn cuMemGetHandleForAddressRange as cuMemGetHandleForAddressRange_t(
-        out _handle: *mut c_void, val _at: CUdeviceptr, val _bytes: usize, val _kind: CUmemRangeHandleType,
-        val _flags: c_ulonglong,
-    ) {
-        driver()?;
-        Err(Code::NOT_SUPPORTED)
-    }
 }

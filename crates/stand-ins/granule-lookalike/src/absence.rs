@@ -6,25 +6,6 @@
 
 use std::ffi::c_void;
 
-/// What CUDA drivers of version 11.4 did not export.
-pub const NEWER_THAN_CUDA_11_4: &[&str] = &[
-    "cuEventElapsedTime_v2",
-    "cuGetProcAddress_v2",
-    "cuMemGetHandleForAddressRange",
-    "cuMemPrefetchAsync_v2",
-    "cuMulticastAddDevice",
-    "cuMulticastBindAddr",
-    "cuMulticastBindMem",
-    "cuMulticastCreate",
-    "cuMulticastGetGranularity",
-    "cuMulticastUnbind",
-    "cuStreamGetCaptureInfo_v3",
-    "cuStreamGetDevice",
-    "cuStreamGetId",
-    "cuStreamWaitValue32_v2",
-    "cuStreamWriteValue32_v2",
-];
-
 /// Takes names out of a library's image; which of them it had not.
 ///
 /// The name's first letter is overwritten where it stands in a string table, so that neither the hash of the

@@ -88,7 +88,7 @@ functions! {
     cuMemsetD8Async: cuMemsetD8Async_t,
     cuMemsetD16Async: cuMemsetD16Async_t,
     cuMemsetD32_v2: cuMemsetD32_v2_t,
-    cuStreamWriteValue64_v2: cuStreamWriteValue64_v2_t,
+    cuStreamWriteValue32_v2: cuStreamWriteValue32_v2_t,
     cuMemHostAlloc: cuMemHostAlloc_t,
     cuMemFreeHost: cuMemFreeHost_t,
     cuMemHostRegister_v2: cuMemHostRegister_v2_t,

@@ -17,13 +17,10 @@ const FORMS: &[(&str, &str, c_int)] = &[
     ("cuEventElapsedTime", "_v2", 12_080),
     ("cuGetProcAddress", "", 11_030),
     ("cuGetProcAddress", "_v2", 12_000),
-    ("cuGraphAddNode", "_v2", 12_030),
     ("cuGraphNodeGetDependencies", "", 10_000),
     ("cuGraphNodeGetDependencies", "_v2", 12_030),
     ("cuIpcOpenMemHandle", "_v2", 11_000),
     ("cuMemHostRegister", "_v2", 6_050),
-    ("cuMemPrefetchAsync", "", 8_000),
-    ("cuMemPrefetchAsync", "_v2", 12_020),
     ("cuStreamBeginCapture", "_v2", 10_010),
     ("cuStreamBeginCaptureToGraph", "", 12_030),
     ("cuStreamGetCaptureInfo", "_v2", 11_030),
@@ -32,16 +29,7 @@ const FORMS: &[(&str, &str, c_int)] = &[
     ("cuStreamGetId", "", 12_000),
     ("cuStreamUpdateCaptureDependencies", "", 11_030),
     ("cuStreamUpdateCaptureDependencies", "_v2", 12_030),
-    ("cuStreamWaitValue32", "_v2", 11_070),
     ("cuStreamWriteValue32", "_v2", 11_070),
-    ("cuStreamWriteValue64", "_v2", 11_070),
-    ("cuMemGetHandleForAddressRange", "", 11_070),
-    ("cuMulticastAddDevice", "", 12_010),
-    ("cuMulticastBindAddr", "", 12_010),
-    ("cuMulticastBindMem", "", 12_010),
-    ("cuMulticastCreate", "", 12_010),
-    ("cuMulticastGetGranularity", "", 12_010),
-    ("cuMulticastUnbind", "", 12_010),
 ];
 
 /// What a search found.
@@ -53,7 +41,7 @@ enum Found {
 }
 
 fn exported(name: &str) -> Option<*mut c_void> {
-    if !NAMES.contains(&name) && !crate::entry::absent::NAMES.contains(&name) && name != "cuGetProcAddress" {
+    if !crate::entries().any(|entry| entry.name == name) {
         return None;
     }
     let name = CString::new(name).ok()?;

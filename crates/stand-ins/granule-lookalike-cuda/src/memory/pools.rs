@@ -9,7 +9,7 @@ use backend_openreg::{Driver, OpenReg, PoolFigure};
 use lookalike::rules::Made;
 use lookalike::{Answer, Code};
 use std::collections::HashMap;
-use std::ffi::{c_int, c_ulonglong, c_void};
+use std::ffi::{c_int, c_void};
 use std::ptr::without_provenance_mut;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -177,64 +177,11 @@ lookalike::entries! {
         Err(Code::NOT_SUPPORTED)
     }
 
-    /// What a device may do with a pool's memory: its own everything, others nothing.
-    fn cuMemPoolGetAccess as cuMemPoolGetAccess_t(
-        out flags: *mut CUmemAccess_flags, val pool: CUmemoryPool, input location: *mut CUmemLocation,
-    ) {
-        let owner = device_of(driver()?, pool.addr())?;
-        let location = location.get()?;
-        if location.type_ != CU_MEM_LOCATION_TYPE_DEVICE {
-            return Err(Code::INVALID_VALUE);
-        }
-        let is_own = device(location.id)? == owner;
-        flags.put(if is_own { CU_MEM_ACCESS_FLAGS_PROT_READWRITE } else { CU_MEM_ACCESS_FLAGS_PROT_NONE })
-    }
-
     /// A pool of the program's own: not simulated. What it is asked to be exported by may be refused before.
     fn cuMemPoolCreate as cuMemPoolCreate_t(out _pool: *mut CUmemoryPool, input properties: *const CUmemPoolProps) {
         driver()?;
         let made = Made { rdma: false, handle_types: properties.get()?.handleTypes };
         personality()?.driver.of_memory("cuMemPoolCreate", made)?;
-        Err(Code::NOT_SUPPORTED)
-    }
-
-    /// Ends a pool; default pools cannot be ended.
-    fn cuMemPoolDestroy as cuMemPoolDestroy_t(val _pool: CUmemoryPool) {
-        driver()?;
-        Err(Code::INVALID_VALUE)
-    }
-
-    /// Shares a pool: default pools cannot be shared.
-    fn cuMemPoolExportToShareableHandle as cuMemPoolExportToShareableHandle_t(
-        out _handle: *mut c_void, val pool: CUmemoryPool, val _kind: CUmemAllocationHandleType,
-        val _flags: c_ulonglong,
-    ) {
-        device_of(driver()?, pool.addr())?;
-        Err(Code::INVALID_VALUE)
-    }
-
-    /// Opens a shared pool: not simulated.
-    fn cuMemPoolImportFromShareableHandle as cuMemPoolImportFromShareableHandle_t(
-        out _pool: *mut CUmemoryPool, val _handle: *mut c_void, val _kind: CUmemAllocationHandleType,
-        val _flags: c_ulonglong,
-    ) {
-        driver()?;
-        Err(Code::NOT_SUPPORTED)
-    }
-
-    /// Shares memory of a pool: default pools cannot be shared.
-    fn cuMemPoolExportPointer as cuMemPoolExportPointer_t(
-        out _data: *mut CUmemPoolPtrExportData, val _pointer: CUdeviceptr,
-    ) {
-        driver()?;
-        Err(Code::INVALID_VALUE)
-    }
-
-    /// Opens memory of a shared pool: not simulated.
-    fn cuMemPoolImportPointer as cuMemPoolImportPointer_t(
-        out _pointer: *mut CUdeviceptr, val _pool: CUmemoryPool, input _data: *mut CUmemPoolPtrExportData,
-    ) {
-        driver()?;
         Err(Code::NOT_SUPPORTED)
     }
 }

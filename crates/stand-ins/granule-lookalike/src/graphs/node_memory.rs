@@ -1,5 +1,5 @@
 //! What a driver holds of each device for the memory nodes of all graphs: it takes it at the first launch there, and keeps it for
-//! graphs to come until it is told to give it back.
+//! graphs to come.
 
 use super::unseen;
 use crate::machine::settings;
@@ -39,18 +39,4 @@ pub(super) fn take(machine: &OpenReg, device: DeviceIndex) -> Answer {
 /// `UNKNOWN` for settings that make no sense.
 pub fn of(device: DeviceIndex) -> Answer<u64> {
     if held().contains_key(&device) { bytes() } else { Ok(0) }
-}
-
-/// Gives a device's memory back.
-///
-/// # Errors
-/// What the machine says.
-pub fn trim(machine: &OpenReg, device: DeviceIndex) -> Answer {
-    let mut held = held();
-    if let Some(&memory) = held.get(&device) {
-        // SAFETY: rule 3: made by `take`, and no work knows its address.
-        unsafe { machine.free(device, memory) }?;
-        held.remove(&device);
-    }
-    Ok(())
 }

@@ -187,7 +187,7 @@ impl Driver {
             amount(text, 0).ok_or_else(|| wrong(format!("`{text}` is no size: write 75% or 2GiB")))?;
         }
         for call in &part.lacks {
-            if !vendor.calls.contains(&call.as_str()) {
+            if !(vendor.calls)().contains(&call.as_str()) {
                 return Err(wrong(format!("lacks: {}", no_call(call, vendor))));
             }
         }
@@ -306,7 +306,7 @@ mod tests {
 
     const VENDOR: Vendor = Vendor {
         name: "cuda",
-        calls: &["cuMemCreate", "cuMemMap"],
+        calls: || vec!["cuMemCreate", "cuMemMap"],
         sized: &["cuMemCreate"],
         about_memory: &["cuMemMap"],
     };
