@@ -1,12 +1,12 @@
 //! Stream capture, graphs, user objects.
 
-use crate::entry::{Here, device, here, ready};
+use crate::entry::{device, here, ready};
 use alloc_core::backend::{Backend, CaptureMode};
 use alloc_core::types::Stream;
 use granule_hip_sys::abi6::*;
 use lookalike::argument::Out;
 use lookalike::callback::Callback;
-use lookalike::{Answer, Code, graphs, user_objects};
+use lookalike::{Answer, Code, Here, graphs, user_objects};
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr::without_provenance_mut;
 
@@ -220,9 +220,8 @@ lookalike::entries! {
         if references == 0 || flags != hipUserObjectNoDestructorSync {
             return Err(Code::INVALID_VALUE);
         }
-        let destroy = destroy.ok_or(Code::INVALID_VALUE)?;
         // SAFETY: the caller promises a function that may be called with its data, once, on any thread.
-        let destroy = unsafe { Callback::new(destroy, data) };
+        let destroy = unsafe { Callback::new(destroy, data) }?;
         object.put(without_provenance_mut(user_objects::create(destroy, references)))
     }
 

@@ -3,11 +3,11 @@
 //! Nothing to copy is success. Where the kind says which side is the host, the machine refuses another kind of
 //! address there, except page-locked memory on a device's side.
 
-use crate::entry::{Here, device, here};
+use crate::entry::{device, here};
 use alloc_core::backend::{Backend, CaptureMode, CopyKind, PointerKind};
 use alloc_core::types::{DevicePtr, Stream};
 use granule_hip_sys::abi6::*;
-use lookalike::{Answer, Code};
+use lookalike::{Answer, Code, Here};
 use std::ffi::{c_int, c_uchar, c_void};
 
 /// One side of a copy.
@@ -183,7 +183,7 @@ lookalike::entries! {
         val to: *mut c_void, val to_device: c_int, val from: *const c_void, val from_device: c_int, val bytes: usize,
     ) {
         let here = here()?;
-        let stream = here.work_stream(std::ptr::null_mut())?;
+        let stream = here.work_stream(std::ptr::null_mut::<c_void>())?;
         peer_copy((to_device, address(to)), (from_device, address(from)), bytes, stream, here)?;
         Ok(here.machine.synchronize_stream(stream)?)
     }

@@ -3,7 +3,7 @@
 mod late;
 mod sharing;
 
-use crate::entry::{current, device, of_size, ready};
+use crate::entry::{current, device, ready};
 use crate::imports;
 use crate::personality::{Release, personality};
 use alloc_core::backend::{Access, Backend, Granularity, HandleType, VirtualMemory};
@@ -150,8 +150,8 @@ lookalike::entries! {
         let (_, family) = family()?;
         no_flags(flags)?;
         base.wanted()?;
-        let (_, device) = current()?;
-        of_size("hipMemAddressReserve", device, bytes)?;
+        let (machine, device) = current()?;
+        personality()?.driver.of_size("hipMemAddressReserve", machine, device, bytes)?;
         let at = family.reserve_address(device, bytes as u64, alignment as u64, address(hint))?;
         base.put(without_provenance_mut(at.0 as usize))
     }
@@ -175,7 +175,7 @@ lookalike::entries! {
         let made = made(&properties)?;
         of_memory("hipMemCreate", made)?;
         let (device, handle_type) = wanted(&properties)?;
-        of_size("hipMemCreate", device, bytes)?;
+        personality()?.driver.of_size("hipMemCreate", machine, device, bytes)?;
         let created = family.create_physical(device, bytes as u64, handle_type)?;
         take_descriptor(created).or_else(|code| release(machine, family, created).and(Err(code)))?;
         HANDLES.remember(created.raw, made);

@@ -1,12 +1,12 @@
 //! Stream capture, graphs, user objects.
 
 use crate::entry::{device, driver, here};
-use crate::event::lag;
 use crate::header::*;
 use crate::personality::since;
 use backend_api::{Backend, CaptureMode};
 use lookalike::argument::{In, Out};
 use lookalike::callback::Callback;
+use lookalike::events::lag;
 use lookalike::{Answer, Code, graphs, user_objects};
 use std::ffi::{c_uint, c_ulonglong, c_void};
 use std::ptr::without_provenance_mut;
@@ -305,9 +305,8 @@ lookalike::entries! {
         if references == 0 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC {
             return Err(Code::INVALID_VALUE);
         }
-        let destroy = destroy.ok_or(Code::INVALID_VALUE)?;
         // SAFETY: the caller promises a function that may be called with its data, once, on any thread.
-        let destroy = unsafe { Callback::new(destroy, data) };
+        let destroy = unsafe { Callback::new(destroy, data) }?;
         object.put(without_provenance_mut(user_objects::create(destroy, references)))
     }
 

@@ -3,12 +3,12 @@
 //! Nothing to copy is success. Where the name says which side is the host, the machine refuses another kind
 //! of address there, except page-locked memory on a device's side.
 
-use crate::entry::{Here, here};
+use crate::entry::here;
 use crate::header::*;
 use backend_api::types::{DeviceIndex, DevicePtr, Stream};
 use backend_api::{Backend, CopyKind, PointerKind};
 use backend_openreg::Driver;
-use lookalike::{Answer, Code, contexts, graphs};
+use lookalike::{Answer, Code, Here, contexts, graphs};
 use std::ffi::{c_uchar, c_uint, c_ushort, c_void};
 use std::sync::Arc;
 
@@ -208,7 +208,7 @@ lookalike::entries! {
         val bytes: usize,
     ) {
         let here = here()?;
-        let stream = here.work_stream(std::ptr::null_mut())?;
+        let stream = here.work_stream(std::ptr::null_mut::<c_void>())?;
         peer_copy((to_context, to), (from_context, from), bytes, stream, here)?;
         Ok(here.machine.synchronize_stream(stream)?)
     }

@@ -8,7 +8,6 @@ use backend_api::{Backend, IpcMemoryHandle};
 use backend_openreg::Driver;
 use lookalike::{Answer, Code, events, ipc};
 use std::ffi::{c_char, c_uint};
-use std::ptr::without_provenance_mut;
 
 /// Opening in the process that exported is refused.
 fn foreign(handle: &[u8; 64]) -> Answer {
@@ -61,7 +60,7 @@ lookalike::entries! {
     fn cuIpcGetEventHandle as cuIpcGetEventHandle_t(out handle: *mut CUipcEventHandle, val event: CUevent) {
         let here = here()?;
         handle.wanted()?;
-        let known = events::resolve(event.addr())?;
+        let known = events::resolve(event)?;
         if !known.is_shared {
             return Err(Code::INVALID_HANDLE);
         }
@@ -77,6 +76,6 @@ lookalike::entries! {
         let handle = handle.reserved.map(|byte| byte as u8);
         foreign(&handle)?;
         let opened = Driver(here.machine).open_event(here.device, &handle)?;
-        event.put(without_provenance_mut(events::adopt(opened)))
+        event.put(events::adopt(opened))
     }
 }

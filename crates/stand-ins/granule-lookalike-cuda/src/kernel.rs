@@ -6,11 +6,11 @@
 //! there, and those without a name here do nothing.
 
 use crate::entry::{device, driver, here, is_h100};
-use crate::event::lag;
 use crate::header::*;
 use backend_api::types::{DevicePtr, Stream};
 use backend_openreg::OpenReg;
 use lookalike::argument::{In, Out};
+use lookalike::events::lag;
 use lookalike::handles::Handles;
 use lookalike::{Answer, Code, graphs};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};

@@ -3,7 +3,7 @@
 pub mod host;
 pub mod pools;
 
-use crate::entry::{driver, here, is_h100, of_size};
+use crate::entry::{driver, here, is_h100};
 use crate::header::*;
 use crate::personality::personality;
 use crate::virtual_memory::{handle_types_at, reservation_of};
@@ -22,7 +22,7 @@ lookalike::entries! {
     fn cuMemAlloc_v2 as cuMemAlloc_v2_t(out pointer: *mut CUdeviceptr, val bytes: usize) {
         let here = here()?;
         pointer.wanted()?;
-        of_size("cuMemAlloc_v2", here.device, bytes)?;
+        personality()?.driver.of_size("cuMemAlloc_v2", here.machine, here.device, bytes)?;
         pointer.put(here.machine.malloc(here.device, bytes as u64)?.0)
     }
 
@@ -33,7 +33,7 @@ lookalike::entries! {
             return Err(Code::INVALID_VALUE);
         }
         pointer.wanted()?;
-        of_size("cuMemAllocManaged", here.device, bytes)?;
+        personality()?.driver.of_size("cuMemAllocManaged", here.machine, here.device, bytes)?;
         pointer.put(Driver(here.machine).malloc_managed(here.device, bytes as u64)?.0)
     }
 

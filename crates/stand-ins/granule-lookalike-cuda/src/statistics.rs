@@ -3,9 +3,9 @@
 //! Scripts find the functions here in `libcuda.so.1` by `dlsym`. A counter is made of the counts that the table of
 //! entry points ([`crate::entries`]) keeps anyway.
 
-use crate::event::lag;
 use backend_openreg::Driver;
 use lookalike::entry::{Entry, Outcome};
+use lookalike::events::lag;
 use lookalike::{control, machine};
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Write;

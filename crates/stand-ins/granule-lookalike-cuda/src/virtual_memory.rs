@@ -2,7 +2,7 @@
 
 mod fabric;
 
-use crate::entry::{device, driver, of_size};
+use crate::entry::{device, driver};
 use crate::header::*;
 use crate::personality::personality;
 use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
@@ -165,12 +165,12 @@ lookalike::entries! {
         out base: *mut CUdeviceptr, val bytes: usize, val alignment: usize, val hint: CUdeviceptr,
         val flags: c_ulonglong,
     ) {
-        let (_, family) = family()?;
+        let (machine, family) = family()?;
         no_flags(flags)?;
         base.wanted()?;
         // Needs no context; the machine keeps the addresses of its devices apart.
         let device = contexts::current_device().unwrap_or_default();
-        of_size("cuMemAddressReserve", device, bytes)?;
+        personality()?.driver.of_size("cuMemAddressReserve", machine, device, bytes)?;
         let reserved = family.reserve_address(device, bytes as u64, alignment as u64, DevicePtr(hint))?.0;
         reservations().insert(reserved, bytes as u64);
         base.put(reserved)
@@ -190,14 +190,14 @@ lookalike::entries! {
         out handle: *mut CUmemGenericAllocationHandle, val bytes: usize, input properties: *const CUmemAllocationProp,
         val flags: c_ulonglong,
     ) {
-        let (_, family) = family()?;
+        let (machine, family) = family()?;
         no_flags(flags)?;
         handle.wanted()?;
         let properties = properties.get()?;
         let made = made(properties);
         of_memory("cuMemCreate", made)?;
         let (device, handle_type) = wanted(properties)?;
-        of_size("cuMemCreate", device, bytes)?;
+        personality()?.driver.of_size("cuMemCreate", machine, device, bytes)?;
         let created = number(family.create_physical(device, bytes as u64, handle_type)?);
         HANDLES.remember(created, made);
         handle.put(created)

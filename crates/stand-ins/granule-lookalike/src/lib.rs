@@ -14,8 +14,9 @@
 //! | [`control`] | the functions by which a test counts calls and makes them fail |
 //! | [`argument`] | pointers from C, checked against null |
 //! | [`code`] | driver numbers for the machine's errors |
-//! | [`contexts`] | contexts of devices and threads, and errors that stay |
-//! | [`streams`], [`events`], [`graphs`], [`user_objects`] | opaque handles |
+//! | [`contexts`], [`here`] | contexts of devices and threads, errors that stay, where a thread is |
+//! | [`streams`], [`events`], [`graphs`], [`user_objects`] | opaque handles, and what is done with them |
+//! | [`host`], [`peers`] | page-locked memory, devices that reach each other |
 //! | [`personality`], [`rules`] | which machine and driver it is, by files; what a driver refuses |
 //! | [`absence`] | the library, or a copy, without some symbols |
 //! | [`ipc`], [`callback`] | what was exported, functions of the program |
@@ -35,12 +36,16 @@ pub mod entry;
 pub mod events;
 pub mod graphs;
 pub mod handles;
+pub mod here;
+pub mod host;
 pub mod ipc;
 mod machine;
+pub mod peers;
 pub mod settings;
 pub mod streams;
 
 pub use code::{Answer, Code};
 pub use graphs::user_objects;
+pub use here::Here;
 pub use machine::{machine, settings};
 pub use settings::{personality, rules};

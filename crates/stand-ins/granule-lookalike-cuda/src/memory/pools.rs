@@ -1,6 +1,6 @@
 //! Driver pools: the default pool of each device, by handle. Pools of the program's own are not simulated.
 
-use crate::entry::{device, driver, here, of_size};
+use crate::entry::{device, driver, here};
 use crate::header::*;
 use crate::personality::personality;
 use backend_api::Backend;
@@ -112,7 +112,8 @@ lookalike::entries! {
     /// Takes memory in stream order.
     fn cuMemAllocAsync as cuMemAllocAsync_t(out pointer: *mut CUdeviceptr, val bytes: usize, val stream: CUstream) {
         pointer.wanted()?;
-        of_size("cuMemAllocAsync", here()?.device, bytes)?;
+        let here = here()?;
+        personality()?.driver.of_size("cuMemAllocAsync", here.machine, here.device, bytes)?;
         pointer.put(take(bytes, stream, None)?)
     }
 

@@ -2,10 +2,10 @@
 //!
 //! `README.md` there says what a file may have. What is not known there is an error that says what fits.
 
-use super::order;
-use super::rules::{Made, Rule};
+use super::rules::{Made, Rule, pinned_bytes};
 use super::words::{amount, bytes, family, no_call};
-use crate::{Answer, Code};
+use super::{VARIABLE, order};
+use crate::{Answer, Code, settings};
 use backend_api::types::DeviceIndex;
 use backend_api::{Attribute, Backend, MemoryInfo};
 use backend_openreg::{OpenReg, OpenRegConfig};
@@ -163,11 +163,19 @@ pub(crate) fn machine(name: &str, mut config: OpenRegConfig) -> Result<OpenRegCo
 }
 
 impl Driver {
-    /// The driver of a personality that has one of this vendor.
+    /// This vendor's driver that the environment asks for, and its version as two numbers, where its file has one.
     ///
     /// # Errors
     /// A sentence that says what is wrong, and what fits.
-    pub fn find(name: &str, vendor: &Vendor) -> Result<Self, String> {
+    pub fn of_environment(vendor: &Vendor) -> Result<(Self, Option<(u32, u32)>), String> {
+        let name = settings()?.personality.as_deref().unwrap_or("default");
+        let driver = Self::find(name, vendor);
+        driver
+            .and_then(|driver| driver.version().map(|version| (driver, version)))
+            .map_err(|wrong| format!("{VARIABLE}: {wrong}"))
+    }
+
+    fn find(name: &str, vendor: &Vendor) -> Result<Self, String> {
         let of_vendor = |file: &File| match vendor.name {
             "cuda" => file.cuda.clone(),
             _ => file.hip.clone(),
@@ -201,11 +209,7 @@ impl Driver {
         Ok(Self { is_reversed, attributes: file.attributes, memory: file.memory, part })
     }
 
-    /// The version as two numbers; none where the file has none.
-    ///
-    /// # Errors
-    /// What is no version.
-    pub fn version(&self) -> Result<Option<(u32, u32)>, String> {
+    fn version(&self) -> Result<Option<(u32, u32)>, String> {
         let Some(text) = &self.part.version else { return Ok(None) };
         let parts =
             text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
@@ -223,12 +227,22 @@ impl Driver {
         self.part.refuse.iter().try_for_each(|rule| rule.of_call(function))
     }
 
-    /// Refuses a size. `held` says how many bytes are held already, and of how many; it is asked only where a rule needs it.
+    /// Refuses a request for memory, or addresses, of a device by its size.
     ///
     /// # Errors
-    /// The rule's code; what `held` answers.
-    pub fn of_size(&self, function: &str, bytes: u64, held: impl Fn() -> Answer<(u64, u64)>) -> Answer {
-        self.part.refuse.iter().try_for_each(|rule| rule.of_size(function, bytes, &held))
+    /// The rule's code; what the machine says.
+    pub fn of_size(&self, function: &str, machine: &OpenReg, device: DeviceIndex, bytes: usize) -> Answer {
+        let held = || Ok((machine.used(device), machine.properties(device)?.total_memory));
+        self.part.refuse.iter().try_for_each(|rule| rule.of_size(function, bytes as u64, held))
+    }
+
+    /// The same for page-locked memory.
+    ///
+    /// # Errors
+    /// The rule's code.
+    pub fn of_pinned(&self, function: &str, bytes: usize) -> Answer {
+        let held = || Ok((pinned_bytes(), u64::MAX));
+        self.part.refuse.iter().try_for_each(|rule| rule.of_size(function, bytes as u64, held))
     }
 
     /// Refuses physical memory by how it was made.

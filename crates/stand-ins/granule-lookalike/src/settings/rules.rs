@@ -153,13 +153,12 @@ fn pinned() -> MutexGuard<'static, HashMap<u64, u64>> {
 }
 
 /// Bytes that are page-locked.
-#[must_use]
-pub fn pinned_bytes() -> u64 {
+pub(super) fn pinned_bytes() -> u64 {
     pinned().values().sum()
 }
 
 /// A range is page-locked, or with 0 bytes not any more.
-pub fn pin(base: u64, bytes: u64) {
+pub(crate) fn pin(base: u64, bytes: u64) {
     if bytes == 0 {
         pinned().remove(&base);
     } else {
