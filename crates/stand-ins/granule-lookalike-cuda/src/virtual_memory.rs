@@ -6,10 +6,11 @@ use crate::entry::{device, driver};
 use crate::header::*;
 use crate::personality::personality;
 use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
-use backend_api::{Access, Backend, Granularity, HandleType, ShareableHandle, VirtualMemory};
+use backend_api::{Backend, HandleType, ShareableHandle, VirtualMemory};
 use backend_openreg::{Driver, OpenReg};
 use lookalike::argument::In;
 use lookalike::rules::{Made, Makings};
+use lookalike::virtual_memory::{no_flags, put_access, put_granularity, set_access};
 use lookalike::{Answer, Code, contexts};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_ulonglong, c_void};
@@ -138,10 +139,6 @@ fn passed(shared: *mut c_void) -> Answer<OwnedFd> {
     borrowed.try_clone_to_owned().map_err(|_| Code::INVALID_VALUE)
 }
 
-const fn no_flags(flags: c_ulonglong) -> Answer {
-    if flags == 0 { Ok(()) } else { Err(Code::INVALID_VALUE) }
-}
-
 lookalike::entries! {
     run: crate::entry::run, status: CUresult;
 
@@ -151,13 +148,7 @@ lookalike::entries! {
     ) {
         let (_, family) = family()?;
         let (device, _) = wanted(properties.get()?)?;
-        let which = match option {
-            CU_MEM_ALLOC_GRANULARITY_MINIMUM => Granularity::Minimum,
-            CU_MEM_ALLOC_GRANULARITY_RECOMMENDED => Granularity::Recommended,
-            _ => return Err(Code::INVALID_VALUE),
-        };
-        bytes.wanted()?;
-        bytes.put(family.granularity(device, which)? as usize)
+        put_granularity(family, device, option, &bytes)
     }
 
     /// Reserves addresses.
@@ -258,22 +249,8 @@ lookalike::entries! {
         if count == 0 {
             return Err(Code::INVALID_VALUE);
         }
-        let read = |one: CUmemAccessDesc| {
-            let access = match one.flags {
-                CU_MEM_ACCESS_FLAGS_PROT_NONE => Access::None,
-                CU_MEM_ACCESS_FLAGS_PROT_READ => Access::Read,
-                CU_MEM_ACCESS_FLAGS_PROT_READWRITE => Access::ReadWrite,
-                _ => return Err(Code::INVALID_VALUE),
-            };
-            Ok((place(one.location)?, access))
-        };
-        // All are read before any is set: an error changes nothing.
-        let all = access.list(count)?.into_iter().map(read).collect::<Answer<Vec<_>>>()?;
-        for (device, access) in all {
-            // SAFETY: the machine refuses what is not whole mappings, and to take away what queued work uses.
-            unsafe { family.set_access(DevicePtr(at), bytes as u64, &[device], access) }?;
-        }
-        Ok(())
+        let all = access.list(count)?.into_iter().map(|one| Ok((place(one.location)?, one.flags)));
+        set_access(family, DevicePtr(at), bytes, all)
     }
 
     /// What a device may do with mapped memory.
@@ -281,13 +258,7 @@ lookalike::entries! {
         out flags: *mut c_ulonglong, input location: *const CUmemLocation, val at: CUdeviceptr,
     ) {
         let (_, family) = family()?;
-        flags.wanted()?;
-        let access = match family.access(DevicePtr(at), place(location.get()?)?)? {
-            Access::None => CU_MEM_ACCESS_FLAGS_PROT_NONE,
-            Access::Read => CU_MEM_ACCESS_FLAGS_PROT_READ,
-            Access::ReadWrite => CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        };
-        flags.put(c_ulonglong::from(access))
+        put_access(family, DevicePtr(at), place(location.get()?)?, &flags)
     }
 
     /// For another process: a descriptor, by value, or a fabric handle.

@@ -1,6 +1,7 @@
 //! Pointers that a C caller passed, behind which nothing but null is looked for.
 
 use crate::{Answer, Code};
+use std::ffi::{c_char, c_int};
 
 /// A place for an answer.
 #[derive(Debug)]
@@ -73,6 +74,17 @@ impl<T> Out<T> {
     #[must_use]
     pub fn address(&self) -> u64 {
         self.0.addr() as u64
+    }
+}
+
+impl Out<c_char> {
+    /// Copies a text with its end mark into `length` bytes, cut where it is longer.
+    ///
+    /// # Errors
+    /// `INVALID_VALUE` for null, and without room.
+    pub fn put_text(&self, length: c_int, text: &str) -> Answer {
+        let room = usize::try_from(length).ok().filter(|&room| room > 0).ok_or(Code::INVALID_VALUE)?;
+        self.fill(text.bytes().take(room - 1).chain([0]).map(|byte| byte as c_char))
     }
 }
 
@@ -152,7 +164,7 @@ impl<T: Copy> In<T> {
     }
 }
 
-impl In<std::ffi::c_char> {
+impl In<c_char> {
     /// The text up to its end mark.
     ///
     /// # Errors

@@ -16,7 +16,7 @@
 //! | [`code`] | driver numbers for the machine's errors |
 //! | [`contexts`], [`here`] | contexts of devices and threads, errors that stay, where a thread is |
 //! | [`streams`], [`events`], [`graphs`], [`user_objects`] | opaque handles, and what is done with them |
-//! | [`host`], [`peers`] | page-locked memory, devices that reach each other |
+//! | [`copies`], [`host`], [`peers`], [`virtual_memory`] | what is done with memory |
 //! | [`personality`], [`rules`] | which machine and driver it is, by files; what a driver refuses |
 //! | [`absence`] | the library, or a copy, without some symbols |
 //! | [`ipc`], [`callback`] | what was exported, functions of the program |
@@ -32,6 +32,7 @@ pub mod callback;
 pub mod code;
 pub mod contexts;
 pub mod control;
+pub mod copies;
 pub mod entry;
 pub mod events;
 pub mod graphs;
@@ -43,6 +44,7 @@ mod machine;
 pub mod peers;
 pub mod settings;
 pub mod streams;
+pub mod virtual_memory;
 
 pub use code::{Answer, Code};
 pub use graphs::user_objects;

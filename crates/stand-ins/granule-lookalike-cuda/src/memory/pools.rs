@@ -53,24 +53,16 @@ pub(crate) fn owner(base: u64) -> Option<DeviceIndex> {
     taken().get(&base).copied()
 }
 
-/// An attribute of a pool by number; the first three are switches, which both vendors number alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PoolAttribute {
-    /// An `int`: a way of reuse that the machine's pools do not have; always on.
-    Switch,
-    /// 64 bits.
-    Bytes(PoolFigure),
-}
-
-/// What a number means.
-const fn attribute(number: u32) -> Answer<PoolAttribute> {
+/// What a number of a pool is, in 64 bits; none for the first three, `int`s that switch ways of reuse which the machine's pools
+/// do not have: they are always on.
+const fn figure(number: u32) -> Answer<Option<PoolFigure>> {
     Ok(match number {
-        1..=3 => PoolAttribute::Switch,
-        4 => PoolAttribute::Bytes(PoolFigure::ReleaseThreshold),
-        5 => PoolAttribute::Bytes(PoolFigure::ReservedCurrent),
-        6 => PoolAttribute::Bytes(PoolFigure::ReservedHigh),
-        7 => PoolAttribute::Bytes(PoolFigure::UsedCurrent),
-        8 => PoolAttribute::Bytes(PoolFigure::UsedHigh),
+        1..=3 => None,
+        4 => Some(PoolFigure::ReleaseThreshold),
+        5 => Some(PoolFigure::ReservedCurrent),
+        6 => Some(PoolFigure::ReservedHigh),
+        7 => Some(PoolFigure::UsedCurrent),
+        8 => Some(PoolFigure::UsedHigh),
         _ => return Err(Code::INVALID_VALUE),
     })
 }
@@ -145,11 +137,9 @@ lookalike::entries! {
     ) {
         let machine = driver()?;
         let device = device_of(machine, pool.addr())?;
-        match attribute(which)? {
-            PoolAttribute::Switch => value.cast::<c_int>().put(1),
-            PoolAttribute::Bytes(which) => {
-                value.cast::<cuuint64_t>().put(Driver(machine).pool_figure(device, which)?)
-            }
+        match figure(which)? {
+            None => value.cast::<c_int>().put(1),
+            Some(which) => value.cast::<cuuint64_t>().put(Driver(machine).pool_figure(device, which)?),
         }
     }
 
@@ -159,11 +149,10 @@ lookalike::entries! {
     ) {
         let machine = driver()?;
         let device = device_of(machine, pool.addr())?;
-        match attribute(which)? {
-            // The ways of reuse cannot be switched off here.
-            PoolAttribute::Switch if value.cast::<c_int>().before()? == 1 => Ok(()),
-            PoolAttribute::Switch => Err(Code::NOT_SUPPORTED),
-            PoolAttribute::Bytes(which) => {
+        match figure(which)? {
+            None if value.cast::<c_int>().before()? == 1 => Ok(()),
+            None => Err(Code::NOT_SUPPORTED),
+            Some(which) => {
                 let wanted = value.cast::<cuuint64_t>().before()?;
                 Ok(Driver(machine).set_pool_figure(device, which, wanted)?)
             }
