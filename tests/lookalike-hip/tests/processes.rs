@@ -5,22 +5,12 @@
 mod support;
 
 use granule_hip_sys::abi6::*;
-use std::ffi::c_char;
 use std::ptr::null_mut;
-use support::{Runtime, child, in_process, text};
+use support::processes::{child, from_hex, hex, text};
+use support::{Runtime, in_process};
 
 const HANDLE: &str = "LOOKALIKE_TEST_HANDLE";
 const TEST: &str = "memory_reaches_another_process";
-
-fn hex(bytes: &[c_char; 64]) -> String {
-    bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect()
-}
-
-fn from_hex(text: &str) -> [c_char; 64] {
-    std::array::from_fn(|at| {
-        u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_or(0, |byte| byte as c_char)
-    })
-}
 
 #[test]
 fn memory_reaches_another_process() {

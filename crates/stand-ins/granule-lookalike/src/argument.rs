@@ -24,9 +24,6 @@ impl<T> Out<T> {
     }
 
     /// Answers.
-    ///
-    /// # Errors
-    /// `INVALID_VALUE` for null.
     pub fn put(&self, value: T) -> Answer {
         if self.is_null() {
             return Err(Code::INVALID_VALUE);
@@ -37,9 +34,6 @@ impl<T> Out<T> {
     }
 
     /// Refuses null before anything is done.
-    ///
-    /// # Errors
-    /// `INVALID_VALUE` for null.
     pub const fn wanted(&self) -> Answer {
         if self.is_null() { Err(Code::INVALID_VALUE) } else { Ok(()) }
     }
@@ -50,9 +44,6 @@ impl<T> Out<T> {
     }
 
     /// Answers with several values, one after the other.
-    ///
-    /// # Errors
-    /// `INVALID_VALUE` for null.
     pub fn fill(&self, values: impl IntoIterator<Item = T>) -> Answer {
         self.wanted()?;
         for (index, value) in values.into_iter().enumerate() {
@@ -90,9 +81,6 @@ impl Out<c_char> {
 
 impl<T: Copy> Out<T> {
     /// What the caller left there before the call.
-    ///
-    /// # Errors
-    /// `INVALID_VALUE` for null.
     pub fn before(&self) -> Answer<T> {
         self.wanted()?;
         // SAFETY: promised to `new`; used only where the signature says that the caller fills the place.
@@ -138,9 +126,6 @@ impl<T> In<T> {
 
 impl<T: Copy> In<T> {
     /// The value.
-    ///
-    /// # Errors
-    /// `INVALID_VALUE` for null.
     pub fn get(&self) -> Answer<T> {
         if self.is_null() {
             return Err(Code::INVALID_VALUE);
@@ -150,9 +135,6 @@ impl<T: Copy> In<T> {
     }
 
     /// `count` values.
-    ///
-    /// # Errors
-    /// `INVALID_VALUE` for null.
     pub fn list(&self, count: usize) -> Answer<Vec<T>> {
         let value = |index| {
             // SAFETY: promised to `new`: there are as many as the caller said.

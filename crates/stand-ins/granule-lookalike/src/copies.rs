@@ -50,9 +50,6 @@ pub struct Copy {
 
 impl Copy {
     /// Finds out what both sides are.
-    ///
-    /// # Errors
-    /// What the machine says.
     pub fn of(here: Here, to: Side, from: Side, bytes: usize) -> Answer<Self> {
         let ((to, to_device), (from, from_device)) = (to.resolve(here)?, from.resolve(here)?);
         let kind = match (to_device, from_device) {

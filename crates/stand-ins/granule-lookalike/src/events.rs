@@ -27,9 +27,6 @@ pub struct EventInfo {
 static EVENTS: Handles<EventInfo, 0x6b00_0000_0000> = Handles::new();
 
 /// Makes an event; both vendors number timing and waiting alike.
-///
-/// # Errors
-/// What the machine says.
 pub fn create<T>(here: Here, place: &Out<*mut T>, options: u32) -> Answer {
     let mut flags = EventFlags::empty();
     flags.set(EventFlags::BLOCKING_SYNC, options & 1 != 0);
@@ -40,9 +37,6 @@ pub fn create<T>(here: Here, place: &Out<*mut T>, options: u32) -> Answer {
 }
 
 /// Makes an event that another process can open.
-///
-/// # Errors
-/// What the machine says.
 pub fn create_shared<T>(here: Here, place: &Out<*mut T>) -> Answer {
     place.put(adopt(Driver(here.machine).create_shared_event(here.device)?))
 }
@@ -54,9 +48,6 @@ pub fn adopt<T>(event: Event) -> *mut T {
 }
 
 /// What a handle stands for.
-///
-/// # Errors
-/// `INVALID_HANDLE`.
 pub fn resolve<T>(handle: *mut T) -> Answer<EventInfo> {
     EVENTS.get(handle.addr())
 }
@@ -68,9 +59,6 @@ fn usable<T>(handle: *mut T) -> Answer<Event> {
 }
 
 /// Destroys an event.
-///
-/// # Errors
-/// `INVALID_HANDLE`; what the machine says.
 pub fn destroy<T>(here: Here, handle: *mut T) -> Answer {
     let known = resolve(handle)?;
     // SAFETY: rule 1: the table says that it was made and not destroyed, and forgets it next.
@@ -106,9 +94,6 @@ pub fn query<T>(here: Here, handle: *mut T) -> Answer {
 }
 
 /// Waits until an event was passed.
-///
-/// # Errors
-/// `INVALID_HANDLE`; what the machine says.
 pub fn synchronize<T>(here: Here, handle: *mut T) -> Answer {
     here.machine.synchronize_event(usable(handle)?)?;
     lag::forget(handle.addr());

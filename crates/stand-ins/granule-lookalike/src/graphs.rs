@@ -209,9 +209,6 @@ pub struct Info {
 }
 
 /// Asks about a stream's capture.
-///
-/// # Errors
-/// What the machine says.
 pub fn info(machine: &OpenReg, stream: Stream) -> Answer<Info> {
     // Where nothing can be captured, nothing is.
     let status = machine.capture().map_or(Ok(CaptureStatus::None), |family| family.status(stream))?;
@@ -249,9 +246,6 @@ pub struct Places<G, N> {
 }
 
 /// Tells what a stream's capture looks like.
-///
-/// # Errors
-/// As [`put_status`].
 pub fn put_info<T, G, N>(here: Here, handle: *mut T, places: &Places<G, N>) -> Answer {
     places.status.wanted()?;
     let stream = here.work_stream(handle)?;
@@ -363,9 +357,6 @@ pub fn put_list<N>(place: &Out<*mut N>, count: &Out<usize>, list: &[usize]) -> A
 }
 
 /// Every node of a graph.
-///
-/// # Errors
-/// `INVALID_VALUE` for what is no graph.
 pub fn nodes<G>(machine: &OpenReg, graph: *mut G) -> Answer<Vec<usize>> {
     let graph = graph.addr();
     let count = match GRAPHS.get(graph).or_else(invalid)? {
@@ -380,9 +371,6 @@ pub fn nodes<G>(machine: &OpenReg, graph: *mut G) -> Answer<Vec<usize>> {
 }
 
 /// What a node depends on.
-///
-/// # Errors
-/// `INVALID_VALUE` for what is no node.
 pub fn dependencies(machine: &OpenReg, node: usize) -> Answer<Vec<usize>> {
     let offset = node.checked_sub(BASE).ok_or(Code::INVALID_VALUE)? % ROOM;
     let graph = node - offset;
@@ -440,9 +428,6 @@ pub fn upload<E, T>(here: Here, executable: *mut E, handle: *mut T) -> Answer {
 }
 
 /// Ends an instantiated graph; queued launches still run.
-///
-/// # Errors
-/// `INVALID_VALUE` for what is none.
 pub fn destroy_executable<E>(executable: *mut E) -> Answer {
     EXECUTABLES.remove(executable.addr()).map(drop).or_else(invalid)
 }

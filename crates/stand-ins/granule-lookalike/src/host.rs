@@ -33,9 +33,6 @@ pub fn flags_of(base: DevicePtr) -> Option<u32> {
 }
 
 /// Takes memory; `flags` are those that it is said to have.
-///
-/// # Errors
-/// What the machine says.
 pub fn take(here: Here, pointer: &Out<*mut c_void>, bytes: usize, wanted: HostFlags, flags: u32) -> Answer {
     let DevicePtr(base) = here.machine.host_malloc(bytes as u64, wanted)?;
     remember(base, bytes, flags);
@@ -43,9 +40,6 @@ pub fn take(here: Here, pointer: &Out<*mut c_void>, bytes: usize, wanted: HostFl
 }
 
 /// Gives memory back.
-///
-/// # Errors
-/// What the machine says.
 pub fn give(here: Here, pointer: *mut c_void) -> Answer {
     let base = pointer.addr() as u64;
     // SAFETY: the machine refuses what is not the base of live page-locked memory.

@@ -21,10 +21,17 @@
 //! | [`absence`] | the library, or a copy, without some symbols |
 //! | [`ipc`], [`callback`] | what was exported, functions of the program |
 //!
+//! # Answers
+//!
+//! An [`Answer`] that is no success is the driver's number of what is wrong: what the machine says, `INVALID_HANDLE` for a
+//! handle that stands for nothing, `INVALID_VALUE` for null where an answer has to go. What else there is, a function says.
+//!
 //! # Settings
 //!
 //! `GRANULE_LOOKALIKE` is a list with commas, for example `devices=8,memory=reserved,no-ipc`; see
 //! [`settings::Settings::parse`].
+
+#![allow(clippy::missing_errors_doc, reason = "said above for all")]
 
 pub mod absence;
 pub mod argument;

@@ -15,9 +15,6 @@ fn enabled() -> MutexGuard<'static, HashSet<(DeviceIndex, DeviceIndex)>> {
 }
 
 /// Whether a device can reach another's memory.
-///
-/// # Errors
-/// What the machine says.
 pub fn can_access(machine: &OpenReg, from: DeviceIndex, to: DeviceIndex) -> Answer<bool> {
     match machine.peers() {
         Ok(family) => Ok(family.can_access(from, to)?),

@@ -120,9 +120,6 @@ pub fn query<T>(here: Here, handle: *mut T) -> Answer {
 }
 
 /// Waits until everything queued is done.
-///
-/// # Errors
-/// `INVALID_HANDLE`; what the machine says.
 pub fn synchronize<T>(here: Here, handle: *mut T) -> Answer {
     let stream = here.work_stream(handle)?;
     here.machine.synchronize_stream(stream)?;
@@ -143,9 +140,6 @@ pub fn wait_event<T, E>(here: Here, handle: *mut T, event: *mut E, flags: u32) -
 }
 
 /// A number that no other stream of the process ever has.
-///
-/// # Errors
-/// `INVALID_HANDLE`.
 pub fn id<T>(here: Here, handle: *mut T) -> Answer<u64> {
     let stream = here.stream(handle)?.stream;
     // Default streams have no number in the machine: theirs come from the device.
@@ -153,9 +147,6 @@ pub fn id<T>(here: Here, handle: *mut T) -> Answer<u64> {
 }
 
 /// Queues a function of the program.
-///
-/// # Errors
-/// `INVALID_HANDLE`; what the machine says.
 pub fn call<T>(here: Here, handle: *mut T, function: Callback) -> Answer {
     let stream = here.work_stream(handle)?;
     Ok(Driver(here.machine).host_call(stream, move || function.run())?)
@@ -209,9 +200,6 @@ pub fn wait_by_default(machine: &OpenReg, known: &StreamInfo) {
 }
 
 /// What a handle stands for while `current` is the thread's device.
-///
-/// # Errors
-/// `INVALID_HANDLE`.
 pub fn resolve(machine: &Arc<OpenReg>, current: DeviceIndex, handle: usize) -> Answer<StreamInfo> {
     match handle {
         0 | LEGACY => Ok(StreamInfo { stream: machine.default_stream(current), flags: 0, priority: 0 }),

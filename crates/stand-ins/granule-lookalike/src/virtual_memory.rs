@@ -60,9 +60,6 @@ pub fn set_access(
 }
 
 /// Tells what a device may do with mapped memory.
-///
-/// # Errors
-/// What the machine says.
 pub fn put_access(
     family: &dyn VirtualMemory,
     at: DevicePtr,
