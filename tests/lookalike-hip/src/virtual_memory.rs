@@ -103,7 +103,7 @@ fn address(pointer: *mut c_void) -> DevicePtr {
 
 /// Takes a descriptor for a handle. Where there is none left, the runtime says that memory is out.
 fn take_descriptor(handle: PhysicalHandle) -> Answer {
-    if personality()?.driver.takes_descriptors() {
+    if personality()?.driver.part.takes_descriptors {
         let file = File::open("/dev/null").map_err(|_| Code::OUT_OF_MEMORY)?;
         DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner).insert(handle.raw, file);
     }
@@ -113,7 +113,7 @@ fn take_descriptor(handle: PhysicalHandle) -> Answer {
 fn release(machine: &OpenReg, family: &dyn VirtualMemory, handle: PhysicalHandle) -> Answer {
     // SAFETY: the machine refuses what is no live handle.
     unsafe { family.release_physical(handle) }?;
-    if personality()?.driver.takes_descriptors() && Driver(machine).physical_properties(handle).is_err() {
+    if personality()?.driver.part.takes_descriptors && Driver(machine).physical_properties(handle).is_err() {
         DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle.raw);
     }
     imports::released(handle.raw);

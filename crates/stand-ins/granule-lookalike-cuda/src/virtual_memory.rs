@@ -214,7 +214,7 @@ lookalike::entries! {
         of_memory("cuMemMap", made)?;
         let physical = known(machine, handle)?;
         let is_second = mapped().values().any(|other| *other == handle);
-        if is_second && personality()?.driver.maps_copies() {
+        if is_second && personality()?.driver.part.maps_copies {
             let device = Driver(machine).physical_properties(physical)?.device;
             let other = family.create_physical(device, bytes as u64, HandleType::None)?;
             // SAFETY: the machine checks the reservation, the handle and its size.

@@ -197,6 +197,22 @@ impl Driver {
     }
 }
 
+/// Physical memory of device 0 that can leave the process in this way.
+pub fn properties(kind: CUmemAllocationHandleType) -> CUmemAllocationProp {
+    CUmemAllocationProp {
+        type_: CU_MEM_ALLOCATION_TYPE_PINNED,
+        requestedHandleTypes: kind,
+        location: CUmemLocation { type_: CU_MEM_LOCATION_TYPE_DEVICE, id: 0 },
+        win32HandleMetaData: std::ptr::null_mut(),
+        allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {
+            compressionType: 0,
+            gpuDirectRDMACapable: 0,
+            usage: 0,
+            reserved: [0; 4],
+        },
+    }
+}
+
 /// The library that cargo built beside this test.
 pub fn library() -> PathBuf {
     processes::beside("liblookalike_cuda.so")

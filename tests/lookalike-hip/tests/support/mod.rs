@@ -119,6 +119,21 @@ impl Runtime {
     }
 }
 
+/// Physical memory of device 0 that can leave the process by descriptor.
+pub fn properties() -> hipMemAllocationProp {
+    hipMemAllocationProp {
+        type_: hipMemAllocationTypePinned,
+        requestedHandleType: hipMemHandleTypePosixFileDescriptor,
+        location: hipMemLocation { type_: hipMemLocationTypeDevice, id: 0 },
+        win32HandleMetaData: null_mut(),
+        allocFlags: hipMemAllocationProp__bindgen_ty_1 {
+            compressionType: 0,
+            gpuDirectRDMACapable: 0,
+            usage: 0,
+        },
+    }
+}
+
 /// Bytes of a pattern.
 pub const SAMPLE: usize = 4096;
 

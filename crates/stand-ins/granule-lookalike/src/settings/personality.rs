@@ -66,10 +66,10 @@ struct Figures {
     limit: Option<String>,
 }
 
-/// One vendor's driver.
+/// One vendor's driver, as its file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Part {
+pub struct Part {
     version: Option<String>,
     /// What every call answers.
     answers: Option<i32>,
@@ -78,16 +78,16 @@ struct Part {
     lacks: Vec<String>,
     /// Memory that was unmapped and released stays taken until its addresses are given back.
     #[serde(default)]
-    releases_late: bool,
+    pub releases_late: bool,
     /// Memory is not exported again once the first descriptor is closed.
     #[serde(default)]
-    exports_once: bool,
+    pub exports_once: bool,
     /// A physical handle takes a descriptor of the process.
     #[serde(default)]
-    takes_descriptors: bool,
+    pub takes_descriptors: bool,
     /// Memory that is mapped a second time shows other bytes there.
     #[serde(default)]
-    maps_copies: bool,
+    pub maps_copies: bool,
     #[serde(default)]
     refuse: Vec<Rule>,
     #[allow(dead_code, reason = "read by `cargo xtask personalities`, and checked here")]
@@ -119,7 +119,8 @@ pub struct Driver {
     is_reversed: bool,
     attributes: BTreeMap<String, i64>,
     memory: Figures,
-    part: Part,
+    /// What it does otherwise than others.
+    pub part: Part,
 }
 
 fn read(name: &str) -> Result<File, String> {
@@ -266,30 +267,6 @@ impl Driver {
         let last = machine.device_count()?.saturating_sub(1);
         let meant = if self.is_reversed { DeviceIndex(last.saturating_sub(device.0)) } else { device };
         machine.properties(meant)?.uuid.ok_or(Code::NOT_SUPPORTED)
-    }
-
-    /// Whether released memory stays taken until its addresses are given back.
-    #[must_use]
-    pub fn releases_late(&self) -> bool {
-        self.part.releases_late
-    }
-
-    /// Whether memory is not exported again once the first descriptor is closed.
-    #[must_use]
-    pub fn exports_once(&self) -> bool {
-        self.part.exports_once
-    }
-
-    /// Whether a physical handle takes a descriptor.
-    #[must_use]
-    pub fn takes_descriptors(&self) -> bool {
-        self.part.takes_descriptors
-    }
-
-    /// Whether memory that is mapped a second time shows other bytes there.
-    #[must_use]
-    pub fn maps_copies(&self) -> bool {
-        self.part.maps_copies
     }
 
     /// What the file says of an attribute.
