@@ -278,11 +278,6 @@ impl Memory {
         })
     }
 
-    /// Whether `at` lies in managed memory.
-    pub(crate) fn is_managed(&self, at: u64) -> bool {
-        matches!(self.place_of(at), Some(Place::Range(_, range)) if matches!(range.kind, RangeKind::Managed))
-    }
-
     /// Whether `at` lies in a device's window, allocated or not.
     pub(crate) fn is_device_address(&self, at: u64) -> bool {
         self.devices.iter().any(|memory| at >= memory.window.0 && at - memory.window.0 < memory.window.1)

@@ -4,29 +4,13 @@
 
 mod support;
 
-use std::ptr::null_mut;
 use support::header::*;
-use support::{Driver, child, in_process, library, text};
+use support::{Driver, child, in_process, library, properties, text};
 
 const HANDLE: &str = "LOOKALIKE_TEST_HANDLES";
 const SETTINGS: &str = "personality=fabric,devices=1";
 const FABRIC: CUmemAllocationHandleType = CU_MEM_HANDLE_TYPE_FABRIC;
 const UNIT: usize = 2 << 20;
-
-fn properties(kind: CUmemAllocationHandleType) -> CUmemAllocationProp {
-    CUmemAllocationProp {
-        type_: CU_MEM_ALLOCATION_TYPE_PINNED,
-        requestedHandleTypes: kind,
-        location: CUmemLocation { type_: CU_MEM_LOCATION_TYPE_DEVICE, id: 0 },
-        win32HandleMetaData: null_mut(),
-        allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {
-            compressionType: 0,
-            gpuDirectRDMACapable: 0,
-            usage: 0,
-            reserved: [0; 4],
-        },
-    }
-}
 
 /// A handle, mapped and open.
 fn shown(d: &Driver, handle: CUmemGenericAllocationHandle) -> CUdeviceptr {

@@ -4,22 +4,12 @@
 
 mod support;
 
-use std::ffi::c_char;
 use std::process::Stdio;
 use support::header::*;
+use support::processes::{from_hex, hex};
 use support::{Driver, child, in_process, library, text};
 
 const HANDLES: &str = "LOOKALIKE_TEST_HANDLES";
-
-fn hex(bytes: &[c_char; 64]) -> String {
-    bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect()
-}
-
-fn from_hex(text: &str) -> [c_char; 64] {
-    std::array::from_fn(|at| {
-        u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_or(0, |byte| byte as c_char)
-    })
-}
 
 #[test]
 fn memory_and_events_reach_another_process() {

@@ -4,24 +4,9 @@
 
 mod support;
 
-use std::ptr::{null_mut, without_provenance_mut};
+use std::ptr::without_provenance_mut;
 use support::header::*;
-use support::{Driver, in_process, library};
-
-fn properties(kind: CUmemAllocationHandleType) -> CUmemAllocationProp {
-    CUmemAllocationProp {
-        type_: CU_MEM_ALLOCATION_TYPE_PINNED,
-        requestedHandleTypes: kind,
-        location: CUmemLocation { type_: CU_MEM_LOCATION_TYPE_DEVICE, id: 0 },
-        win32HandleMetaData: null_mut(),
-        allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {
-            compressionType: 0,
-            gpuDirectRDMACapable: 0,
-            usage: 0,
-            reserved: [0; 4],
-        },
-    }
-}
+use support::{Driver, in_process, library, properties};
 
 #[test]
 fn one_cycle_in_the_right_order_only() {

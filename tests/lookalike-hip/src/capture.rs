@@ -1,46 +1,11 @@
 //! Stream capture, graphs, user objects.
 
-use crate::entry::{Here, device, here, ready};
-use alloc_core::backend::{Backend, CaptureMode};
-use alloc_core::types::Stream;
+use crate::entry::{device, here, ready};
 use granule_hip_sys::abi6::*;
-use lookalike::argument::Out;
 use lookalike::callback::Callback;
-use lookalike::{Answer, Code, graphs, user_objects};
+use lookalike::graphs::{self, Places};
+use lookalike::{Code, user_objects};
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
-use std::ptr::without_provenance_mut;
-
-const fn mode(number: hipStreamCaptureMode) -> Answer<CaptureMode> {
-    Ok(match number {
-        hipStreamCaptureModeGlobal => CaptureMode::Global,
-        hipStreamCaptureModeThreadLocal => CaptureMode::ThreadLocal,
-        hipStreamCaptureModeRelaxed => CaptureMode::Relaxed,
-        _ => return Err(Code::INVALID_VALUE),
-    })
-}
-
-/// A stream to ask about; a default stream only while nothing captured waits for it.
-fn asked(stream: hipStream_t) -> Answer<(Here, Stream)> {
-    let here = here()?;
-    Ok((here, here.work_stream(stream)?))
-}
-
-fn instantiate(executable: &Out<hipGraphExec_t>, graph: hipGraph_t) -> Answer {
-    here()?;
-    executable.wanted()?;
-    executable.put(without_provenance_mut(graphs::instantiate(graph.addr())?))
-}
-
-/// Answers with a list: a null place asks for the length; what is too much room is set to null.
-fn put_list(place: &Out<hipGraphNode_t>, count: &Out<usize>, list: &[usize]) -> Answer {
-    if place.is_null() {
-        return count.put(list.len());
-    }
-    let room = count.before()?;
-    let nodes = list.iter().copied().chain(std::iter::repeat(0)).take(room);
-    place.fill(nodes.map(without_provenance_mut))?;
-    count.put(list.len().min(room))
-}
 
 lookalike::entries! {
     run: crate::entry::run, status: hipError_t;
@@ -49,31 +14,19 @@ lookalike::entries! {
     fn hipStreamBeginCapture as hipStreamBeginCapture_t(
         val stream: hipStream_t, val number: hipStreamCaptureMode,
     ) {
-        let here = here()?;
-        let mode = mode(number)?;
-        let known = here.stream(stream)?;
-        if known.stream.raw == 0 {
-            return Err(Code::CAPTURE_UNSUPPORTED);
-        }
-        graphs::begin(here.machine, known.stream, known.is_blocking(), mode)
+        graphs::begin(here()?, stream, number)
     }
 
     /// Ends the recording.
     fn hipStreamEndCapture as hipStreamEndCapture_t(val stream: hipStream_t, out graph: *mut hipGraph_t) {
-        let here = here()?;
-        let stream = here.stream(stream)?.stream;
-        graph.wanted()?;
-        let ended = graphs::end(here.machine, stream);
-        graph.put(without_provenance_mut(ended.unwrap_or(0)))?;
-        ended.map(drop)
+        graphs::end(here()?, stream, &graph)
     }
 
     /// Whether a stream is recorded.
     fn hipStreamIsCapturing as hipStreamIsCapturing_t(
         val stream: hipStream_t, out status: *mut hipStreamCaptureStatus,
     ) {
-        let (here, stream) = asked(stream)?;
-        status.put(graphs::info(here.machine, stream)?.status)
+        graphs::put_status(here()?, stream, &status)
     }
 
     /// What a stream's recording is.
@@ -81,8 +34,8 @@ lookalike::entries! {
         val stream: hipStream_t, out status: *mut hipStreamCaptureStatus, out id: *mut c_ulonglong,
     ) {
         status.wanted()?;
-        let (here, stream) = asked(stream)?;
-        let info = graphs::info(here.machine, stream)?;
+        let here = here()?;
+        let info = graphs::info(here.machine, here.work_stream(stream)?)?;
         id.put_if_wanted(info.id);
         status.put(info.status)
     }
@@ -96,21 +49,7 @@ lookalike::entries! {
         out dependencies: *mut *const hipGraphNode_t,
         out count: *mut usize,
     ) {
-        status.wanted()?;
-        let (here, stream) = asked(stream)?;
-        let info = graphs::info(here.machine, stream)?;
-        status.put(info.status)?;
-        if info.status != hipStreamCaptureStatusActive {
-            return Ok(());
-        }
-        id.put_if_wanted(info.id);
-        graph.put_if_wanted(without_provenance_mut(info.graph));
-        if !dependencies.is_null() || !count.is_null() {
-            let (list, length) = graphs::frontier(here.machine, stream, info.graph)?;
-            dependencies.put_if_wanted(list.cast());
-            count.put_if_wanted(length);
-        }
-        Ok(())
+        graphs::put_info(here()?, stream, &Places { status, id, graph, dependencies, count })
     }
 
     /// Changes what a stream's next work depends on: the simulated captures cannot.
@@ -125,12 +64,7 @@ lookalike::entries! {
     fn hipThreadExchangeStreamCaptureMode as hipThreadExchangeStreamCaptureMode_t(
         out number: *mut hipStreamCaptureMode,
     ) {
-        let before = ready()?.capture()?.exchange_mode(mode(number.before()?)?)?;
-        number.put(match before {
-            CaptureMode::Global => hipStreamCaptureModeGlobal,
-            CaptureMode::ThreadLocal => hipStreamCaptureModeThreadLocal,
-            CaptureMode::Relaxed => hipStreamCaptureModeRelaxed,
-        })
+        graphs::exchange_mode(ready()?, &number)
     }
 
     /// An empty graph: the simulated graphs come from captures only.
@@ -142,14 +76,14 @@ lookalike::entries! {
     fn hipGraphGetNodes as hipGraphGetNodes_t(
         val graph: hipGraph_t, out nodes: *mut hipGraphNode_t, out count: *mut usize,
     ) {
-        put_list(&nodes, &count, &graphs::nodes(ready()?, graph.addr())?)
+        graphs::put_list(&nodes, &count, &graphs::nodes(ready()?, graph)?)
     }
 
     /// What a node depends on.
     fn hipGraphNodeGetDependencies as hipGraphNodeGetDependencies_t(
         val node: hipGraphNode_t, out nodes: *mut hipGraphNode_t, out count: *mut usize,
     ) {
-        put_list(&nodes, &count, &graphs::dependencies(ready()?, node.addr())?)
+        graphs::put_list(&nodes, &count, &graphs::dependencies(ready()?, node.addr())?)
     }
 
     /// Makes something to launch of a graph; what goes wrong there is not told in words.
@@ -158,7 +92,8 @@ lookalike::entries! {
         val _log: *mut c_char, val _bytes: usize,
     ) {
         node.put_if_wanted(std::ptr::null_mut());
-        instantiate(&executable, graph)
+        here()?;
+        graphs::instantiate(&executable, graph)
     }
 
     /// Makes something to launch of a graph.
@@ -169,45 +104,35 @@ lookalike::entries! {
         if flags & !c_ulonglong::from(hipGraphInstantiateFlagAutoFreeOnLaunch) != 0 {
             return Err(Code::INVALID_VALUE);
         }
-        instantiate(&executable, graph)
+        here()?;
+        graphs::instantiate(&executable, graph)
     }
 
     /// Prepares a launch: nothing is to be done.
     fn hipGraphUpload as hipGraphUpload_t(val executable: hipGraphExec_t, val stream: hipStream_t) {
-        here()?.work_stream(stream)?;
-        graphs::is_executable(executable.addr())
+        graphs::upload(here()?, executable, stream)
     }
 
     /// Queues a graph's work.
     fn hipGraphLaunch as hipGraphLaunch_t(val executable: hipGraphExec_t, val stream: hipStream_t) {
-        let here = here()?;
-        let stream = here.work_stream(stream)?;
-        graphs::launch(here.machine, executable.addr(), stream)
+        graphs::launch(here()?, executable, stream)
     }
 
     /// Ends an instantiated graph.
     fn hipGraphExecDestroy as hipGraphExecDestroy_t(val executable: hipGraphExec_t) {
-        graphs::destroy_executable(executable.addr())
+        graphs::destroy_executable(executable)
     }
 
     /// Ends a graph.
     fn hipGraphDestroy as hipGraphDestroy_t(val graph: hipGraph_t) {
-        graphs::destroy(graph.addr())
+        graphs::destroy(graph)
     }
 
     /// What is held of a device for the memory nodes of graphs. What was held most is not kept.
     fn hipDeviceGetGraphMemAttribute as hipDeviceGetGraphMemAttribute_t(
         val of: c_int, val number: hipGraphMemAttributeType, out value: *mut c_void,
     ) {
-        let of = device(of)?;
-        value.wanted()?;
-        match number {
-            hipGraphMemAttrUsedMemCurrent | hipGraphMemAttrReservedMemCurrent => {
-                value.cast::<u64>().put(graphs::node_memory::of(of)?)
-            }
-            hipGraphMemAttrUsedMemHigh | hipGraphMemAttrReservedMemHigh => Err(Code::NOT_SUPPORTED),
-            _ => Err(Code::INVALID_VALUE),
-        }
+        graphs::node_memory::put(device(of)?, number, &value)
     }
 
     /// An object that graphs can keep alive.
@@ -216,14 +141,9 @@ lookalike::entries! {
         val flags: c_uint,
     ) {
         object.wanted()?;
-        // The one flag there is has to be set.
-        if references == 0 || flags != hipUserObjectNoDestructorSync {
-            return Err(Code::INVALID_VALUE);
-        }
-        let destroy = destroy.ok_or(Code::INVALID_VALUE)?;
         // SAFETY: the caller promises a function that may be called with its data, once, on any thread.
-        let destroy = unsafe { Callback::new(destroy, data) };
-        object.put(without_provenance_mut(user_objects::create(destroy, references)))
+        let destroy = unsafe { Callback::new(destroy, data) }?;
+        user_objects::create(&object, destroy, references, flags)
     }
 
     /// Adds references.
@@ -240,11 +160,7 @@ lookalike::entries! {
     fn hipGraphRetainUserObject as hipGraphRetainUserObject_t(
         val graph: hipGraph_t, val object: hipUserObject_t, val count: c_uint, val flags: c_uint,
     ) {
-        if flags & !hipGraphUserObjectMove != 0 {
-            return Err(Code::INVALID_VALUE);
-        }
-        let is_moved = flags & hipGraphUserObjectMove != 0;
-        graphs::retain_object(ready()?, graph.addr(), object.addr(), count, is_moved)
+        graphs::retain_object(ready()?, graph, object, count, flags)
     }
 
     /// Takes an object from a graph: the simulated graphs keep theirs to the end.

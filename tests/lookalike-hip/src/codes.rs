@@ -2,16 +2,13 @@
 
 use crate::personality::{Release, personality};
 use granule_hip_sys::abi6::*;
-use granule_hip_sys::abi7::{
-    hipErrorInvalidClusterSize, hipErrorInvalidResourceConfiguration, hipErrorInvalidResourceType,
-    hipErrorStreamDetached,
-};
-use lookalike::Answer;
+use granule_hip_sys::abi7::hipErrorInvalidResourceType;
 use lookalike::entry::Entry;
+use lookalike::{Answer, Code};
 use std::ffi::{CStr, c_char};
 
-/// Numbers, names as the header has them, and what the runtime says; numbers without a text of their own
-/// repeat their name. The second list is 7's.
+/// Names as the header has them, of the numbers that the runtime answers with, and what it alone says of them. The second list
+/// is 7's.
 macro_rules! codes {
     ($($name:ident $(=> $text:literal)?,)* ; $($new:ident,)*) => {
         fn name(code: hipError_t, release: Release) -> Option<&'static CStr> {
@@ -26,93 +23,53 @@ macro_rules! codes {
         fn text(code: hipError_t) -> Option<&'static CStr> {
             match code {
                 $($($name => Some($text),)?)*
-                _ => None,
+                _ => Code(code.cast_signed()).text(),
             }
         }
     };
 }
 
 codes! {
-    hipSuccess => c"no error",
-    hipErrorInvalidValue => c"invalid argument",
-    hipErrorOutOfMemory => c"out of memory",
-    hipErrorNotInitialized => c"initialization error",
-    hipErrorDeinitialized => c"driver shutting down",
-    hipErrorProfilerDisabled,
-    hipErrorProfilerNotInitialized,
-    hipErrorProfilerAlreadyStarted,
-    hipErrorProfilerAlreadyStopped,
+    hipSuccess,
+    hipErrorInvalidValue,
+    hipErrorOutOfMemory,
+    hipErrorNotInitialized,
+    hipErrorDeinitialized,
     hipErrorInvalidConfiguration => c"invalid configuration argument",
-    hipErrorInvalidPitchValue,
-    hipErrorInvalidSymbol,
     hipErrorInvalidDevicePointer => c"invalid device pointer",
     hipErrorInvalidMemcpyDirection,
-    hipErrorInsufficientDriver,
-    hipErrorMissingConfiguration,
-    hipErrorPriorLaunchFailure,
-    hipErrorInvalidDeviceFunction,
     hipErrorNoDevice => c"no ROCm-capable device is detected",
-    hipErrorInvalidDevice => c"invalid device ordinal",
-    hipErrorInvalidImage,
-    hipErrorInvalidContext => c"invalid device context",
-    hipErrorContextAlreadyCurrent,
-    hipErrorMapFailed,
-    hipErrorUnmapFailed,
-    hipErrorArrayIsMapped,
-    hipErrorAlreadyMapped,
-    hipErrorNoBinaryForGpu,
-    hipErrorAlreadyAcquired,
-    hipErrorNotMapped,
-    hipErrorNotMappedAsArray,
-    hipErrorNotMappedAsPointer,
+    hipErrorInvalidDevice,
+    hipErrorInvalidContext,
     hipErrorECCNotCorrectable,
     hipErrorUnsupportedLimit,
-    hipErrorContextAlreadyInUse,
-    hipErrorPeerAccessUnsupported => c"peer access is not supported between these two devices",
-    hipErrorInvalidKernelFile,
-    hipErrorInvalidGraphicsContext,
-    hipErrorInvalidSource,
-    hipErrorFileNotFound,
-    hipErrorSharedObjectSymbolNotFound,
-    hipErrorSharedObjectInitFailed,
-    hipErrorOperatingSystem,
-    hipErrorInvalidHandle => c"invalid resource handle",
-    hipErrorIllegalState => c"the operation cannot be performed in the present state",
-    hipErrorNotFound => c"named symbol not found",
-    hipErrorNotReady => c"device not ready",
-    hipErrorIllegalAddress => c"an illegal memory access was encountered",
-    hipErrorLaunchOutOfResources,
-    hipErrorLaunchTimeOut => c"the launch timed out and was terminated",
-    hipErrorPeerAccessAlreadyEnabled => c"peer access is already enabled",
-    hipErrorPeerAccessNotEnabled => c"peer access has not been enabled",
-    hipErrorSetOnActiveProcess,
-    hipErrorContextIsDestroyed => c"context is destroyed",
+    hipErrorPeerAccessUnsupported,
+    hipErrorInvalidHandle,
+    hipErrorIllegalState,
+    hipErrorNotFound,
+    hipErrorNotReady,
+    hipErrorIllegalAddress,
+    hipErrorLaunchTimeOut,
+    hipErrorPeerAccessAlreadyEnabled,
+    hipErrorPeerAccessNotEnabled,
+    hipErrorContextIsDestroyed,
     hipErrorAssert,
-    hipErrorHostMemoryAlreadyRegistered => c"part or all of the requested memory range is already mapped",
-    hipErrorHostMemoryNotRegistered => c"pointer does not correspond to a registered memory region",
-    hipErrorLaunchFailure => c"unspecified launch failure",
-    hipErrorCooperativeLaunchTooLarge,
-    hipErrorNotSupported => c"operation not supported",
-    hipErrorStreamCaptureUnsupported => c"operation not permitted when stream is capturing",
-    hipErrorStreamCaptureInvalidated => c"operation failed due to a previous error during capture",
-    hipErrorStreamCaptureMerge => c"operation would result in a merge of separate capture sequences",
-    hipErrorStreamCaptureUnmatched => c"capture was not ended in the same stream as it began",
-    hipErrorStreamCaptureUnjoined => c"capturing stream has unjoined work",
-    hipErrorStreamCaptureIsolation => c"dependency created on uncaptured work in another stream",
-    hipErrorStreamCaptureImplicit => c"operation would make the legacy stream depend on a capturing blocking stream",
-    hipErrorCapturedEvent => c"operation not permitted on an event last recorded in a capturing stream",
-    hipErrorStreamCaptureWrongThread => c"attempt to terminate a thread-local capture sequence from another thread",
-    hipErrorGraphExecUpdateFailure,
-    hipErrorInvalidChannelDescriptor,
-    hipErrorInvalidTexture,
-    hipErrorUnknown => c"unknown error",
-    hipErrorRuntimeMemory,
-    hipErrorRuntimeOther,
+    hipErrorHostMemoryAlreadyRegistered,
+    hipErrorHostMemoryNotRegistered,
+    hipErrorLaunchFailure,
+    hipErrorNotSupported,
+    hipErrorStreamCaptureUnsupported,
+    hipErrorStreamCaptureInvalidated,
+    hipErrorStreamCaptureMerge,
+    hipErrorStreamCaptureUnmatched,
+    hipErrorStreamCaptureUnjoined,
+    hipErrorStreamCaptureIsolation,
+    hipErrorStreamCaptureImplicit,
+    hipErrorCapturedEvent,
+    hipErrorStreamCaptureWrongThread,
+    hipErrorUnknown,
     ;
     hipErrorInvalidResourceType,
-    hipErrorInvalidResourceConfiguration,
-    hipErrorStreamDetached,
-    hipErrorInvalidClusterSize,
 }
 
 /// Runs a question for a text, which needs no device and leaves no error. Never null.

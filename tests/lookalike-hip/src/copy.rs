@@ -1,41 +1,14 @@
 //! Copies and fills.
 //!
-//! Nothing to copy is success. Where the kind says which side is the host, the machine refuses another kind of
-//! address there, except page-locked memory on a device's side.
+//! Nothing to copy is success.
 
-use crate::entry::{Here, device, here};
-use alloc_core::backend::{Backend, CaptureMode, CopyKind, PointerKind};
+use crate::entry::{device, here};
+use alloc_core::backend::{Backend, CaptureMode};
 use alloc_core::types::{DevicePtr, Stream};
 use granule_hip_sys::abi6::*;
-use lookalike::{Answer, Code};
+use lookalike::copies::{Copy, Side};
+use lookalike::{Answer, Code, Here};
 use std::ffi::{c_int, c_uchar, c_void};
-
-/// One side of a copy.
-#[derive(Clone, Copy, Debug)]
-enum Side {
-    /// The program says that it is host memory.
-    Host(u64),
-    /// The program says that the runtime knows it.
-    Known(u64),
-    /// The runtime is to find out.
-    Any(u64),
-}
-
-impl Side {
-    fn resolve(self, here: Here) -> Answer<(DevicePtr, bool)> {
-        let (at, is_any) = match self {
-            Self::Host(at) => return Ok((DevicePtr(at), false)),
-            Self::Known(at) => (DevicePtr(at), false),
-            Self::Any(at) => (DevicePtr(at), true),
-        };
-        match here.machine.pointer_info(at)?.kind {
-            PointerKind::Device | PointerKind::Managed => Ok((at, true)),
-            PointerKind::Host => Ok((at, false)),
-            // The machine traps the use of an address that is nothing.
-            PointerKind::Unmanaged => Ok((at, !is_any)),
-        }
-    }
-}
 
 fn sides(to: u64, from: u64, kind: hipMemcpyKind) -> Answer<(Side, Side)> {
     Ok(match kind {
@@ -48,31 +21,16 @@ fn sides(to: u64, from: u64, kind: hipMemcpyKind) -> Answer<(Side, Side)> {
     })
 }
 
-/// A copy with both its sides known.
-struct Copy {
-    to: DevicePtr,
-    from: DevicePtr,
-    bytes: u64,
-    kind: CopyKind,
-}
-
-impl Copy {
-    fn queue(&self, here: Here, stream: Stream) -> Answer {
-        // SAFETY: the machine checks device ranges; the caller promises host ranges until the stream passed.
-        Ok(unsafe { here.machine.copy_async(self.to, self.from, self.bytes, self.kind, stream) }?)
+/// Copies now, also while a stream is captured: before 7.14 the runtime does not object.
+fn finish(here: Here, copy: Copy) -> Answer {
+    let capture = here.machine.capture().ok();
+    let before = capture.map(|family| family.exchange_mode(CaptureMode::Relaxed)).transpose()?;
+    // SAFETY: the machine checks device ranges; the caller promises host ranges.
+    let copied = unsafe { here.machine.copy(copy.to, copy.from, copy.bytes, copy.kind) };
+    if let Some((family, mode)) = capture.zip(before) {
+        family.exchange_mode(mode)?;
     }
-
-    /// Copies now, also while a stream is captured: before 7.14 the runtime does not object.
-    fn finish(&self, here: Here) -> Answer {
-        let capture = here.machine.capture().ok();
-        let before = capture.map(|family| family.exchange_mode(CaptureMode::Relaxed)).transpose()?;
-        // SAFETY: the machine checks device ranges; the caller promises host ranges.
-        let copied = unsafe { here.machine.copy(self.to, self.from, self.bytes, self.kind) };
-        if let Some((family, mode)) = capture.zip(before) {
-            family.exchange_mode(mode)?;
-        }
-        Ok(copied?)
-    }
+    Ok(copied?)
 }
 
 fn copy((to, from): (Side, Side), bytes: usize, stream: Option<hipStream_t>) -> Answer {
@@ -81,18 +39,10 @@ fn copy((to, from): (Side, Side), bytes: usize, stream: Option<hipStream_t>) -> 
     if bytes == 0 {
         return Ok(());
     }
-    let ((to, to_device), (from, from_device)) = (to.resolve(here)?, from.resolve(here)?);
-    let kind = match (to_device, from_device) {
-        (true, true) => CopyKind::DeviceToDevice,
-        (true, false) => CopyKind::HostToDevice,
-        (false, true) => CopyKind::DeviceToHost,
-        (false, false) => CopyKind::HostToHost,
-    };
-    let copy = Copy { to, from, bytes: bytes as u64, kind };
-    match stream {
-        Some(stream) => copy.queue(here, stream),
-        None => copy.finish(here),
-    }
+    let copy = Copy::of(here, to, from, bytes)?;
+    let Some(stream) = stream else { return finish(here, copy) };
+    // SAFETY: the machine checks device ranges; the caller promises host ranges until the stream passed.
+    Ok(unsafe { here.machine.copy_async(copy.to, copy.from, copy.bytes, copy.kind, stream) }?)
 }
 
 fn peer_copy(to: (c_int, u64), from: (c_int, u64), bytes: usize, stream: Stream, here: Here) -> Answer {
@@ -183,7 +133,7 @@ lookalike::entries! {
         val to: *mut c_void, val to_device: c_int, val from: *const c_void, val from_device: c_int, val bytes: usize,
     ) {
         let here = here()?;
-        let stream = here.work_stream(std::ptr::null_mut())?;
+        let stream = here.work_stream(std::ptr::null_mut::<c_void>())?;
         peer_copy((to_device, address(to)), (from_device, address(from)), bytes, stream, here)?;
         Ok(here.machine.synchronize_stream(stream)?)
     }

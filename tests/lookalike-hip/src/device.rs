@@ -5,7 +5,6 @@ use crate::personality::personality;
 use alloc_core::backend::{Attribute, Backend};
 use alloc_core::types::DeviceIndex;
 use granule_hip_sys::abi6::*;
-use lookalike::argument::Out;
 use lookalike::{Answer, Code};
 use std::ffi::{c_char, c_int};
 
@@ -56,18 +55,12 @@ fn attribute(index: DeviceIndex, number: hipDeviceAttribute_t) -> Answer<c_int> 
     Ok(machine.attribute(index, of_machine)? as c_int)
 }
 
-/// Copies a text with its end mark into `length` bytes, cut where it is longer.
-fn put_text(place: &Out<c_char>, length: c_int, text: &str) -> Answer {
-    let room = usize::try_from(length).ok().filter(|&room| room > 0).ok_or(Code::INVALID_VALUE)?;
-    place.fill(text.bytes().take(room - 1).chain([0]).map(|byte| byte as c_char))
-}
-
 lookalike::entries! {
     run: crate::entry::run, status: hipError_t;
 
     /// The product's name.
     fn hipDeviceGetName as hipDeviceGetName_t(out name: *mut c_char, val length: c_int, val number: hipDevice_t) {
-        put_text(&name, length, &ready()?.properties(device(number)?)?.name)
+        name.put_text(length, &ready()?.properties(device(number)?)?.name)
     }
 
     /// The device's identity.
@@ -79,7 +72,7 @@ lookalike::entries! {
     /// Where on the bus the device is.
     fn hipDeviceGetPCIBusId as hipDeviceGetPCIBusId_t(out text: *mut c_char, val length: c_int, val number: c_int) {
         let id = ready()?.properties(device(number)?)?.pci_bus_id.ok_or(Code::NOT_SUPPORTED)?;
-        put_text(&text, length, &id)
+        text.put_text(length, &id)
     }
 
     /// Bytes of memory.

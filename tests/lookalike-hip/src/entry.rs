@@ -3,12 +3,11 @@
 use crate::last_error;
 use crate::personality::personality;
 use alloc_core::backend::Backend;
-use alloc_core::types::{DeviceIndex, Stream};
+use alloc_core::types::DeviceIndex;
 use backend_openreg::OpenReg;
-use granule_hip_sys::abi6::{hipError_t, hipStream_t, hipSuccess};
+use granule_hip_sys::abi6::{hipError_t, hipSuccess};
 use lookalike::entry::Entry;
-use lookalike::streams::StreamInfo;
-use lookalike::{Answer, Code, contexts, graphs, rules, streams};
+use lookalike::{Answer, Code, Here, contexts};
 use std::ffi::c_int;
 use std::sync::{Arc, OnceLock};
 
@@ -87,15 +86,6 @@ pub fn current() -> Answer<(&'static Arc<OpenReg>, DeviceIndex)> {
     Ok((machine, machine.current_device()?))
 }
 
-/// Where the calling thread is: the machine, and its device.
-#[derive(Clone, Copy, Debug)]
-pub struct Here {
-    /// The machine.
-    pub machine: &'static Arc<OpenReg>,
-    /// The current device.
-    pub device: DeviceIndex,
-}
-
 /// Where the calling thread is, about to use its device: the primary context exists from now on.
 ///
 /// # Errors
@@ -103,8 +93,7 @@ pub struct Here {
 pub fn here() -> Answer<Here> {
     let (machine, device) = current()?;
     activate(device);
-    contexts::usable(device)?;
-    Ok(Here { machine, device })
+    Here::new(machine, device)
 }
 
 /// Lets a device's primary context exist. It never ends: releasing it does nothing in HIP.
@@ -112,44 +101,4 @@ pub fn activate(device: DeviceIndex) {
     if !contexts::state(device).1 {
         contexts::retain(device);
     }
-}
-
-impl Here {
-    /// What a stream's handle stands for.
-    ///
-    /// # Errors
-    /// `INVALID_HANDLE`, or the fatal error that its device met.
-    pub fn stream(&self, handle: hipStream_t) -> Answer<StreamInfo> {
-        let known = streams::resolve(self.machine, self.device, handle.addr())?;
-        contexts::usable(known.stream.device)?;
-        Ok(known)
-    }
-
-    /// A stream to queue work on.
-    ///
-    /// # Errors
-    /// As [`Here::stream`]; `CAPTURE_IMPLICIT` for a default stream that a captured stream waits for.
-    pub fn work_stream(&self, handle: hipStream_t) -> Answer<Stream> {
-        let stream = self.stream(handle)?.stream;
-        graphs::default_stream_is_free(self.machine, stream)?;
-        Ok(stream)
-    }
-}
-
-/// Refuses a request for memory, or addresses, of a device by its size.
-///
-/// # Errors
-/// What the personality says.
-pub fn of_size(function: &str, device: DeviceIndex, bytes: usize) -> Answer {
-    let machine = ready()?;
-    let held = || Ok((machine.used(device), machine.properties(device)?.total_memory));
-    personality()?.driver.of_size(function, bytes as u64, held)
-}
-
-/// The same for page-locked memory.
-///
-/// # Errors
-/// What the personality says.
-pub fn of_pinned(function: &str, bytes: usize) -> Answer {
-    personality()?.driver.of_size(function, bytes as u64, || Ok((rules::pinned_bytes(), u64::MAX)))
 }

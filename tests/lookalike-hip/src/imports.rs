@@ -85,7 +85,7 @@ pub fn unmapped(at: u64, bytes: u64) {
 pub fn exporting(handle: u64) -> Answer {
     let first = waiting().exports.get(&handle).copied();
     let is_closed = first.is_some_and(|first| file(first.descriptor) != Some(first.file));
-    if is_closed && personality()?.driver.exports_once() { Err(Code::INVALID_VALUE) } else { Ok(()) }
+    if is_closed && personality()?.driver.part.exports_once { Err(Code::INVALID_VALUE) } else { Ok(()) }
 }
 
 /// A handle was exported.

@@ -5,9 +5,9 @@ use crate::memory::{INVALID_DEVICE_POINTER, unknown_address};
 use alloc_core::backend::{Backend, IpcMemoryHandle};
 use alloc_core::types::DevicePtr;
 use granule_hip_sys::abi6::*;
-use lookalike::{Answer, Code, control, ipc};
+use lookalike::{Code, control, ipc};
 use std::collections::HashMap;
-use std::ffi::{c_char, c_uint, c_void};
+use std::ffi::{c_uint, c_void};
 use std::ptr::without_provenance_mut;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -19,11 +19,6 @@ static OPENED: LazyLock<Mutex<HashMap<u64, [u8; 64]>>> = LazyLock::new(Mutex::de
 
 fn opened() -> MutexGuard<'static, HashMap<u64, [u8; 64]>> {
     OPENED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Opening in the process that exported is refused.
-fn foreign(handle: &[u8; 64]) -> Answer {
-    if ipc::is_own(handle) { Err(Code::INVALID_CONTEXT) } else { Ok(()) }
 }
 
 lookalike::entries! {
@@ -44,8 +39,7 @@ lookalike::entries! {
             }
             Err(code) => return Err(code),
         };
-        ipc::exported(bytes);
-        handle.put(hipIpcMemHandle_t { reserved: bytes.map(|byte| byte as c_char) })
+        handle.put(hipIpcMemHandle_t { reserved: ipc::exported(bytes) })
     }
 
     /// Opens another process's memory; once.
@@ -58,8 +52,7 @@ lookalike::entries! {
             return Err(Code::INVALID_VALUE);
         }
         let family = here.machine.ipc()?;
-        let handle = handle.reserved.map(|byte| byte as u8);
-        foreign(&handle)?;
+        let handle = ipc::foreign(handle.reserved)?;
         let mut opened = opened();
         if opened.values().any(|known| *known == handle) {
             return Err(INVALID_DEVICE_POINTER);

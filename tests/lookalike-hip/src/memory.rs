@@ -1,12 +1,12 @@
 //! Device memory.
 
-use crate::entry::{Here, here, of_size};
+use crate::entry::here;
 use crate::personality::personality;
 use alloc_core::backend::Backend;
 use alloc_core::types::DevicePtr;
 use granule_hip_sys::abi6::*;
 use lookalike::argument::Out;
-use lookalike::{Answer, Code, control};
+use lookalike::{Answer, Code, Here, control};
 use std::ffi::{c_uint, c_void};
 use std::ptr::without_provenance_mut;
 
@@ -14,7 +14,7 @@ use std::ptr::without_provenance_mut;
 fn take(pointer: &Out<*mut c_void>, bytes: usize) -> Answer {
     let here = here()?;
     pointer.wanted()?;
-    of_size("hipMalloc", here.device, bytes)?;
+    personality()?.driver.of_size("hipMalloc", here.machine, here.device, bytes)?;
     let base = if bytes == 0 { 0 } else { here.machine.malloc(here.device, bytes as u64)?.0 };
     pointer.put(without_provenance_mut(base as usize))
 }

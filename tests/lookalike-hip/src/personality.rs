@@ -1,7 +1,7 @@
 //! Which runtime it is: a file of `tests/personalities` with a part `[hip]`.
 
 use lookalike::personality::{Driver, Vendor};
-use lookalike::settings::{Settings, VARIABLE};
+use lookalike::settings::VARIABLE;
 use lookalike::{Answer, Code};
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -21,7 +21,7 @@ pub enum Release {
 
 const VENDOR: Vendor = Vendor {
     name: "hip",
-    calls: granule_hip_sys::abi6::NAMES,
+    calls: || granule_hip_sys::abi6::NAMES.to_vec(),
     sized: &["hipHostMalloc", "hipHostRegister", "hipMalloc", "hipMemAddressReserve", "hipMemCreate"],
     about_memory: &["hipMemCreate", "hipMemExportToShareableHandle", "hipMemMap", "hipMemSetAccess"],
 };
@@ -61,20 +61,16 @@ impl Personality {
 }
 
 fn read() -> Result<Personality, String> {
-    let settings = Settings::from_environment()?;
-    let name = settings.personality.as_deref().unwrap_or("default");
-    let wrong = |what| format!("{VARIABLE}: {what}");
-    let driver = Driver::find(name, &VENDOR).map_err(wrong)?;
-    let release = match driver.version().map_err(wrong)? {
+    let (driver, version) = Driver::of_environment(&VENDOR)?;
+    let release = match version {
         Some((5, 2)) => Release::V5_2,
         Some((6, 4)) | None => Release::V6_4,
         Some((7, 0)) => Release::V7_0,
         Some((7, 1)) => Release::V7_1,
         Some((major, minor)) => {
-            let is_not = format!(
-                "personality `{name}`: {major}.{minor} is no release here; there are 5.2, 6.4, 7.0 and 7.1"
-            );
-            return Err(wrong(is_not));
+            return Err(format!(
+                "{VARIABLE}: {major}.{minor} is no release here; there are 5.2, 6.4, 7.0 and 7.1"
+            ));
         }
     };
     Ok(Personality { release, driver })

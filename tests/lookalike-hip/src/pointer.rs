@@ -1,11 +1,10 @@
 //! What addresses are.
 
 use crate::entry::ready;
-use crate::host;
 use alloc_core::backend::{Backend, PointerInfo, PointerKind};
 use alloc_core::types::DevicePtr;
 use granule_hip_sys::abi6::*;
-use lookalike::{Answer, Code};
+use lookalike::{Answer, Code, host};
 use std::ffi::{c_int, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
 

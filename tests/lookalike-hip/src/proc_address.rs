@@ -1,10 +1,9 @@
 //! Entry points by name.
 
-use crate::exports::find;
 use crate::personality::personality;
 use granule_hip_sys::abi6::*;
-use lookalike::Code;
-use std::ffi::{CString, c_char, c_int, c_void};
+use lookalike::{Code, absence};
+use std::ffi::{c_char, c_int, c_void};
 
 lookalike::entries! {
     run: crate::entry::run, status: hipError_t;
@@ -16,8 +15,7 @@ lookalike::entries! {
     ) {
         let name = symbol.text()?;
         place.wanted()?;
-        let name = CString::new(name).map_err(|_| Code::INVALID_VALUE)?;
-        let (found, answer) = match find(&name) {
+        let (found, answer) = match absence::find(&name) {
             _ if version > personality()?.version() => (None, HIP_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT),
             None => (None, HIP_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND),
             found => (found, HIP_GET_PROC_ADDRESS_SUCCESS),

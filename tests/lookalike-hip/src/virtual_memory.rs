@@ -3,16 +3,17 @@
 mod late;
 mod sharing;
 
-use crate::entry::{current, device, of_size, ready};
+use crate::entry::{current, device, ready};
 use crate::imports;
 use crate::personality::{Release, personality};
-use alloc_core::backend::{Access, Backend, Granularity, HandleType, VirtualMemory};
+use alloc_core::backend::{Backend, HandleType, VirtualMemory};
 use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use backend_openreg::{Driver, OpenReg};
 use granule_hip_sys::abi6::*;
 use granule_hip_sys::abi7::hipMemAllocationTypeUncached;
 use lookalike::argument::{In, Out};
 use lookalike::rules::{Made, Makings};
+use lookalike::virtual_memory::{no_flags, put_access, put_granularity, set_access};
 use lookalike::{Answer, Code};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_ulonglong, c_void};
@@ -96,17 +97,13 @@ pub(crate) fn of_memory(function: &str, made: Made) -> Answer {
     personality()?.driver.of_memory(function, made)
 }
 
-const fn no_flags(flags: c_ulonglong) -> Answer {
-    if flags == 0 { Ok(()) } else { Err(Code::INVALID_VALUE) }
-}
-
 fn address(pointer: *mut c_void) -> DevicePtr {
     DevicePtr(pointer.addr() as u64)
 }
 
 /// Takes a descriptor for a handle. Where there is none left, the runtime says that memory is out.
 fn take_descriptor(handle: PhysicalHandle) -> Answer {
-    if personality()?.driver.takes_descriptors() {
+    if personality()?.driver.part.takes_descriptors {
         let file = File::open("/dev/null").map_err(|_| Code::OUT_OF_MEMORY)?;
         DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner).insert(handle.raw, file);
     }
@@ -116,7 +113,7 @@ fn take_descriptor(handle: PhysicalHandle) -> Answer {
 fn release(machine: &OpenReg, family: &dyn VirtualMemory, handle: PhysicalHandle) -> Answer {
     // SAFETY: the machine refuses what is no live handle.
     unsafe { family.release_physical(handle) }?;
-    if personality()?.driver.takes_descriptors() && Driver(machine).physical_properties(handle).is_err() {
+    if personality()?.driver.part.takes_descriptors && Driver(machine).physical_properties(handle).is_err() {
         DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle.raw);
     }
     imports::released(handle.raw);
@@ -133,13 +130,7 @@ lookalike::entries! {
     ) {
         let (_, family) = family()?;
         let (device, _) = wanted(&properties)?;
-        let which = match option {
-            hipMemAllocationGranularityMinimum => Granularity::Minimum,
-            hipMemAllocationGranularityRecommended => Granularity::Recommended,
-            _ => return Err(Code::INVALID_VALUE),
-        };
-        bytes.wanted()?;
-        bytes.put(family.granularity(device, which)? as usize)
+        put_granularity(family, device, option, &bytes)
     }
 
     /// Reserves addresses.
@@ -150,8 +141,8 @@ lookalike::entries! {
         let (_, family) = family()?;
         no_flags(flags)?;
         base.wanted()?;
-        let (_, device) = current()?;
-        of_size("hipMemAddressReserve", device, bytes)?;
+        let (machine, device) = current()?;
+        personality()?.driver.of_size("hipMemAddressReserve", machine, device, bytes)?;
         let at = family.reserve_address(device, bytes as u64, alignment as u64, address(hint))?;
         base.put(without_provenance_mut(at.0 as usize))
     }
@@ -175,7 +166,7 @@ lookalike::entries! {
         let made = made(&properties)?;
         of_memory("hipMemCreate", made)?;
         let (device, handle_type) = wanted(&properties)?;
-        of_size("hipMemCreate", device, bytes)?;
+        personality()?.driver.of_size("hipMemCreate", machine, device, bytes)?;
         let created = family.create_physical(device, bytes as u64, handle_type)?;
         take_descriptor(created).or_else(|code| release(machine, family, created).and(Err(code)))?;
         HANDLES.remember(created.raw, made);
@@ -229,27 +220,13 @@ lookalike::entries! {
         if count == 0 {
             return Err(Code::INVALID_VALUE);
         }
-        let read = |one: hipMemAccessDesc| {
-            let access = match one.flags {
-                hipMemAccessFlagsProtNone => Access::None,
-                hipMemAccessFlagsProtRead => Access::Read,
-                hipMemAccessFlagsProtReadWrite => Access::ReadWrite,
-                _ => return Err(Code::INVALID_VALUE),
-            };
-            Ok((place(one.location)?, access))
-        };
-        // All are read before any is set: an error changes nothing.
-        let all = access.list(count)?.into_iter().map(read).collect::<Answer<Vec<_>>>()?;
         let mapping = machine.address_range(at)?;
         if (mapping.base, mapping.bytes) != (at, bytes as u64) {
             return Err(Code::INVALID_VALUE);
         }
         imports::opened(at.0)?;
-        for (device, access) in all {
-            // SAFETY: the machine refuses what is no mapping, and to take away what queued work uses.
-            unsafe { family.set_access(at, bytes as u64, &[device], access) }?;
-        }
-        Ok(())
+        let all = access.list(count)?.into_iter().map(|one| Ok((place(one.location)?, one.flags)));
+        set_access(family, at, bytes, all)
     }
 
     /// What a device may do with mapped memory.
@@ -257,13 +234,7 @@ lookalike::entries! {
         out flags: *mut c_ulonglong, input location: *const hipMemLocation, val at: *mut c_void,
     ) {
         let (_, family) = family()?;
-        flags.wanted()?;
-        let access = match family.access(address(at), place(location.get()?)?)? {
-            Access::None => hipMemAccessFlagsProtNone,
-            Access::Read => hipMemAccessFlagsProtRead,
-            Access::ReadWrite => hipMemAccessFlagsProtReadWrite,
-        };
-        flags.put(c_ulonglong::from(access))
+        put_access(family, address(at), place(location.get()?)?, &flags)
     }
 
     /// The handle mapped at an address, with one more reference.

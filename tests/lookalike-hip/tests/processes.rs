@@ -5,22 +5,12 @@
 mod support;
 
 use granule_hip_sys::abi6::*;
-use std::ffi::c_char;
 use std::ptr::null_mut;
-use support::{Runtime, child, in_process, text};
+use support::processes::{child, from_hex, hex, text};
+use support::{Runtime, in_process, properties};
 
 const HANDLE: &str = "LOOKALIKE_TEST_HANDLE";
 const TEST: &str = "memory_reaches_another_process";
-
-fn hex(bytes: &[c_char; 64]) -> String {
-    bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect()
-}
-
-fn from_hex(text: &str) -> [c_char; 64] {
-    std::array::from_fn(|at| {
-        u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_or(0, |byte| byte as c_char)
-    })
-}
 
 #[test]
 fn memory_reaches_another_process() {
@@ -78,21 +68,9 @@ fn import(h: &Runtime, memory: &str) {
 #[test]
 fn virtual_memory_is_given_a_worthless_handle() {
     in_process("virtual_memory_is_given_a_worthless_handle", "personality=rocm70", |h| {
-        let location = hipMemLocation { type_: hipMemLocationTypeDevice, id: 0 };
-        let properties = hipMemAllocationProp {
-            type_: hipMemAllocationTypePinned,
-            requestedHandleType: hipMemHandleTypeNone,
-            location,
-            win32HandleMetaData: null_mut(),
-            allocFlags: hipMemAllocationProp__bindgen_ty_1 {
-                compressionType: 0,
-                gpuDirectRDMACapable: 0,
-                usage: 0,
-            },
-        };
         let (mut base, mut handle, bytes) = (null_mut(), null_mut(), 2 << 20);
         ok!(h.hipMemAddressReserve(&mut base, bytes, 0, null_mut(), 0));
-        ok!(h.hipMemCreate(&mut handle, bytes, &properties, 0));
+        ok!(h.hipMemCreate(&mut handle, bytes, &properties(), 0));
         ok!(h.hipMemMap(base, bytes, 0, handle, 0));
         let mut shared = hipIpcMemHandle_t { reserved: [0; 64] };
         ok!(h.hipIpcGetMemHandle(&mut shared, base));

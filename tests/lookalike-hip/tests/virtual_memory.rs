@@ -8,7 +8,7 @@ use granule_hip_sys::abi6::*;
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{null_mut, without_provenance_mut};
-use support::{Runtime, in_process};
+use support::{Runtime, in_process, properties};
 
 const WITH_IMPORT: [&str; 3] = ["rocm6", "rocm70", "rocm7"];
 
@@ -22,20 +22,6 @@ const ACCESS: hipMemAccessDesc = hipMemAccessDesc {
     location: hipMemLocation { type_: hipMemLocationTypeDevice, id: 0 },
     flags: hipMemAccessFlagsProtReadWrite,
 };
-
-fn properties() -> hipMemAllocationProp {
-    hipMemAllocationProp {
-        type_: hipMemAllocationTypePinned,
-        requestedHandleType: hipMemHandleTypePosixFileDescriptor,
-        location: hipMemLocation { type_: hipMemLocationTypeDevice, id: 0 },
-        win32HandleMetaData: null_mut(),
-        allocFlags: hipMemAllocationProp__bindgen_ty_1 {
-            compressionType: 0,
-            gpuDirectRDMACapable: 0,
-            usage: 0,
-        },
-    }
-}
 
 /// Two granules of addresses, and the granule.
 fn room(h: &Runtime, properties: *const hipMemAllocationProp) -> (*mut c_void, usize) {

@@ -7,10 +7,11 @@ mod compare;
 mod headers;
 mod table;
 
-use crate::process::{files, rustfmt};
+use crate::process::{files, root, rustfmt};
 use anyhow::{Context, Result, bail};
 use headers::Headers;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
@@ -37,7 +38,8 @@ pub(crate) enum Api {
 const HIP: &str = "crates/granule-hip-sys";
 const CUDA: &str = "crates/stand-ins/granule-lookalike-cuda";
 
-/// Which declarations are taken, as the crate's `bindgen.toml` says; that explains its lists.
+/// Which declarations are taken: of HIP what the crate's `bindgen.toml` says, which explains its lists; of CUDA what the simulated
+/// driver names.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Selection {
@@ -49,12 +51,34 @@ struct Selection {
 
 impl Selection {
     fn of(api: Api) -> Result<Self> {
-        let file = match api {
-            Api::Hip => format!("{HIP}/bindgen.toml"),
-            Api::Cuda => format!("{CUDA}/bindgen.toml"),
-        };
+        if api == Api::Cuda {
+            let words = words_of_driver()?;
+            let names = words.iter().filter_map(|word| word.strip_suffix("_t"));
+            return Ok(Self {
+                defines: Vec::new(),
+                types: ["^CU.*_flags(_enum)?$", "^CUmemorytype(_enum)?$"].map(str::to_owned).to_vec(),
+                constants: vec!["^CU.*".to_owned()],
+                functions: names.filter(|name| name.starts_with("cu")).map(str::to_owned).collect(),
+            });
+        }
+        let file = format!("{HIP}/bindgen.toml");
         toml::from_str(&files::read(&file)?).context(file)
     }
+}
+
+/// The words of the simulated CUDA driver and of its tests: what they name of the header is declared.
+fn words_of_driver() -> Result<BTreeSet<String>> {
+    let mut words = BTreeSet::new();
+    for folder in [format!("{CUDA}/src"), "tests/lookalike-cuda/tests".to_owned()] {
+        for file in files::below(&root().join(folder))? {
+            if !file.ends_with("header.rs") {
+                let text = files::read(&file)?;
+                let is_part = |letter: char| letter == '_' || letter.is_alphanumeric();
+                words.extend(text.split(|letter| !is_part(letter)).map(str::to_owned));
+            }
+        }
+    }
+    Ok(words)
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -74,10 +98,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         (Api::Hip, major) => {
             bail!("HIP {major} is a generation this project does not know (6 and 7 are known)")
         }
-        (Api::Cuda, _) => {
-            settle(&made, &format!("{CUDA}/src/header.rs"))?;
-            settle(&absent(&headers, selection)?, &format!("{CUDA}/src/entry/absent.rs"))
-        }
+        (Api::Cuda, _) => settle(&made, &format!("{CUDA}/src/header.rs")),
     }
 }
 
@@ -100,32 +121,20 @@ pub(crate) fn check_where_headers_are() -> Result<()> {
 
 /// The text of the module for these headers.
 fn make(headers: &Headers, selection: &Selection) -> Result<String> {
-    let with_table = headers.api == Api::Hip;
-    let file = table::from_extern_blocks(declarations(headers, selection)?, with_table)?;
+    let declared = declarations(headers, selection)?;
     let Headers { title, version, api, .. } = headers;
-    let api = match api {
-        Api::Hip => "hip",
-        Api::Cuda => "cuda",
+    let (api, file) = match api {
+        Api::Hip => ("hip", table::from_extern_blocks(declared, true)?),
+        // The driver's own table is that of its entry points.
+        Api::Cuda => {
+            let declared = table::from_extern_blocks(declared, false)?;
+            ("cuda", table::of_words(declared, words_of_driver()?))
+        }
     };
     rustfmt(&format!(
         "//! {title} declarations. Do not edit: made from {title} {version}'s header by\n\
          //! `cargo xtask bindgen --api {api} --headers <include folder>`.\n\n{}",
         table::text(&file)
-    ))
-}
-
-/// The text of the module with the driver's functions of which only the names are taken.
-fn absent(headers: &Headers, selection: Selection) -> Result<String> {
-    let taken = selection.functions;
-    let all = Selection { functions: vec!["cu[A-Z].*".to_owned()], ..selection };
-    let names = table::function_names(&declarations(headers, &all)?);
-    let absent: String =
-        names.into_iter().filter(|name| !taken.contains(name)).map(|name| format!("    {name},\n")).collect();
-    let Headers { title, version, .. } = headers;
-    Ok(format!(
-        "//! Functions of the {title} that are not simulated. Do not edit: made from {title} {version}'s header by\n\
-         //! `cargo xtask bindgen --api cuda --headers <include folder>`.\n\n\
-         crate::entry::absent_functions! {{\n{absent}}}\n"
     ))
 }
 
@@ -147,7 +156,8 @@ fn declarations(headers: &Headers, selection: &Selection) -> Result<syn::File> {
         .opaque_type("^hipDeviceArch_t$")
         // What a launch or a node asks beyond its stream; no one here reads it.
         .opaque_type("^CU(launchAttribute|graphNodeParams|tensorMap)(_st)?$")
-        .layout_tests(true)
+        // The CUDA ones cross a boundary in every test of the backend, which has another declaration of them.
+        .layout_tests(headers.api == Api::Hip)
         .sort_semantically(true)
         .merge_extern_blocks(true)
         .formatter(::bindgen::Formatter::None);
@@ -166,23 +176,19 @@ fn declarations(headers: &Headers, selection: &Selection) -> Result<syn::File> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Api, CUDA, HIP, Selection};
+    use super::{Api, HIP, Selection};
     use crate::process::files;
     use std::collections::BTreeSet;
 
     /// Where no headers are at hand, too.
     #[test]
     fn the_tree_declares_what_is_listed() {
-        for (api, file) in
-            [(Api::Hip, format!("{HIP}/src/abi6.rs")), (Api::Cuda, format!("{CUDA}/src/header.rs"))]
-        {
-            let listed = Selection::of(api).unwrap().functions;
-            let listed: BTreeSet<&str> = listed.iter().map(String::as_str).collect();
-            let text = files::read(&file).unwrap();
-            let (_, names) = text.split_once("pub const NAMES: &[&str] = &[").unwrap();
-            let declared = names.split(']').next().unwrap().split('"').skip(1).step_by(2).collect();
-            let odd: Vec<_> = listed.symmetric_difference(&declared).collect();
-            assert!(odd.is_empty(), "{file} and the list beside it differ: {odd:?}");
-        }
+        let listed = Selection::of(Api::Hip).unwrap().functions;
+        let listed: BTreeSet<&str> = listed.iter().map(String::as_str).collect();
+        let text = files::read(format!("{HIP}/src/abi6.rs")).unwrap();
+        let (_, names) = text.split_once("pub const NAMES: &[&str] = &[").unwrap();
+        let declared = names.split(']').next().unwrap().split('"').skip(1).step_by(2).collect();
+        let odd: Vec<_> = listed.symmetric_difference(&declared).collect();
+        assert!(odd.is_empty(), "{HIP} and its list differ: {odd:?}");
     }
 }

@@ -6,7 +6,6 @@ use crate::gate::call::Call;
 use crate::machine::work::{Spans, Work};
 use crate::memory::{RangeKind, index};
 use crate::refusal::Refusal;
-use crate::space::Span;
 use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle, Stream};
 use backend_api::{HandleType, Result};
 
@@ -131,30 +130,6 @@ impl Driver<'_> {
             self.0.gate.charge(Call::MallocManaged, bytes);
         }
         taken
-    }
-
-    /// Queues a migration to a device, or to the host. Stream-ordered.
-    ///
-    /// # Errors
-    /// `InvalidValue` for what is no managed memory.
-    pub fn prefetch_async(
-        &self,
-        ptr: DevicePtr,
-        bytes: u64,
-        to: Option<DeviceIndex>,
-        stream: Stream,
-    ) -> Result<()> {
-        self.0.enqueue(Call::PrefetchAsync, stream, |state, device| {
-            if let Some(device) = to.filter(|device| device.0 >= self.0.config.devices) {
-                return Err(Refusal::invalid(format!("there is no device {device}")));
-            }
-            if bytes == 0 || !state.memory.is_managed(ptr.0) {
-                return Err(Refusal::invalid(format!("[{ptr}, +{bytes}) is not managed memory")));
-            }
-            state.memory.check(device, ptr.0, bytes, false, false)?;
-            self.0.gate.charge(Call::PrefetchAsync, bytes);
-            Ok((Work::Touch, [Span::new(ptr.0, bytes), Span::default()]))
-        })
     }
 }
 

@@ -96,7 +96,6 @@ calls! {
     RegisterHost => "orHostRegister",
     UnregisterHost => "orHostUnregister",
     MallocManaged => "orMallocManaged",
-    PrefetchAsync => "orMemPrefetchAsync",
     Unprotect => "orMemoryUnprotect",
     Protect => "orMemoryProtect",
     HostAccessOf => "orMemoryGetProtection",

@@ -87,7 +87,7 @@ impl Default for CostModel {
                 &[Call::CopyAsync, Call::CopyPeerAsync, Call::MemsetAsync, Call::LaunchHostFunction],
                 4 * MICROSECOND,
             ),
-            (&[Call::PrefetchAsync, Call::UseMemory], 4 * MICROSECOND),
+            (&[Call::UseMemory], 4 * MICROSECOND),
             (&[Call::BeginCapture, Call::EndCapture, Call::LaunchGraph], 10 * MICROSECOND),
             (&[Call::MallocAsync, Call::FreeAsync, Call::MemoryInfo], 3 * MICROSECOND),
             (&[Call::TrimPool, Call::EnablePeerAccess], 100 * MICROSECOND),
@@ -101,7 +101,7 @@ impl Default for CostModel {
         for (calls, ns) in [
             (&[Call::Malloc, Call::CreatePhysical, Call::MallocManaged, Call::MemsetAsync][..], MILLISECOND),
             (&[Call::Map, Call::SetAccess, Call::Unmap], 50 * MICROSECOND),
-            (&[Call::Copy, Call::CopyAsync, Call::CopyPeerAsync, Call::PrefetchAsync], 40 * MILLISECOND),
+            (&[Call::Copy, Call::CopyAsync, Call::CopyPeerAsync], 40 * MILLISECOND),
             (&[Call::HostMalloc, Call::RegisterHost], 200 * MILLISECOND),
         ] {
             for &call in calls {

@@ -1,65 +1,14 @@
 //! Stream capture, graphs, user objects.
 
 use crate::entry::{device, driver, here};
-use crate::event::lag;
 use crate::header::*;
 use crate::personality::since;
-use backend_api::{Backend, CaptureMode};
-use lookalike::argument::{In, Out};
+use lookalike::argument::In;
 use lookalike::callback::Callback;
-use lookalike::{Answer, Code, graphs, user_objects};
+use lookalike::graphs::{self, Places};
+use lookalike::{Answer, Code, user_objects};
 use std::ffi::{c_uint, c_ulonglong, c_void};
 use std::ptr::without_provenance_mut;
-
-const fn mode(number: CUstreamCaptureMode) -> Answer<CaptureMode> {
-    Ok(match number {
-        CU_STREAM_CAPTURE_MODE_GLOBAL => CaptureMode::Global,
-        CU_STREAM_CAPTURE_MODE_THREAD_LOCAL => CaptureMode::ThreadLocal,
-        CU_STREAM_CAPTURE_MODE_RELAXED => CaptureMode::Relaxed,
-        _ => return Err(Code::INVALID_VALUE),
-    })
-}
-
-/// Where the answers of a question about a capture go; null where not wanted.
-struct Places {
-    status: Out<CUstreamCaptureStatus>,
-    id: Out<cuuint64_t>,
-    graph: Out<CUgraph>,
-    dependencies: Out<*const CUgraphNode>,
-    count: Out<usize>,
-}
-
-fn info(stream: CUstream, places: &Places) -> Answer {
-    let here = here()?;
-    places.status.wanted()?;
-    // A default stream can be asked only while nothing waits for it.
-    let stream = here.work_stream(stream)?;
-    let info = graphs::info(here.machine, stream)?;
-    places.status.put(info.status)?;
-    if info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE {
-        return Ok(());
-    }
-    places.id.put_if_wanted(info.id);
-    places.graph.put_if_wanted(without_provenance_mut(info.graph));
-    if !places.dependencies.is_null() || !places.count.is_null() {
-        let (list, count) = graphs::frontier(here.machine, stream, info.graph)?;
-        places.dependencies.put_if_wanted(list.cast());
-        places.count.put_if_wanted(count);
-    }
-    Ok(())
-}
-
-/// Answers with a list in the driver's way: a null place asks for the length; what is too much room is set
-/// to null.
-fn put_list(place: &Out<CUgraphNode>, count: &Out<usize>, list: &[usize]) -> Answer {
-    if place.is_null() {
-        return count.put(list.len());
-    }
-    let room = count.before()?;
-    let nodes = list.iter().copied().chain(std::iter::repeat(0)).take(room);
-    place.fill(nodes.map(without_provenance_mut))?;
-    count.put(list.len().min(room))
-}
 
 /// A list of nodes, which is null where it has none.
 fn node_list(nodes: &In<CUgraphNode>, count: usize) -> Answer<Vec<usize>> {
@@ -83,10 +32,7 @@ lookalike::entries! {
 
     /// Begins to record a stream.
     fn cuStreamBeginCapture_v2 as cuStreamBeginCapture_v2_t(val stream: CUstream, val number: CUstreamCaptureMode) {
-        let here = here()?;
-        let mode = mode(number)?;
-        let known = here.stream(stream)?;
-        graphs::begin(here.machine, known.stream, known.is_blocking(), mode)
+        graphs::begin(here()?, stream, number)
     }
 
     /// Records into a graph of the program: the simulated captures make their own.
@@ -100,19 +46,12 @@ lookalike::entries! {
 
     /// Ends the recording.
     fn cuStreamEndCapture as cuStreamEndCapture_t(val stream: CUstream, out graph: *mut CUgraph) {
-        let here = here()?;
-        let stream = here.stream(stream)?.stream;
-        graph.wanted()?;
-        let ended = graphs::end(here.machine, stream);
-        graph.put(without_provenance_mut(ended.unwrap_or(0)))?;
-        ended.map(drop)
+        graphs::end(here()?, stream, &graph)
     }
 
     /// Whether a stream is recorded.
     fn cuStreamIsCapturing as cuStreamIsCapturing_t(val stream: CUstream, out status: *mut CUstreamCaptureStatus) {
-        let here = here()?;
-        let stream = here.work_stream(stream)?;
-        status.put(graphs::info(here.machine, stream)?.status)
+        graphs::put_status(here()?, stream, &status)
     }
 
     /// What a stream's recording looks like.
@@ -124,7 +63,7 @@ lookalike::entries! {
         out dependencies: *mut *const CUgraphNode,
         out count: *mut usize,
     ) {
-        info(stream, &Places { status, id, graph, dependencies, count })
+        graphs::put_info(here()?, stream, &Places { status, id, graph, dependencies, count })
     }
 
     /// The same, with data about the edges: there is none, all are plain.
@@ -139,7 +78,7 @@ lookalike::entries! {
     ) {
         since(12_030)?;
         edges.put_if_wanted(std::ptr::null());
-        info(stream, &Places { status, id, graph, dependencies, count })
+        graphs::put_info(here()?, stream, &Places { status, id, graph, dependencies, count })
     }
 
     /// Changes what a stream's next work depends on.
@@ -162,13 +101,7 @@ lookalike::entries! {
     fn cuThreadExchangeStreamCaptureMode as cuThreadExchangeStreamCaptureMode_t(
         out number: *mut CUstreamCaptureMode,
     ) {
-        let machine = driver()?;
-        let before = machine.capture()?.exchange_mode(mode(number.before()?)?)?;
-        number.put(match before {
-            CaptureMode::Global => CU_STREAM_CAPTURE_MODE_GLOBAL,
-            CaptureMode::ThreadLocal => CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
-            CaptureMode::Relaxed => CU_STREAM_CAPTURE_MODE_RELAXED,
-        })
+        graphs::exchange_mode(driver()?, &number)
     }
 
     /// An empty graph: the simulated graphs come from captures only.
@@ -186,21 +119,12 @@ lookalike::entries! {
         node.put(without_provenance_mut(added))
     }
 
-    /// Adds a node of any kind: the simulated graphs come from captures only.
-    fn cuGraphAddNode_v2 as cuGraphAddNode_v2_t(
-        out _node: *mut CUgraphNode, val _graph: CUgraph, input _after: *const CUgraphNode,
-        input _edges: *const CUgraphEdgeData, val _count: usize, input _node_is: *mut CUgraphNodeParams,
-    ) {
-        driver()?;
-        Err(Code::NOT_SUPPORTED)
-    }
-
     /// A graph's nodes that depend on no other.
     fn cuGraphGetRootNodes as cuGraphGetRootNodes_t(val graph: CUgraph, out nodes: *mut CUgraphNode, out count: *mut usize) {
         let machine = driver()?;
-        let mut list = graphs::nodes(machine, graph.addr())?;
+        let mut list = graphs::nodes(machine, graph)?;
         list.retain(|&node| graphs::dependencies(machine, node).is_ok_and(|before| before.is_empty()));
-        put_list(&nodes, &count, &list)
+        graphs::put_list(&nodes, &count, &list)
     }
 
     /// What a node is. The simulated graphs remember only which of them do nothing.
@@ -211,8 +135,8 @@ lookalike::entries! {
 
     /// A graph's nodes.
     fn cuGraphGetNodes as cuGraphGetNodes_t(val graph: CUgraph, out nodes: *mut CUgraphNode, out count: *mut usize) {
-        let list = graphs::nodes(driver()?, graph.addr())?;
-        put_list(&nodes, &count, &list)
+        let list = graphs::nodes(driver()?, graph)?;
+        graphs::put_list(&nodes, &count, &list)
     }
 
     /// What a node depends on.
@@ -220,7 +144,7 @@ lookalike::entries! {
         val node: CUgraphNode, out nodes: *mut CUgraphNode, out count: *mut usize,
     ) {
         let list = graphs::dependencies(driver()?, node.addr())?;
-        put_list(&nodes, &count, &list)
+        graphs::put_list(&nodes, &count, &list)
     }
 
     /// The same, with data about the edges, which are plain.
@@ -229,7 +153,7 @@ lookalike::entries! {
     ) {
         since(12_030)?;
         let list = graphs::dependencies(driver()?, node.addr())?;
-        put_list(&nodes, &count, &list)
+        graphs::put_list(&nodes, &count, &list)
     }
 
     /// Makes something to launch of a graph, and says whether that went well.
@@ -237,14 +161,13 @@ lookalike::entries! {
         out executable: *mut CUgraphExec, val graph: CUgraph, val how: *mut CUDA_GRAPH_INSTANTIATE_PARAMS,
     ) {
         here()?;
-        executable.wanted()?;
-        let made = graphs::instantiate(graph.addr());
+        let made = graphs::instantiate(&executable, graph);
         if !how.is_null() {
             let result = if made.is_ok() { CUDA_GRAPH_INSTANTIATE_SUCCESS } else { CUDA_GRAPH_INSTANTIATE_ERROR };
             // SAFETY: the caller passes null or a struct that it has filled.
             unsafe { (*how).result_out = result };
         }
-        executable.put(without_provenance_mut(made?))
+        made
     }
 
     /// Makes something to launch of a graph.
@@ -256,56 +179,36 @@ lookalike::entries! {
         if flags & !c_ulonglong::from(allowed) != 0 {
             return Err(Code::INVALID_VALUE);
         }
-        executable.wanted()?;
-        executable.put(without_provenance_mut(graphs::instantiate(graph.addr())?))
+        graphs::instantiate(&executable, graph)
     }
 
     /// Prepares a launch: nothing is to be done.
     fn cuGraphUpload as cuGraphUpload_t(val executable: CUgraphExec, val stream: CUstream) {
-        let here = here()?;
-        here.work_stream(stream)?;
-        graphs::is_executable(executable.addr())
+        graphs::upload(here()?, executable, stream)
     }
 
     /// Queues a graph's work.
     fn cuGraphLaunch as cuGraphLaunch_t(val executable: CUgraphExec, val stream: CUstream) {
-        let here = here()?;
-        let stream = here.work_stream(stream)?;
-        graphs::launch(here.machine, executable.addr(), stream)?;
-        lag::launched();
-        Ok(())
+        graphs::launch(here()?, executable, stream)
     }
 
     /// Ends an instantiated graph.
     fn cuGraphExecDestroy as cuGraphExecDestroy_t(val executable: CUgraphExec) {
         driver()?;
-        graphs::destroy_executable(executable.addr())
+        graphs::destroy_executable(executable)
     }
 
     /// Ends a graph.
     fn cuGraphDestroy as cuGraphDestroy_t(val graph: CUgraph) {
         driver()?;
-        graphs::destroy(graph.addr())
+        graphs::destroy(graph)
     }
 
     /// What is held of a device for the memory nodes of graphs. What was held most is not kept.
     fn cuDeviceGetGraphMemAttribute as cuDeviceGetGraphMemAttribute_t(
         val of: CUdevice, val number: CUgraphMem_attribute, out value: *mut c_void,
     ) {
-        let of = device(of)?;
-        value.wanted()?;
-        match number {
-            CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT | CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT => {
-                value.cast::<cuuint64_t>().put(graphs::node_memory::of(of)?)
-            }
-            CU_GRAPH_MEM_ATTR_USED_MEM_HIGH | CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH => Err(Code::NOT_SUPPORTED),
-            _ => Err(Code::INVALID_VALUE),
-        }
-    }
-
-    /// Gives back what is held for memory nodes.
-    fn cuDeviceGraphMemTrim as cuDeviceGraphMemTrim_t(val of: CUdevice) {
-        graphs::node_memory::trim(driver()?, device(of)?)
+        graphs::node_memory::put(device(of)?, number, &value)
     }
 
     /// An object that graphs can keep alive.
@@ -315,14 +218,9 @@ lookalike::entries! {
     ) {
         driver()?;
         object.wanted()?;
-        // The one flag there is has to be set.
-        if references == 0 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC {
-            return Err(Code::INVALID_VALUE);
-        }
-        let destroy = destroy.ok_or(Code::INVALID_VALUE)?;
         // SAFETY: the caller promises a function that may be called with its data, once, on any thread.
-        let destroy = unsafe { Callback::new(destroy, data) };
-        object.put(without_provenance_mut(user_objects::create(destroy, references)))
+        let destroy = unsafe { Callback::new(destroy, data) }?;
+        user_objects::create(&object, destroy, references, flags)
     }
 
     /// Adds references.
@@ -339,12 +237,7 @@ lookalike::entries! {
     fn cuGraphRetainUserObject as cuGraphRetainUserObject_t(
         val graph: CUgraph, val object: CUuserObject, val count: c_uint, val flags: c_uint,
     ) {
-        let machine = driver()?;
-        if flags & !CU_GRAPH_USER_OBJECT_MOVE != 0 {
-            return Err(Code::INVALID_VALUE);
-        }
-        let is_moved = flags & CU_GRAPH_USER_OBJECT_MOVE != 0;
-        graphs::retain_object(machine, graph.addr(), object.addr(), count, is_moved)
+        graphs::retain_object(driver()?, graph, object, count, flags)
     }
 
     /// Takes an object from a graph: the simulated graphs keep theirs to the end.

@@ -3,11 +3,12 @@
 pub mod peers;
 
 use crate::entry::{device, driver, here, initialise};
-use crate::event::lag;
 use crate::header::*;
 use crate::personality::personality;
+use crate::stream::PRIORITIES;
 use backend_api::Backend;
 use backend_api::types::DeviceIndex;
+use lookalike::events::lag;
 use lookalike::{Answer, Code, contexts};
 use std::ffi::{c_int, c_uint};
 use std::ptr::without_provenance_mut;
@@ -134,8 +135,8 @@ lookalike::entries! {
         out least: *mut c_int, out greatest: *mut c_int,
     ) {
         here()?;
-        least.put_if_wanted(crate::stream::LEAST_PRIORITY);
-        greatest.put_if_wanted(crate::stream::GREATEST_PRIORITY);
+        least.put_if_wanted(*PRIORITIES.end());
+        greatest.put_if_wanted(*PRIORITIES.start());
         Ok(())
     }
 }

@@ -1,44 +1,16 @@
 //! Copies and fills.
 //!
-//! Nothing to copy is success. Where the name says which side is the host, the machine refuses another kind
-//! of address there, except page-locked memory on a device's side.
+//! Nothing to copy is success.
 
-use crate::entry::{Here, here};
+use crate::entry::here;
 use crate::header::*;
 use backend_api::types::{DeviceIndex, DevicePtr, Stream};
 use backend_api::{Backend, CopyKind, PointerKind};
 use backend_openreg::Driver;
-use lookalike::{Answer, Code, contexts, graphs};
+use lookalike::copies::{Copy, Side};
+use lookalike::{Answer, Code, Here, contexts, graphs};
 use std::ffi::{c_uchar, c_uint, c_ushort, c_void};
 use std::sync::Arc;
-
-/// One side of a copy.
-#[derive(Clone, Copy, Debug)]
-enum Side {
-    /// The program says that it is host memory.
-    Host(u64),
-    /// The program says that the driver knows it.
-    Known(u64),
-    /// The driver is to find out.
-    Any(u64),
-}
-
-impl Side {
-    fn resolve(self, here: Here) -> Answer<(DevicePtr, bool)> {
-        let (at, is_any) = match self {
-            Self::Host(at) => return Ok((DevicePtr(at), false)),
-            Self::Known(at) => (at, false),
-            Self::Any(at) => (at, true),
-        };
-        match here.machine.pointer_info(DevicePtr(at))?.kind {
-            PointerKind::Device | PointerKind::Managed => Ok((DevicePtr(at), true)),
-            PointerKind::Host => Ok((DevicePtr(at), false)),
-            PointerKind::Unmanaged if is_any => Ok((DevicePtr(at), false)),
-            // The machine traps the use of an address that is nothing.
-            PointerKind::Unmanaged => Ok((DevicePtr(at), true)),
-        }
-    }
-}
 
 fn copy(to: Side, from: Side, bytes: usize, stream: Option<CUstream>) -> Answer {
     let here = here()?;
@@ -46,32 +18,21 @@ fn copy(to: Side, from: Side, bytes: usize, stream: Option<CUstream>) -> Answer 
     if bytes == 0 {
         return Ok(());
     }
-    let ((to, to_device), (from, from_device)) = (to.resolve(here)?, from.resolve(here)?);
-    let kind = match (to_device, from_device) {
-        (true, true) => CopyKind::DeviceToDevice,
-        (true, false) => CopyKind::HostToDevice,
-        (false, true) => CopyKind::DeviceToHost,
-        (false, false) => CopyKind::HostToHost,
+    let copy = Copy::of(here, to, from, bytes)?;
+    let Some(stream) = stream else {
+        graphs::default_stream_is_free(here.machine, here.machine.default_stream(here.device))?;
+        // The machine takes the thread's device for the one that copies.
+        here.machine.set_device(here.device)?;
+        // SAFETY: the machine checks device ranges; the caller promises host ranges until it returns, which is when the
+        // copy is done.
+        return Ok(unsafe { here.machine.copy(copy.to, copy.from, copy.bytes, copy.kind) }?);
     };
-    let bytes = bytes as u64;
-    match stream {
-        Some(stream) => queue(here, to, from, bytes, kind, stream)?,
-        None => {
-            let stream = here.machine.default_stream(here.device);
-            graphs::default_stream_is_free(here.machine, stream)?;
-            // The machine takes the thread's device for the one that copies.
-            here.machine.set_device(here.device)?;
-            // SAFETY: the machine checks device ranges; the caller promises host ranges until it returns, which is when the
-            // copy is done.
-            unsafe { here.machine.copy(to, from, bytes, kind) }?;
-        }
-    }
-    Ok(())
+    queue(here, copy, stream)
 }
 
 /// Queues a copy. Host memory that the driver does not know (pageable) is read before the call returns, and filled before
 /// it returns; only a graph uses it later.
-fn queue(here: Here, to: DevicePtr, from: DevicePtr, bytes: u64, kind: CopyKind, stream: Stream) -> Answer {
+fn queue(here: Here, Copy { to, from, bytes, kind }: Copy, stream: Stream) -> Answer {
     let machine = here.machine;
     let is_pageable = |at| Ok::<_, Code>(machine.pointer_info(at)?.kind == PointerKind::Unmanaged);
     let is_captured = graphs::info(machine, stream)?.status != CU_STREAM_CAPTURE_STATUS_NONE;
@@ -208,7 +169,7 @@ lookalike::entries! {
         val bytes: usize,
     ) {
         let here = here()?;
-        let stream = here.work_stream(std::ptr::null_mut())?;
+        let stream = here.work_stream(std::ptr::null_mut::<c_void>())?;
         peer_copy((to_context, to), (from_context, from), bytes, stream, here)?;
         Ok(here.machine.synchronize_stream(stream)?)
     }

@@ -71,13 +71,6 @@ fn attribute(index: DeviceIndex, number: CUdevice_attribute) -> Answer<c_int> {
     Ok(machine.attribute(index, of_machine)? as c_int)
 }
 
-/// Copies a text with its end mark into `length` bytes, cut where it is longer.
-fn put_text(place: &Out<c_char>, length: c_int, text: &str) -> Answer {
-    let room = usize::try_from(length).ok().filter(|&room| room > 0).ok_or(Code::INVALID_VALUE)?;
-    let bytes = text.bytes().take(room - 1).chain([0]);
-    place.fill(bytes.map(|byte| byte as c_char))
-}
-
 fn put_uuid(place: &Out<CUuuid>, number: CUdevice) -> Answer {
     let uuid = personality()?.driver.uuid(driver()?, device(number)?)?;
     place.put(CUuuid { bytes: uuid.map(|byte| byte as c_char) })
@@ -123,7 +116,7 @@ lookalike::entries! {
     /// The product's name.
     fn cuDeviceGetName as cuDeviceGetName_t(out name: *mut c_char, val length: c_int, val number: CUdevice) {
         let properties = driver()?.properties(device(number)?)?;
-        put_text(&name, length, if is_h100()? { h100::NAME } else { &properties.name })
+        name.put_text(length, if is_h100()? { h100::NAME } else { &properties.name })
     }
 
     /// The device's identity.
@@ -156,6 +149,6 @@ lookalike::entries! {
         out text: *mut c_char, val length: c_int, val number: CUdevice,
     ) {
         let id = driver()?.properties(device(number)?)?.pci_bus_id.ok_or(Code::NOT_SUPPORTED)?;
-        put_text(&text, length, &id)
+        text.put_text(length, &id)
     }
 }

@@ -1,17 +1,14 @@
 //! What entry points need before they do their work: an initialised driver, a current context, a stream.
 
-#[rustfmt::skip]
-pub mod absent;
 pub mod proc_address;
 
-use crate::header::{CUDA_SUCCESS, CUdevice, CUresult, CUstream};
+use crate::header::{CUDA_SUCCESS, CUdevice, CUresult};
 use crate::personality::personality;
 use backend_api::Backend;
-use backend_api::types::{DeviceIndex, Stream};
+use backend_api::types::DeviceIndex;
 use backend_openreg::OpenReg;
 use lookalike::entry::Entry;
-use lookalike::streams::StreamInfo;
-use lookalike::{Answer, Code, contexts, graphs, rules, streams};
+use lookalike::{Answer, Code, Here, contexts};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,36 +29,6 @@ pub fn run(entry: &'static Entry, body: impl FnOnce() -> Answer) -> CUresult {
 /// `UNKNOWN` for settings that make no sense.
 pub fn is_h100() -> Answer<bool> {
     lookalike::settings().map(|settings| settings.is_h100).map_err(|_| Code::UNKNOWN)
-}
-
-/// Writes down functions that the driver has by name only: each says once, on standard error, that it was called, and
-/// answers `NOT_SUPPORTED`.
-///
-/// They take no arguments, whatever they are given: under the C calling conventions of this system's processors a
-/// function may leave its arguments alone.
-macro_rules! absent {
-    ($($name:ident,)*) => {
-        /// Their names.
-        pub const NAMES: &[&str] = &[$(stringify!($name)),*];
-
-        $(
-            /// Not simulated.
-            #[unsafe(no_mangle)]
-            pub extern "C" fn $name() -> crate::header::CUresult {
-                static SAID: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-                $crate::entry::refuse(stringify!($name), &SAID)
-            }
-        )*
-    };
-}
-pub(crate) use absent as absent_functions;
-
-/// What a function answers that the driver has by name only.
-pub(crate) fn refuse(name: &str, said: &AtomicBool) -> CUresult {
-    if !said.swap(true, Ordering::Relaxed) {
-        eprintln!("lookalike driver: {name} is not simulated");
-    }
-    Code::NOT_SUPPORTED.0.cast_unsigned()
 }
 
 /// Initialises the driver.
@@ -100,64 +67,11 @@ pub fn device(number: CUdevice) -> Answer<DeviceIndex> {
     u16::try_from(number).ok().filter(|&known| known < count).map(DeviceIndex).ok_or(Code::INVALID_DEVICE)
 }
 
-/// Where the calling thread is: the machine and the device of its current context.
-#[derive(Clone, Copy, Debug)]
-pub struct Here {
-    /// The machine.
-    pub machine: &'static Arc<OpenReg>,
-    /// The current device.
-    pub device: DeviceIndex,
-}
-
 /// Where the calling thread is.
 ///
 /// # Errors
 /// `NOT_INITIALIZED`, `INVALID_CONTEXT` without a current context, `CONTEXT_IS_DESTROYED`, or the fatal error
 /// that the context met.
 pub fn here() -> Answer<Here> {
-    let machine = driver()?;
-    let device = contexts::current_device()?;
-    contexts::usable(device)?;
-    Ok(Here { machine, device })
-}
-
-impl Here {
-    /// What a stream's handle stands for.
-    ///
-    /// # Errors
-    /// `INVALID_HANDLE`, or what its context answers.
-    pub fn stream(&self, handle: CUstream) -> Answer<StreamInfo> {
-        let known = streams::resolve(self.machine, self.device, handle.addr())?;
-        contexts::usable(known.stream.device)?;
-        Ok(known)
-    }
-
-    /// A stream to queue work on.
-    ///
-    /// # Errors
-    /// As [`Here::stream`]; `CAPTURE_IMPLICIT` for a default stream that a captured stream waits for.
-    pub fn work_stream(&self, handle: CUstream) -> Answer<Stream> {
-        let known = self.stream(handle)?;
-        graphs::default_stream_is_free(self.machine, known.stream)?;
-        streams::wait_by_default(self.machine, &known);
-        Ok(known.stream)
-    }
-}
-
-/// Refuses a request for memory, or addresses, of a device by its size.
-///
-/// # Errors
-/// What the personality says.
-pub fn of_size(function: &str, device: DeviceIndex, bytes: usize) -> Answer {
-    let machine = driver()?;
-    let held = || Ok((machine.used(device), machine.properties(device)?.total_memory));
-    personality()?.driver.of_size(function, bytes as u64, held)
-}
-
-/// The same for page-locked memory.
-///
-/// # Errors
-/// What the personality says.
-pub fn of_pinned(function: &str, bytes: usize) -> Answer {
-    personality()?.driver.of_size(function, bytes as u64, || Ok((rules::pinned_bytes(), u64::MAX)))
+    Here::new(driver()?, contexts::current_device()?)
 }

@@ -27,12 +27,9 @@ pub type CUipcMemHandle_v1 = CUipcMemHandle_st;
 pub type CUipcMemHandle = CUipcMemHandle_v1;
 pub type CUipcMem_flags_enum = core::ffi::c_uint;
 pub type CUmemAttach_flags_enum = core::ffi::c_uint;
-pub type CUctx_flags_enum = core::ffi::c_uint;
 pub type CUstream_flags_enum = core::ffi::c_uint;
 pub type CUevent_flags_enum = core::ffi::c_uint;
 pub type CUevent_record_flags_enum = core::ffi::c_uint;
-pub type CUevent_wait_flags_enum = core::ffi::c_uint;
-pub type CUstreamWaitValue_flags_enum = core::ffi::c_uint;
 pub type CUstreamWriteValue_flags_enum = core::ffi::c_uint;
 pub type CUstreamUpdateCaptureDependencies_flags_enum = core::ffi::c_uint;
 pub type CUdevice_attribute_enum = core::ffi::c_uint;
@@ -40,8 +37,9 @@ pub type CUpointer_attribute_enum = core::ffi::c_uint;
 pub type CUfunction_attribute_enum = core::ffi::c_uint;
 pub type CUfunc_cache_enum = core::ffi::c_uint;
 pub type CUmemorytype_enum = core::ffi::c_uint;
-pub type CUmem_advise_enum = core::ffi::c_uint;
 pub type CUjit_option_enum = core::ffi::c_uint;
+pub type CUjitInputType_enum = core::ffi::c_uint;
+pub type CUlinkState = *mut CUlinkState_st;
 pub type CUlimit_enum = core::ffi::c_uint;
 pub type CUhostFn = ::core::option::Option<unsafe extern "C" fn(userData: *mut core::ffi::c_void)>;
 pub type CUgraphNodeType_enum = core::ffi::c_uint;
@@ -74,7 +72,6 @@ pub type CUmemAccess_flags_enum = core::ffi::c_uint;
 pub type CUmemLocationType_enum = core::ffi::c_uint;
 pub type CUmemAllocationType_enum = core::ffi::c_uint;
 pub type CUmemAllocationGranularity_flags_enum = core::ffi::c_uint;
-pub type CUmemRangeHandleType_enum = core::ffi::c_uint;
 pub type CUmemLocation_v1 = CUmemLocation_st;
 pub type CUmemLocation = CUmemLocation_v1;
 pub type CUmemAllocationProp_v1 = CUmemAllocationProp_st;
@@ -82,12 +79,9 @@ pub type CUmemAllocationProp = CUmemAllocationProp_v1;
 pub type CUmemAccessDesc_v1 = CUmemAccessDesc_st;
 pub type CUmemAccessDesc = CUmemAccessDesc_v1;
 pub type CUmemPool_attribute_enum = core::ffi::c_uint;
-pub type CUgraphMem_attribute_enum = core::ffi::c_uint;
 pub type CUmemPoolProps_v1 = CUmemPoolProps_st;
 pub type CUmemPoolProps = CUmemPoolProps_v1;
-pub type CUmemPoolPtrExportData_v1 = CUmemPoolPtrExportData_st;
-pub type CUmemPoolPtrExportData = CUmemPoolPtrExportData_v1;
-pub type CUgraphNodeParams = __BindgenOpaqueArray8<[u8; 256usize]>;
+pub type CUgraphMem_attribute_enum = core::ffi::c_uint;
 pub type CUuserObject_flags_enum = core::ffi::c_uint;
 pub type CUuserObjectRetain_flags_enum = core::ffi::c_uint;
 pub type CUgraphInstantiate_flags_enum = core::ffi::c_uint;
@@ -189,6 +183,11 @@ pub struct CUipcMemHandle_st {
     pub reserved: [core::ffi::c_char; 64usize],
 }
 #[repr(C)]
+#[derive(Debug)]
+pub struct CUlinkState_st {
+    _unused: [u8; 0],
+}
+#[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct CUgraphEdgeData_st {
     pub from_port: core::ffi::c_uchar,
@@ -279,78 +278,25 @@ pub struct CUmemPoolProps_st {
     pub reserved: [core::ffi::c_uchar; 54usize],
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct CUmemPoolPtrExportData_st {
-    pub reserved: [core::ffi::c_uchar; 64usize],
-}
-#[repr(C)]
 #[derive(Debug)]
 pub struct CUlogsCallbackEntry_st {
     _unused: [u8; 0],
 }
 pub const CUDA_VERSION: u32 = 12090;
-pub const CU_IPC_HANDLE_SIZE: u32 = 64;
 pub const CU_MEMHOSTALLOC_PORTABLE: u32 = 1;
 pub const CU_MEMHOSTALLOC_DEVICEMAP: u32 = 2;
 pub const CU_MEMHOSTALLOC_WRITECOMBINED: u32 = 4;
 pub const CU_MEMHOSTREGISTER_PORTABLE: u32 = 1;
 pub const CU_MEMHOSTREGISTER_DEVICEMAP: u32 = 2;
-pub const CU_MEMHOSTREGISTER_IOMEMORY: u32 = 4;
-pub const CU_MEMHOSTREGISTER_READ_ONLY: u32 = 8;
-pub const CU_MEM_CREATE_USAGE_TILE_POOL: u32 = 1;
-pub const CU_MEM_CREATE_USAGE_HW_DECOMPRESS: u32 = 2;
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of CUuuid_st"][::core::mem::size_of::<CUuuid_st>() - 16usize];
-    ["Alignment of CUuuid_st"][::core::mem::align_of::<CUuuid_st>() - 1usize];
-    ["Offset of field: CUuuid_st::bytes"][::core::mem::offset_of!(CUuuid_st, bytes) - 0usize];
-};
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of CUipcEventHandle_st"][::core::mem::size_of::<CUipcEventHandle_st>() - 64usize];
-    ["Alignment of CUipcEventHandle_st"][::core::mem::align_of::<CUipcEventHandle_st>() - 1usize];
-    ["Offset of field: CUipcEventHandle_st::reserved"]
-        [::core::mem::offset_of!(CUipcEventHandle_st, reserved) - 0usize];
-};
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of CUipcMemHandle_st"][::core::mem::size_of::<CUipcMemHandle_st>() - 64usize];
-    ["Alignment of CUipcMemHandle_st"][::core::mem::align_of::<CUipcMemHandle_st>() - 1usize];
-    ["Offset of field: CUipcMemHandle_st::reserved"]
-        [::core::mem::offset_of!(CUipcMemHandle_st, reserved) - 0usize];
-};
 pub const CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS: CUipcMem_flags_enum = 1;
 pub const CU_MEM_ATTACH_GLOBAL: CUmemAttach_flags_enum = 1;
 pub const CU_MEM_ATTACH_HOST: CUmemAttach_flags_enum = 2;
-pub const CU_MEM_ATTACH_SINGLE: CUmemAttach_flags_enum = 4;
-pub const CU_CTX_SCHED_AUTO: CUctx_flags_enum = 0;
-pub const CU_CTX_SCHED_SPIN: CUctx_flags_enum = 1;
-pub const CU_CTX_SCHED_YIELD: CUctx_flags_enum = 2;
-pub const CU_CTX_SCHED_BLOCKING_SYNC: CUctx_flags_enum = 4;
-pub const CU_CTX_BLOCKING_SYNC: CUctx_flags_enum = 4;
-pub const CU_CTX_SCHED_MASK: CUctx_flags_enum = 7;
-pub const CU_CTX_MAP_HOST: CUctx_flags_enum = 8;
-pub const CU_CTX_LMEM_RESIZE_TO_MAX: CUctx_flags_enum = 16;
-pub const CU_CTX_COREDUMP_ENABLE: CUctx_flags_enum = 32;
-pub const CU_CTX_USER_COREDUMP_ENABLE: CUctx_flags_enum = 64;
-pub const CU_CTX_SYNC_MEMOPS: CUctx_flags_enum = 128;
-pub const CU_CTX_FLAGS_MASK: CUctx_flags_enum = 255;
 pub const CU_STREAM_DEFAULT: CUstream_flags_enum = 0;
 pub const CU_STREAM_NON_BLOCKING: CUstream_flags_enum = 1;
-pub const CU_EVENT_DEFAULT: CUevent_flags_enum = 0;
 pub const CU_EVENT_BLOCKING_SYNC: CUevent_flags_enum = 1;
 pub const CU_EVENT_DISABLE_TIMING: CUevent_flags_enum = 2;
 pub const CU_EVENT_INTERPROCESS: CUevent_flags_enum = 4;
-pub const CU_EVENT_RECORD_DEFAULT: CUevent_record_flags_enum = 0;
 pub const CU_EVENT_RECORD_EXTERNAL: CUevent_record_flags_enum = 1;
-pub const CU_EVENT_WAIT_DEFAULT: CUevent_wait_flags_enum = 0;
-pub const CU_EVENT_WAIT_EXTERNAL: CUevent_wait_flags_enum = 1;
-pub const CU_STREAM_WAIT_VALUE_GEQ: CUstreamWaitValue_flags_enum = 0;
-pub const CU_STREAM_WAIT_VALUE_EQ: CUstreamWaitValue_flags_enum = 1;
-pub const CU_STREAM_WAIT_VALUE_AND: CUstreamWaitValue_flags_enum = 2;
-pub const CU_STREAM_WAIT_VALUE_NOR: CUstreamWaitValue_flags_enum = 3;
-pub const CU_STREAM_WAIT_VALUE_FLUSH: CUstreamWaitValue_flags_enum = 1073741824;
-pub const CU_STREAM_WRITE_VALUE_DEFAULT: CUstreamWriteValue_flags_enum = 0;
 pub const CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER: CUstreamWriteValue_flags_enum = 1;
 pub const CU_STREAM_ADD_CAPTURE_DEPENDENCIES: CUstreamUpdateCaptureDependencies_flags_enum = 0;
 pub const CU_STREAM_SET_CAPTURE_DEPENDENCIES: CUstreamUpdateCaptureDependencies_flags_enum = 1;
@@ -362,153 +308,54 @@ pub const CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X: CUdevice_attribute_enum = 5;
 pub const CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y: CUdevice_attribute_enum = 6;
 pub const CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z: CUdevice_attribute_enum = 7;
 pub const CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: CUdevice_attribute_enum = 8;
-pub const CU_DEVICE_ATTRIBUTE_SHARED_MEMORY_PER_BLOCK: CUdevice_attribute_enum = 8;
 pub const CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY: CUdevice_attribute_enum = 9;
 pub const CU_DEVICE_ATTRIBUTE_WARP_SIZE: CUdevice_attribute_enum = 10;
 pub const CU_DEVICE_ATTRIBUTE_MAX_PITCH: CUdevice_attribute_enum = 11;
 pub const CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK: CUdevice_attribute_enum = 12;
-pub const CU_DEVICE_ATTRIBUTE_REGISTERS_PER_BLOCK: CUdevice_attribute_enum = 12;
 pub const CU_DEVICE_ATTRIBUTE_CLOCK_RATE: CUdevice_attribute_enum = 13;
 pub const CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT: CUdevice_attribute_enum = 14;
-pub const CU_DEVICE_ATTRIBUTE_GPU_OVERLAP: CUdevice_attribute_enum = 15;
 pub const CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: CUdevice_attribute_enum = 16;
-pub const CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT: CUdevice_attribute_enum = 17;
 pub const CU_DEVICE_ATTRIBUTE_INTEGRATED: CUdevice_attribute_enum = 18;
 pub const CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY: CUdevice_attribute_enum = 19;
-pub const CU_DEVICE_ATTRIBUTE_COMPUTE_MODE: CUdevice_attribute_enum = 20;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH: CUdevice_attribute_enum = 21;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH: CUdevice_attribute_enum = 22;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT: CUdevice_attribute_enum = 23;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH: CUdevice_attribute_enum = 24;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT: CUdevice_attribute_enum = 25;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH: CUdevice_attribute_enum = 26;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_WIDTH: CUdevice_attribute_enum = 27;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_HEIGHT: CUdevice_attribute_enum = 28;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS: CUdevice_attribute_enum = 29;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_ARRAY_WIDTH: CUdevice_attribute_enum = 27;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_ARRAY_HEIGHT: CUdevice_attribute_enum = 28;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_ARRAY_NUMSLICES: CUdevice_attribute_enum = 29;
-pub const CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT: CUdevice_attribute_enum = 30;
 pub const CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS: CUdevice_attribute_enum = 31;
-pub const CU_DEVICE_ATTRIBUTE_ECC_ENABLED: CUdevice_attribute_enum = 32;
 pub const CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: CUdevice_attribute_enum = 33;
-pub const CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID: CUdevice_attribute_enum = 34;
-pub const CU_DEVICE_ATTRIBUTE_TCC_DRIVER: CUdevice_attribute_enum = 35;
 pub const CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: CUdevice_attribute_enum = 36;
 pub const CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: CUdevice_attribute_enum = 37;
 pub const CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: CUdevice_attribute_enum = 38;
 pub const CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: CUdevice_attribute_enum = 39;
 pub const CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT: CUdevice_attribute_enum = 40;
 pub const CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING: CUdevice_attribute_enum = 41;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH: CUdevice_attribute_enum = 42;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_LAYERS: CUdevice_attribute_enum = 43;
-pub const CU_DEVICE_ATTRIBUTE_CAN_TEX2D_GATHER: CUdevice_attribute_enum = 44;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH: CUdevice_attribute_enum = 45;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT: CUdevice_attribute_enum = 46;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE: CUdevice_attribute_enum = 47;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE: CUdevice_attribute_enum = 48;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE: CUdevice_attribute_enum = 49;
-pub const CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID: CUdevice_attribute_enum = 50;
-pub const CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT: CUdevice_attribute_enum = 51;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_WIDTH: CUdevice_attribute_enum = 52;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH: CUdevice_attribute_enum = 53;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS: CUdevice_attribute_enum = 54;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH: CUdevice_attribute_enum = 55;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_WIDTH: CUdevice_attribute_enum = 56;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_HEIGHT: CUdevice_attribute_enum = 57;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_WIDTH: CUdevice_attribute_enum = 58;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_HEIGHT: CUdevice_attribute_enum = 59;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_DEPTH: CUdevice_attribute_enum = 60;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_WIDTH: CUdevice_attribute_enum = 61;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_LAYERS: CUdevice_attribute_enum = 62;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_WIDTH: CUdevice_attribute_enum = 63;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_HEIGHT: CUdevice_attribute_enum = 64;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_LAYERS: CUdevice_attribute_enum = 65;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_WIDTH: CUdevice_attribute_enum = 66;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH: CUdevice_attribute_enum = 67;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS: CUdevice_attribute_enum = 68;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH: CUdevice_attribute_enum = 69;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH: CUdevice_attribute_enum = 70;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT: CUdevice_attribute_enum = 71;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH: CUdevice_attribute_enum = 72;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH: CUdevice_attribute_enum = 73;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT: CUdevice_attribute_enum = 74;
 pub const CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: CUdevice_attribute_enum = 75;
 pub const CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: CUdevice_attribute_enum = 76;
-pub const CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH: CUdevice_attribute_enum = 77;
 pub const CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED: CUdevice_attribute_enum = 78;
 pub const CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED: CUdevice_attribute_enum = 79;
 pub const CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED: CUdevice_attribute_enum = 80;
 pub const CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: CUdevice_attribute_enum = 81;
 pub const CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR: CUdevice_attribute_enum = 82;
 pub const CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY: CUdevice_attribute_enum = 83;
-pub const CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD: CUdevice_attribute_enum = 84;
-pub const CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID: CUdevice_attribute_enum = 85;
-pub const CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED: CUdevice_attribute_enum = 86;
-pub const CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO: CUdevice_attribute_enum = 87;
-pub const CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS: CUdevice_attribute_enum = 88;
 pub const CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS: CUdevice_attribute_enum = 89;
-pub const CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED: CUdevice_attribute_enum = 90;
 pub const CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM: CUdevice_attribute_enum = 91;
 pub const CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1: CUdevice_attribute_enum = 92;
-pub const CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1: CUdevice_attribute_enum = 93;
-pub const CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1: CUdevice_attribute_enum = 94;
 pub const CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH: CUdevice_attribute_enum = 95;
-pub const CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH: CUdevice_attribute_enum = 96;
 pub const CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: CUdevice_attribute_enum = 97;
-pub const CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES: CUdevice_attribute_enum = 98;
 pub const CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED: CUdevice_attribute_enum = 99;
-pub const CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES: CUdevice_attribute_enum = 100;
-pub const CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST: CUdevice_attribute_enum = 101;
-pub const CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED: CUdevice_attribute_enum = 102;
 pub const CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: CUdevice_attribute_enum = 102;
 pub const CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: CUdevice_attribute_enum = 103;
-pub const CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED: CUdevice_attribute_enum = 104;
-pub const CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED: CUdevice_attribute_enum = 105;
 pub const CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR: CUdevice_attribute_enum = 106;
-pub const CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED: CUdevice_attribute_enum = 107;
-pub const CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE: CUdevice_attribute_enum = 108;
-pub const CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE: CUdevice_attribute_enum = 109;
 pub const CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED: CUdevice_attribute_enum = 110;
 pub const CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK: CUdevice_attribute_enum = 111;
-pub const CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED: CUdevice_attribute_enum = 112;
-pub const CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED: CUdevice_attribute_enum = 113;
-pub const CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED: CUdevice_attribute_enum = 114;
 pub const CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: CUdevice_attribute_enum = 115;
-pub const CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED: CUdevice_attribute_enum = 116;
-pub const CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS: CUdevice_attribute_enum = 117;
-pub const CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING: CUdevice_attribute_enum = 118;
-pub const CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES: CUdevice_attribute_enum = 119;
 pub const CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH: CUdevice_attribute_enum = 120;
-pub const CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED: CUdevice_attribute_enum = 121;
 pub const CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS: CUdevice_attribute_enum = 122;
-pub const CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR: CUdevice_attribute_enum = 123;
-pub const CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED: CUdevice_attribute_enum = 124;
 pub const CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED: CUdevice_attribute_enum = 125;
-pub const CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT: CUdevice_attribute_enum = 126;
-pub const CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED: CUdevice_attribute_enum = 127;
 pub const CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED: CUdevice_attribute_enum = 128;
-pub const CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS: CUdevice_attribute_enum = 129;
 pub const CU_DEVICE_ATTRIBUTE_NUMA_CONFIG: CUdevice_attribute_enum = 130;
 pub const CU_DEVICE_ATTRIBUTE_NUMA_ID: CUdevice_attribute_enum = 131;
-pub const CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED: CUdevice_attribute_enum = 132;
-pub const CU_DEVICE_ATTRIBUTE_MPS_ENABLED: CUdevice_attribute_enum = 133;
-pub const CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID: CUdevice_attribute_enum = 134;
-pub const CU_DEVICE_ATTRIBUTE_D3D12_CIG_SUPPORTED: CUdevice_attribute_enum = 135;
-pub const CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK: CUdevice_attribute_enum = 136;
-pub const CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH: CUdevice_attribute_enum = 137;
-pub const CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED: CUdevice_attribute_enum = 138;
-pub const CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID: CUdevice_attribute_enum = 139;
-pub const CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID: CUdevice_attribute_enum = 140;
-pub const CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: CUdevice_attribute_enum = 141;
-pub const CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED: CUdevice_attribute_enum = 142;
-pub const CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED: CUdevice_attribute_enum = 143;
 pub const CU_DEVICE_ATTRIBUTE_MAX: CUdevice_attribute_enum = 144;
 pub const CU_POINTER_ATTRIBUTE_CONTEXT: CUpointer_attribute_enum = 1;
 pub const CU_POINTER_ATTRIBUTE_MEMORY_TYPE: CUpointer_attribute_enum = 2;
 pub const CU_POINTER_ATTRIBUTE_DEVICE_POINTER: CUpointer_attribute_enum = 3;
 pub const CU_POINTER_ATTRIBUTE_HOST_POINTER: CUpointer_attribute_enum = 4;
-pub const CU_POINTER_ATTRIBUTE_P2P_TOKENS: CUpointer_attribute_enum = 5;
 pub const CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: CUpointer_attribute_enum = 6;
 pub const CU_POINTER_ATTRIBUTE_BUFFER_ID: CUpointer_attribute_enum = 7;
 pub const CU_POINTER_ATTRIBUTE_IS_MANAGED: CUpointer_attribute_enum = 8;
@@ -518,257 +365,57 @@ pub const CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: CUpointer_attribute_enum = 11;
 pub const CU_POINTER_ATTRIBUTE_RANGE_SIZE: CUpointer_attribute_enum = 12;
 pub const CU_POINTER_ATTRIBUTE_MAPPED: CUpointer_attribute_enum = 13;
 pub const CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: CUpointer_attribute_enum = 14;
-pub const CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: CUpointer_attribute_enum = 15;
-pub const CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: CUpointer_attribute_enum = 16;
 pub const CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: CUpointer_attribute_enum = 17;
 pub const CU_POINTER_ATTRIBUTE_MAPPING_SIZE: CUpointer_attribute_enum = 18;
 pub const CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: CUpointer_attribute_enum = 19;
 pub const CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: CUpointer_attribute_enum = 20;
-pub const CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: CUpointer_attribute_enum = 21;
 pub const CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: CUfunction_attribute_enum = 0;
-pub const CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: CUfunction_attribute_enum = 1;
-pub const CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: CUfunction_attribute_enum = 2;
-pub const CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: CUfunction_attribute_enum = 3;
 pub const CU_FUNC_ATTRIBUTE_NUM_REGS: CUfunction_attribute_enum = 4;
-pub const CU_FUNC_ATTRIBUTE_PTX_VERSION: CUfunction_attribute_enum = 5;
-pub const CU_FUNC_ATTRIBUTE_BINARY_VERSION: CUfunction_attribute_enum = 6;
-pub const CU_FUNC_ATTRIBUTE_CACHE_MODE_CA: CUfunction_attribute_enum = 7;
-pub const CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: CUfunction_attribute_enum = 8;
-pub const CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: CUfunction_attribute_enum = 9;
-pub const CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET: CUfunction_attribute_enum = 10;
-pub const CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH: CUfunction_attribute_enum = 11;
-pub const CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT: CUfunction_attribute_enum = 12;
-pub const CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: CUfunction_attribute_enum = 13;
-pub const CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: CUfunction_attribute_enum = 14;
-pub const CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: CUfunction_attribute_enum = 15;
-pub const CU_FUNC_ATTRIBUTE_MAX: CUfunction_attribute_enum = 16;
-pub const CU_FUNC_CACHE_PREFER_NONE: CUfunc_cache_enum = 0;
-pub const CU_FUNC_CACHE_PREFER_SHARED: CUfunc_cache_enum = 1;
-pub const CU_FUNC_CACHE_PREFER_L1: CUfunc_cache_enum = 2;
-pub const CU_FUNC_CACHE_PREFER_EQUAL: CUfunc_cache_enum = 3;
 pub const CU_MEMORYTYPE_HOST: CUmemorytype_enum = 1;
 pub const CU_MEMORYTYPE_DEVICE: CUmemorytype_enum = 2;
-pub const CU_MEMORYTYPE_ARRAY: CUmemorytype_enum = 3;
 pub const CU_MEMORYTYPE_UNIFIED: CUmemorytype_enum = 4;
-pub const CU_MEM_ADVISE_SET_READ_MOSTLY: CUmem_advise_enum = 1;
-pub const CU_MEM_ADVISE_UNSET_READ_MOSTLY: CUmem_advise_enum = 2;
-pub const CU_MEM_ADVISE_SET_PREFERRED_LOCATION: CUmem_advise_enum = 3;
-pub const CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION: CUmem_advise_enum = 4;
-pub const CU_MEM_ADVISE_SET_ACCESSED_BY: CUmem_advise_enum = 5;
-pub const CU_MEM_ADVISE_UNSET_ACCESSED_BY: CUmem_advise_enum = 6;
-pub const CU_JIT_MAX_REGISTERS: CUjit_option_enum = 0;
-pub const CU_JIT_THREADS_PER_BLOCK: CUjit_option_enum = 1;
-pub const CU_JIT_WALL_TIME: CUjit_option_enum = 2;
-pub const CU_JIT_INFO_LOG_BUFFER: CUjit_option_enum = 3;
-pub const CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES: CUjit_option_enum = 4;
-pub const CU_JIT_ERROR_LOG_BUFFER: CUjit_option_enum = 5;
-pub const CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: CUjit_option_enum = 6;
-pub const CU_JIT_OPTIMIZATION_LEVEL: CUjit_option_enum = 7;
-pub const CU_JIT_TARGET_FROM_CUCONTEXT: CUjit_option_enum = 8;
-pub const CU_JIT_TARGET: CUjit_option_enum = 9;
-pub const CU_JIT_FALLBACK_STRATEGY: CUjit_option_enum = 10;
-pub const CU_JIT_GENERATE_DEBUG_INFO: CUjit_option_enum = 11;
-pub const CU_JIT_LOG_VERBOSE: CUjit_option_enum = 12;
-pub const CU_JIT_GENERATE_LINE_INFO: CUjit_option_enum = 13;
-pub const CU_JIT_CACHE_MODE: CUjit_option_enum = 14;
-pub const CU_JIT_NEW_SM3X_OPT: CUjit_option_enum = 15;
-pub const CU_JIT_FAST_COMPILE: CUjit_option_enum = 16;
-pub const CU_JIT_GLOBAL_SYMBOL_NAMES: CUjit_option_enum = 17;
-pub const CU_JIT_GLOBAL_SYMBOL_ADDRESSES: CUjit_option_enum = 18;
-pub const CU_JIT_GLOBAL_SYMBOL_COUNT: CUjit_option_enum = 19;
-pub const CU_JIT_LTO: CUjit_option_enum = 20;
-pub const CU_JIT_FTZ: CUjit_option_enum = 21;
-pub const CU_JIT_PREC_DIV: CUjit_option_enum = 22;
-pub const CU_JIT_PREC_SQRT: CUjit_option_enum = 23;
-pub const CU_JIT_FMA: CUjit_option_enum = 24;
-pub const CU_JIT_REFERENCED_KERNEL_NAMES: CUjit_option_enum = 25;
-pub const CU_JIT_REFERENCED_KERNEL_COUNT: CUjit_option_enum = 26;
-pub const CU_JIT_REFERENCED_VARIABLE_NAMES: CUjit_option_enum = 27;
-pub const CU_JIT_REFERENCED_VARIABLE_COUNT: CUjit_option_enum = 28;
-pub const CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES: CUjit_option_enum = 29;
-pub const CU_JIT_POSITION_INDEPENDENT_CODE: CUjit_option_enum = 30;
-pub const CU_JIT_MIN_CTA_PER_SM: CUjit_option_enum = 31;
-pub const CU_JIT_MAX_THREADS_PER_BLOCK: CUjit_option_enum = 32;
-pub const CU_JIT_OVERRIDE_DIRECTIVE_VALUES: CUjit_option_enum = 33;
-pub const CU_JIT_NUM_OPTIONS: CUjit_option_enum = 34;
-pub const CU_LIMIT_STACK_SIZE: CUlimit_enum = 0;
-pub const CU_LIMIT_PRINTF_FIFO_SIZE: CUlimit_enum = 1;
-pub const CU_LIMIT_MALLOC_HEAP_SIZE: CUlimit_enum = 2;
-pub const CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH: CUlimit_enum = 3;
-pub const CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: CUlimit_enum = 4;
-pub const CU_LIMIT_MAX_L2_FETCH_GRANULARITY: CUlimit_enum = 5;
-pub const CU_LIMIT_PERSISTING_L2_CACHE_SIZE: CUlimit_enum = 6;
-pub const CU_LIMIT_SHMEM_SIZE: CUlimit_enum = 7;
-pub const CU_LIMIT_CIG_ENABLED: CUlimit_enum = 8;
-pub const CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED: CUlimit_enum = 9;
 pub const CU_LIMIT_MAX: CUlimit_enum = 10;
 pub const CU_GRAPH_NODE_TYPE_KERNEL: CUgraphNodeType_enum = 0;
-pub const CU_GRAPH_NODE_TYPE_MEMCPY: CUgraphNodeType_enum = 1;
-pub const CU_GRAPH_NODE_TYPE_MEMSET: CUgraphNodeType_enum = 2;
-pub const CU_GRAPH_NODE_TYPE_HOST: CUgraphNodeType_enum = 3;
-pub const CU_GRAPH_NODE_TYPE_GRAPH: CUgraphNodeType_enum = 4;
 pub const CU_GRAPH_NODE_TYPE_EMPTY: CUgraphNodeType_enum = 5;
-pub const CU_GRAPH_NODE_TYPE_WAIT_EVENT: CUgraphNodeType_enum = 6;
-pub const CU_GRAPH_NODE_TYPE_EVENT_RECORD: CUgraphNodeType_enum = 7;
-pub const CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL: CUgraphNodeType_enum = 8;
-pub const CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT: CUgraphNodeType_enum = 9;
-pub const CU_GRAPH_NODE_TYPE_MEM_ALLOC: CUgraphNodeType_enum = 10;
-pub const CU_GRAPH_NODE_TYPE_MEM_FREE: CUgraphNodeType_enum = 11;
-pub const CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: CUgraphNodeType_enum = 12;
-pub const CU_GRAPH_NODE_TYPE_CONDITIONAL: CUgraphNodeType_enum = 13;
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of CUgraphEdgeData_st"][::core::mem::size_of::<CUgraphEdgeData_st>() - 8usize];
-    ["Alignment of CUgraphEdgeData_st"][::core::mem::align_of::<CUgraphEdgeData_st>() - 1usize];
-    ["Offset of field: CUgraphEdgeData_st::from_port"]
-        [::core::mem::offset_of!(CUgraphEdgeData_st, from_port) - 0usize];
-    ["Offset of field: CUgraphEdgeData_st::to_port"]
-        [::core::mem::offset_of!(CUgraphEdgeData_st, to_port) - 1usize];
-    ["Offset of field: CUgraphEdgeData_st::type_"]
-        [::core::mem::offset_of!(CUgraphEdgeData_st, type_) - 2usize];
-    ["Offset of field: CUgraphEdgeData_st::reserved"]
-        [::core::mem::offset_of!(CUgraphEdgeData_st, reserved) - 3usize];
-};
 pub const CUDA_GRAPH_INSTANTIATE_SUCCESS: CUgraphInstantiateResult_enum = 0;
 pub const CUDA_GRAPH_INSTANTIATE_ERROR: CUgraphInstantiateResult_enum = 1;
-pub const CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE: CUgraphInstantiateResult_enum = 2;
-pub const CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED: CUgraphInstantiateResult_enum = 3;
-pub const CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED: CUgraphInstantiateResult_enum = 4;
-pub const CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED: CUgraphInstantiateResult_enum = 5;
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of CUDA_GRAPH_INSTANTIATE_PARAMS_st"]
-        [::core::mem::size_of::<CUDA_GRAPH_INSTANTIATE_PARAMS_st>() - 32usize];
-    ["Alignment of CUDA_GRAPH_INSTANTIATE_PARAMS_st"]
-        [::core::mem::align_of::<CUDA_GRAPH_INSTANTIATE_PARAMS_st>() - 8usize];
-    ["Offset of field: CUDA_GRAPH_INSTANTIATE_PARAMS_st::flags"]
-        [::core::mem::offset_of!(CUDA_GRAPH_INSTANTIATE_PARAMS_st, flags) - 0usize];
-    ["Offset of field: CUDA_GRAPH_INSTANTIATE_PARAMS_st::hUploadStream"]
-        [::core::mem::offset_of!(CUDA_GRAPH_INSTANTIATE_PARAMS_st, hUploadStream) - 8usize];
-    ["Offset of field: CUDA_GRAPH_INSTANTIATE_PARAMS_st::hErrNode_out"]
-        [::core::mem::offset_of!(CUDA_GRAPH_INSTANTIATE_PARAMS_st, hErrNode_out) - 16usize];
-    ["Offset of field: CUDA_GRAPH_INSTANTIATE_PARAMS_st::result_out"]
-        [::core::mem::offset_of!(CUDA_GRAPH_INSTANTIATE_PARAMS_st, result_out) - 24usize];
-};
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of CUlaunchConfig_st"][::core::mem::size_of::<CUlaunchConfig_st>() - 56usize];
-    ["Alignment of CUlaunchConfig_st"][::core::mem::align_of::<CUlaunchConfig_st>() - 8usize];
-    ["Offset of field: CUlaunchConfig_st::gridDimX"]
-        [::core::mem::offset_of!(CUlaunchConfig_st, gridDimX) - 0usize];
-    ["Offset of field: CUlaunchConfig_st::gridDimY"]
-        [::core::mem::offset_of!(CUlaunchConfig_st, gridDimY) - 4usize];
-    ["Offset of field: CUlaunchConfig_st::gridDimZ"]
-        [::core::mem::offset_of!(CUlaunchConfig_st, gridDimZ) - 8usize];
-    ["Offset of field: CUlaunchConfig_st::blockDimX"]
-        [::core::mem::offset_of!(CUlaunchConfig_st, blockDimX) - 12usize];
-    ["Offset of field: CUlaunchConfig_st::blockDimY"]
-        [::core::mem::offset_of!(CUlaunchConfig_st, blockDimY) - 16usize];
-    ["Offset of field: CUlaunchConfig_st::blockDimZ"]
-        [::core::mem::offset_of!(CUlaunchConfig_st, blockDimZ) - 20usize];
-    ["Offset of field: CUlaunchConfig_st::sharedMemBytes"]
-        [::core::mem::offset_of!(CUlaunchConfig_st, sharedMemBytes) - 24usize];
-    ["Offset of field: CUlaunchConfig_st::hStream"]
-        [::core::mem::offset_of!(CUlaunchConfig_st, hStream) - 32usize];
-    ["Offset of field: CUlaunchConfig_st::attrs"]
-        [::core::mem::offset_of!(CUlaunchConfig_st, attrs) - 40usize];
-    ["Offset of field: CUlaunchConfig_st::numAttrs"]
-        [::core::mem::offset_of!(CUlaunchConfig_st, numAttrs) - 48usize];
-};
 pub const CU_STREAM_CAPTURE_STATUS_NONE: CUstreamCaptureStatus_enum = 0;
 pub const CU_STREAM_CAPTURE_STATUS_ACTIVE: CUstreamCaptureStatus_enum = 1;
-pub const CU_STREAM_CAPTURE_STATUS_INVALIDATED: CUstreamCaptureStatus_enum = 2;
 pub const CU_STREAM_CAPTURE_MODE_GLOBAL: CUstreamCaptureMode_enum = 0;
 pub const CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: CUstreamCaptureMode_enum = 1;
 pub const CU_STREAM_CAPTURE_MODE_RELAXED: CUstreamCaptureMode_enum = 2;
 pub const CU_GET_PROC_ADDRESS_SUCCESS: CUdriverProcAddressQueryResult_enum = 0;
 pub const CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND: CUdriverProcAddressQueryResult_enum = 1;
 pub const CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT: CUdriverProcAddressQueryResult_enum = 2;
-pub const CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE: CUlibraryOption_enum = 0;
-pub const CU_LIBRARY_BINARY_IS_PRESERVED: CUlibraryOption_enum = 1;
-pub const CU_LIBRARY_NUM_OPTIONS: CUlibraryOption_enum = 2;
 pub const CUDA_SUCCESS: cudaError_enum = 0;
 pub const CUDA_ERROR_INVALID_VALUE: cudaError_enum = 1;
 pub const CUDA_ERROR_OUT_OF_MEMORY: cudaError_enum = 2;
 pub const CUDA_ERROR_NOT_INITIALIZED: cudaError_enum = 3;
 pub const CUDA_ERROR_DEINITIALIZED: cudaError_enum = 4;
-pub const CUDA_ERROR_PROFILER_DISABLED: cudaError_enum = 5;
-pub const CUDA_ERROR_PROFILER_NOT_INITIALIZED: cudaError_enum = 6;
-pub const CUDA_ERROR_PROFILER_ALREADY_STARTED: cudaError_enum = 7;
-pub const CUDA_ERROR_PROFILER_ALREADY_STOPPED: cudaError_enum = 8;
 pub const CUDA_ERROR_STUB_LIBRARY: cudaError_enum = 34;
 pub const CUDA_ERROR_DEVICE_UNAVAILABLE: cudaError_enum = 46;
 pub const CUDA_ERROR_NO_DEVICE: cudaError_enum = 100;
 pub const CUDA_ERROR_INVALID_DEVICE: cudaError_enum = 101;
-pub const CUDA_ERROR_DEVICE_NOT_LICENSED: cudaError_enum = 102;
-pub const CUDA_ERROR_INVALID_IMAGE: cudaError_enum = 200;
 pub const CUDA_ERROR_INVALID_CONTEXT: cudaError_enum = 201;
-pub const CUDA_ERROR_CONTEXT_ALREADY_CURRENT: cudaError_enum = 202;
-pub const CUDA_ERROR_MAP_FAILED: cudaError_enum = 205;
-pub const CUDA_ERROR_UNMAP_FAILED: cudaError_enum = 206;
-pub const CUDA_ERROR_ARRAY_IS_MAPPED: cudaError_enum = 207;
-pub const CUDA_ERROR_ALREADY_MAPPED: cudaError_enum = 208;
-pub const CUDA_ERROR_NO_BINARY_FOR_GPU: cudaError_enum = 209;
-pub const CUDA_ERROR_ALREADY_ACQUIRED: cudaError_enum = 210;
-pub const CUDA_ERROR_NOT_MAPPED: cudaError_enum = 211;
-pub const CUDA_ERROR_NOT_MAPPED_AS_ARRAY: cudaError_enum = 212;
-pub const CUDA_ERROR_NOT_MAPPED_AS_POINTER: cudaError_enum = 213;
 pub const CUDA_ERROR_ECC_UNCORRECTABLE: cudaError_enum = 214;
 pub const CUDA_ERROR_UNSUPPORTED_LIMIT: cudaError_enum = 215;
-pub const CUDA_ERROR_CONTEXT_ALREADY_IN_USE: cudaError_enum = 216;
 pub const CUDA_ERROR_PEER_ACCESS_UNSUPPORTED: cudaError_enum = 217;
-pub const CUDA_ERROR_INVALID_PTX: cudaError_enum = 218;
-pub const CUDA_ERROR_INVALID_GRAPHICS_CONTEXT: cudaError_enum = 219;
-pub const CUDA_ERROR_NVLINK_UNCORRECTABLE: cudaError_enum = 220;
-pub const CUDA_ERROR_JIT_COMPILER_NOT_FOUND: cudaError_enum = 221;
-pub const CUDA_ERROR_UNSUPPORTED_PTX_VERSION: cudaError_enum = 222;
-pub const CUDA_ERROR_JIT_COMPILATION_DISABLED: cudaError_enum = 223;
-pub const CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY: cudaError_enum = 224;
-pub const CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC: cudaError_enum = 225;
-pub const CUDA_ERROR_CONTAINED: cudaError_enum = 226;
-pub const CUDA_ERROR_INVALID_SOURCE: cudaError_enum = 300;
-pub const CUDA_ERROR_FILE_NOT_FOUND: cudaError_enum = 301;
-pub const CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND: cudaError_enum = 302;
-pub const CUDA_ERROR_SHARED_OBJECT_INIT_FAILED: cudaError_enum = 303;
 pub const CUDA_ERROR_OPERATING_SYSTEM: cudaError_enum = 304;
 pub const CUDA_ERROR_INVALID_HANDLE: cudaError_enum = 400;
 pub const CUDA_ERROR_ILLEGAL_STATE: cudaError_enum = 401;
-pub const CUDA_ERROR_LOSSY_QUERY: cudaError_enum = 402;
 pub const CUDA_ERROR_NOT_FOUND: cudaError_enum = 500;
 pub const CUDA_ERROR_NOT_READY: cudaError_enum = 600;
 pub const CUDA_ERROR_ILLEGAL_ADDRESS: cudaError_enum = 700;
-pub const CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: cudaError_enum = 701;
 pub const CUDA_ERROR_LAUNCH_TIMEOUT: cudaError_enum = 702;
-pub const CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING: cudaError_enum = 703;
 pub const CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: cudaError_enum = 704;
 pub const CUDA_ERROR_PEER_ACCESS_NOT_ENABLED: cudaError_enum = 705;
-pub const CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE: cudaError_enum = 708;
 pub const CUDA_ERROR_CONTEXT_IS_DESTROYED: cudaError_enum = 709;
 pub const CUDA_ERROR_ASSERT: cudaError_enum = 710;
-pub const CUDA_ERROR_TOO_MANY_PEERS: cudaError_enum = 711;
 pub const CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED: cudaError_enum = 712;
 pub const CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED: cudaError_enum = 713;
-pub const CUDA_ERROR_HARDWARE_STACK_ERROR: cudaError_enum = 714;
-pub const CUDA_ERROR_ILLEGAL_INSTRUCTION: cudaError_enum = 715;
-pub const CUDA_ERROR_MISALIGNED_ADDRESS: cudaError_enum = 716;
-pub const CUDA_ERROR_INVALID_ADDRESS_SPACE: cudaError_enum = 717;
-pub const CUDA_ERROR_INVALID_PC: cudaError_enum = 718;
 pub const CUDA_ERROR_LAUNCH_FAILED: cudaError_enum = 719;
-pub const CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE: cudaError_enum = 720;
-pub const CUDA_ERROR_TENSOR_MEMORY_LEAK: cudaError_enum = 721;
 pub const CUDA_ERROR_NOT_PERMITTED: cudaError_enum = 800;
 pub const CUDA_ERROR_NOT_SUPPORTED: cudaError_enum = 801;
-pub const CUDA_ERROR_SYSTEM_NOT_READY: cudaError_enum = 802;
-pub const CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: cudaError_enum = 803;
-pub const CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: cudaError_enum = 804;
-pub const CUDA_ERROR_MPS_CONNECTION_FAILED: cudaError_enum = 805;
-pub const CUDA_ERROR_MPS_RPC_FAILURE: cudaError_enum = 806;
-pub const CUDA_ERROR_MPS_SERVER_NOT_READY: cudaError_enum = 807;
-pub const CUDA_ERROR_MPS_MAX_CLIENTS_REACHED: cudaError_enum = 808;
-pub const CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED: cudaError_enum = 809;
-pub const CUDA_ERROR_MPS_CLIENT_TERMINATED: cudaError_enum = 810;
-pub const CUDA_ERROR_CDP_NOT_SUPPORTED: cudaError_enum = 811;
-pub const CUDA_ERROR_CDP_VERSION_MISMATCH: cudaError_enum = 812;
 pub const CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: cudaError_enum = 900;
 pub const CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: cudaError_enum = 901;
 pub const CUDA_ERROR_STREAM_CAPTURE_MERGE: cudaError_enum = 902;
@@ -778,257 +425,56 @@ pub const CUDA_ERROR_STREAM_CAPTURE_ISOLATION: cudaError_enum = 905;
 pub const CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: cudaError_enum = 906;
 pub const CUDA_ERROR_CAPTURED_EVENT: cudaError_enum = 907;
 pub const CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD: cudaError_enum = 908;
-pub const CUDA_ERROR_TIMEOUT: cudaError_enum = 909;
-pub const CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: cudaError_enum = 910;
-pub const CUDA_ERROR_EXTERNAL_DEVICE: cudaError_enum = 911;
-pub const CUDA_ERROR_INVALID_CLUSTER_SIZE: cudaError_enum = 912;
-pub const CUDA_ERROR_FUNCTION_NOT_LOADED: cudaError_enum = 913;
-pub const CUDA_ERROR_INVALID_RESOURCE_TYPE: cudaError_enum = 914;
-pub const CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION: cudaError_enum = 915;
-pub const CUDA_ERROR_KEY_ROTATION: cudaError_enum = 916;
 pub const CUDA_ERROR_UNKNOWN: cudaError_enum = 999;
-pub const CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK: CUdevice_P2PAttribute_enum = 1;
 pub const CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED: CUdevice_P2PAttribute_enum = 2;
 pub const CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED: CUdevice_P2PAttribute_enum = 3;
-pub const CU_DEVICE_P2P_ATTRIBUTE_ACCESS_ACCESS_SUPPORTED: CUdevice_P2PAttribute_enum = 4;
-pub const CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED: CUdevice_P2PAttribute_enum = 4;
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of CUDA_MEMCPY2D_st"][::core::mem::size_of::<CUDA_MEMCPY2D_st>() - 128usize];
-    ["Alignment of CUDA_MEMCPY2D_st"][::core::mem::align_of::<CUDA_MEMCPY2D_st>() - 8usize];
-    ["Offset of field: CUDA_MEMCPY2D_st::srcXInBytes"]
-        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcXInBytes) - 0usize];
-    ["Offset of field: CUDA_MEMCPY2D_st::srcY"][::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcY) - 8usize];
-    ["Offset of field: CUDA_MEMCPY2D_st::srcMemoryType"]
-        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcMemoryType) - 16usize];
-    ["Offset of field: CUDA_MEMCPY2D_st::srcHost"]
-        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcHost) - 24usize];
-    ["Offset of field: CUDA_MEMCPY2D_st::srcDevice"]
-        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcDevice) - 32usize];
-    ["Offset of field: CUDA_MEMCPY2D_st::srcArray"]
-        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcArray) - 40usize];
-    ["Offset of field: CUDA_MEMCPY2D_st::srcPitch"]
-        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcPitch) - 48usize];
-    ["Offset of field: CUDA_MEMCPY2D_st::dstXInBytes"]
-        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstXInBytes) - 56usize];
-    ["Offset of field: CUDA_MEMCPY2D_st::dstY"][::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstY) - 64usize];
-    ["Offset of field: CUDA_MEMCPY2D_st::dstMemoryType"]
-        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstMemoryType) - 72usize];
-    ["Offset of field: CUDA_MEMCPY2D_st::dstHost"]
-        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstHost) - 80usize];
-    ["Offset of field: CUDA_MEMCPY2D_st::dstDevice"]
-        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstDevice) - 88usize];
-    ["Offset of field: CUDA_MEMCPY2D_st::dstArray"]
-        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstArray) - 96usize];
-    ["Offset of field: CUDA_MEMCPY2D_st::dstPitch"]
-        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstPitch) - 104usize];
-    ["Offset of field: CUDA_MEMCPY2D_st::WidthInBytes"]
-        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, WidthInBytes) - 112usize];
-    ["Offset of field: CUDA_MEMCPY2D_st::Height"]
-        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, Height) - 120usize];
-};
-pub const CU_TENSOR_MAP_DATA_TYPE_UINT8: CUtensorMapDataType_enum = 0;
-pub const CU_TENSOR_MAP_DATA_TYPE_UINT16: CUtensorMapDataType_enum = 1;
-pub const CU_TENSOR_MAP_DATA_TYPE_UINT32: CUtensorMapDataType_enum = 2;
-pub const CU_TENSOR_MAP_DATA_TYPE_INT32: CUtensorMapDataType_enum = 3;
-pub const CU_TENSOR_MAP_DATA_TYPE_UINT64: CUtensorMapDataType_enum = 4;
-pub const CU_TENSOR_MAP_DATA_TYPE_INT64: CUtensorMapDataType_enum = 5;
-pub const CU_TENSOR_MAP_DATA_TYPE_FLOAT16: CUtensorMapDataType_enum = 6;
-pub const CU_TENSOR_MAP_DATA_TYPE_FLOAT32: CUtensorMapDataType_enum = 7;
-pub const CU_TENSOR_MAP_DATA_TYPE_FLOAT64: CUtensorMapDataType_enum = 8;
-pub const CU_TENSOR_MAP_DATA_TYPE_BFLOAT16: CUtensorMapDataType_enum = 9;
-pub const CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ: CUtensorMapDataType_enum = 10;
-pub const CU_TENSOR_MAP_DATA_TYPE_TFLOAT32: CUtensorMapDataType_enum = 11;
-pub const CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ: CUtensorMapDataType_enum = 12;
-pub const CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B: CUtensorMapDataType_enum = 13;
-pub const CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B: CUtensorMapDataType_enum = 14;
-pub const CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B: CUtensorMapDataType_enum = 15;
-pub const CU_TENSOR_MAP_INTERLEAVE_NONE: CUtensorMapInterleave_enum = 0;
-pub const CU_TENSOR_MAP_INTERLEAVE_16B: CUtensorMapInterleave_enum = 1;
-pub const CU_TENSOR_MAP_INTERLEAVE_32B: CUtensorMapInterleave_enum = 2;
-pub const CU_TENSOR_MAP_SWIZZLE_NONE: CUtensorMapSwizzle_enum = 0;
-pub const CU_TENSOR_MAP_SWIZZLE_32B: CUtensorMapSwizzle_enum = 1;
-pub const CU_TENSOR_MAP_SWIZZLE_64B: CUtensorMapSwizzle_enum = 2;
-pub const CU_TENSOR_MAP_SWIZZLE_128B: CUtensorMapSwizzle_enum = 3;
-pub const CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B: CUtensorMapSwizzle_enum = 4;
-pub const CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B_FLIP_8B: CUtensorMapSwizzle_enum = 5;
-pub const CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B: CUtensorMapSwizzle_enum = 6;
-pub const CU_TENSOR_MAP_L2_PROMOTION_NONE: CUtensorMapL2promotion_enum = 0;
-pub const CU_TENSOR_MAP_L2_PROMOTION_L2_64B: CUtensorMapL2promotion_enum = 1;
-pub const CU_TENSOR_MAP_L2_PROMOTION_L2_128B: CUtensorMapL2promotion_enum = 2;
-pub const CU_TENSOR_MAP_L2_PROMOTION_L2_256B: CUtensorMapL2promotion_enum = 3;
-pub const CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE: CUtensorMapFloatOOBfill_enum = 0;
-pub const CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA: CUtensorMapFloatOOBfill_enum = 1;
 pub const CU_MEM_HANDLE_TYPE_NONE: CUmemAllocationHandleType_enum = 0;
 pub const CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: CUmemAllocationHandleType_enum = 1;
 pub const CU_MEM_HANDLE_TYPE_WIN32: CUmemAllocationHandleType_enum = 2;
 pub const CU_MEM_HANDLE_TYPE_WIN32_KMT: CUmemAllocationHandleType_enum = 4;
 pub const CU_MEM_HANDLE_TYPE_FABRIC: CUmemAllocationHandleType_enum = 8;
-pub const CU_MEM_HANDLE_TYPE_MAX: CUmemAllocationHandleType_enum = 2147483647;
-pub const CU_MEM_ACCESS_FLAGS_PROT_NONE: CUmemAccess_flags_enum = 0;
-pub const CU_MEM_ACCESS_FLAGS_PROT_READ: CUmemAccess_flags_enum = 1;
 pub const CU_MEM_ACCESS_FLAGS_PROT_READWRITE: CUmemAccess_flags_enum = 3;
-pub const CU_MEM_ACCESS_FLAGS_PROT_MAX: CUmemAccess_flags_enum = 2147483647;
-pub const CU_MEM_LOCATION_TYPE_INVALID: CUmemLocationType_enum = 0;
 pub const CU_MEM_LOCATION_TYPE_DEVICE: CUmemLocationType_enum = 1;
 pub const CU_MEM_LOCATION_TYPE_HOST: CUmemLocationType_enum = 2;
 pub const CU_MEM_LOCATION_TYPE_HOST_NUMA: CUmemLocationType_enum = 3;
 pub const CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT: CUmemLocationType_enum = 4;
-pub const CU_MEM_LOCATION_TYPE_MAX: CUmemLocationType_enum = 2147483647;
-pub const CU_MEM_ALLOCATION_TYPE_INVALID: CUmemAllocationType_enum = 0;
 pub const CU_MEM_ALLOCATION_TYPE_PINNED: CUmemAllocationType_enum = 1;
-pub const CU_MEM_ALLOCATION_TYPE_MAX: CUmemAllocationType_enum = 2147483647;
 pub const CU_MEM_ALLOC_GRANULARITY_MINIMUM: CUmemAllocationGranularity_flags_enum = 0;
-pub const CU_MEM_ALLOC_GRANULARITY_RECOMMENDED: CUmemAllocationGranularity_flags_enum = 1;
-pub const CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD: CUmemRangeHandleType_enum = 1;
-pub const CU_MEM_RANGE_HANDLE_TYPE_MAX: CUmemRangeHandleType_enum = 2147483647;
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of CUmemLocation_st"][::core::mem::size_of::<CUmemLocation_st>() - 8usize];
-    ["Alignment of CUmemLocation_st"][::core::mem::align_of::<CUmemLocation_st>() - 4usize];
-    ["Offset of field: CUmemLocation_st::type_"][::core::mem::offset_of!(CUmemLocation_st, type_) - 0usize];
-    ["Offset of field: CUmemLocation_st::id"][::core::mem::offset_of!(CUmemLocation_st, id) - 4usize];
-};
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of CUmemAllocationProp_st__bindgen_ty_1"]
-        [::core::mem::size_of::<CUmemAllocationProp_st__bindgen_ty_1>() - 8usize];
-    ["Alignment of CUmemAllocationProp_st__bindgen_ty_1"]
-        [::core::mem::align_of::<CUmemAllocationProp_st__bindgen_ty_1>() - 2usize];
-    ["Offset of field: CUmemAllocationProp_st__bindgen_ty_1::compressionType"]
-        [::core::mem::offset_of!(CUmemAllocationProp_st__bindgen_ty_1, compressionType) - 0usize];
-    ["Offset of field: CUmemAllocationProp_st__bindgen_ty_1::gpuDirectRDMACapable"]
-        [::core::mem::offset_of!(CUmemAllocationProp_st__bindgen_ty_1, gpuDirectRDMACapable) - 1usize];
-    ["Offset of field: CUmemAllocationProp_st__bindgen_ty_1::usage"]
-        [::core::mem::offset_of!(CUmemAllocationProp_st__bindgen_ty_1, usage) - 2usize];
-    ["Offset of field: CUmemAllocationProp_st__bindgen_ty_1::reserved"]
-        [::core::mem::offset_of!(CUmemAllocationProp_st__bindgen_ty_1, reserved) - 4usize];
-};
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of CUmemAllocationProp_st"][::core::mem::size_of::<CUmemAllocationProp_st>() - 32usize];
-    ["Alignment of CUmemAllocationProp_st"][::core::mem::align_of::<CUmemAllocationProp_st>() - 8usize];
-    ["Offset of field: CUmemAllocationProp_st::type_"]
-        [::core::mem::offset_of!(CUmemAllocationProp_st, type_) - 0usize];
-    ["Offset of field: CUmemAllocationProp_st::requestedHandleTypes"]
-        [::core::mem::offset_of!(CUmemAllocationProp_st, requestedHandleTypes) - 4usize];
-    ["Offset of field: CUmemAllocationProp_st::location"]
-        [::core::mem::offset_of!(CUmemAllocationProp_st, location) - 8usize];
-    ["Offset of field: CUmemAllocationProp_st::win32HandleMetaData"]
-        [::core::mem::offset_of!(CUmemAllocationProp_st, win32HandleMetaData) - 16usize];
-    ["Offset of field: CUmemAllocationProp_st::allocFlags"]
-        [::core::mem::offset_of!(CUmemAllocationProp_st, allocFlags) - 24usize];
-};
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of CUmemAccessDesc_st"][::core::mem::size_of::<CUmemAccessDesc_st>() - 12usize];
-    ["Alignment of CUmemAccessDesc_st"][::core::mem::align_of::<CUmemAccessDesc_st>() - 4usize];
-    ["Offset of field: CUmemAccessDesc_st::location"]
-        [::core::mem::offset_of!(CUmemAccessDesc_st, location) - 0usize];
-    ["Offset of field: CUmemAccessDesc_st::flags"]
-        [::core::mem::offset_of!(CUmemAccessDesc_st, flags) - 8usize];
-};
-pub const CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT: CUgraphMem_attribute_enum = 0;
-pub const CU_GRAPH_MEM_ATTR_USED_MEM_HIGH: CUgraphMem_attribute_enum = 1;
-pub const CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT: CUgraphMem_attribute_enum = 2;
-pub const CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH: CUgraphMem_attribute_enum = 3;
-pub const CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES: CUmemPool_attribute_enum = 1;
-pub const CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC: CUmemPool_attribute_enum = 2;
-pub const CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: CUmemPool_attribute_enum = 3;
-pub const CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: CUmemPool_attribute_enum = 4;
-pub const CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: CUmemPool_attribute_enum = 5;
-pub const CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: CUmemPool_attribute_enum = 6;
 pub const CU_MEMPOOL_ATTR_USED_MEM_CURRENT: CUmemPool_attribute_enum = 7;
-pub const CU_MEMPOOL_ATTR_USED_MEM_HIGH: CUmemPool_attribute_enum = 8;
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of CUmemPoolProps_st"][::core::mem::size_of::<CUmemPoolProps_st>() - 88usize];
-    ["Alignment of CUmemPoolProps_st"][::core::mem::align_of::<CUmemPoolProps_st>() - 8usize];
-    ["Offset of field: CUmemPoolProps_st::allocType"]
-        [::core::mem::offset_of!(CUmemPoolProps_st, allocType) - 0usize];
-    ["Offset of field: CUmemPoolProps_st::handleTypes"]
-        [::core::mem::offset_of!(CUmemPoolProps_st, handleTypes) - 4usize];
-    ["Offset of field: CUmemPoolProps_st::location"]
-        [::core::mem::offset_of!(CUmemPoolProps_st, location) - 8usize];
-    ["Offset of field: CUmemPoolProps_st::win32SecurityAttributes"]
-        [::core::mem::offset_of!(CUmemPoolProps_st, win32SecurityAttributes) - 16usize];
-    ["Offset of field: CUmemPoolProps_st::maxSize"]
-        [::core::mem::offset_of!(CUmemPoolProps_st, maxSize) - 24usize];
-    ["Offset of field: CUmemPoolProps_st::usage"]
-        [::core::mem::offset_of!(CUmemPoolProps_st, usage) - 32usize];
-    ["Offset of field: CUmemPoolProps_st::reserved"]
-        [::core::mem::offset_of!(CUmemPoolProps_st, reserved) - 34usize];
-};
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of CUmemPoolPtrExportData_st"][::core::mem::size_of::<CUmemPoolPtrExportData_st>() - 64usize];
-    ["Alignment of CUmemPoolPtrExportData_st"][::core::mem::align_of::<CUmemPoolPtrExportData_st>() - 1usize];
-    ["Offset of field: CUmemPoolPtrExportData_st::reserved"]
-        [::core::mem::offset_of!(CUmemPoolPtrExportData_st, reserved) - 0usize];
-};
 pub const CU_USER_OBJECT_NO_DESTRUCTOR_SYNC: CUuserObject_flags_enum = 1;
 pub const CU_GRAPH_USER_OBJECT_MOVE: CUuserObjectRetain_flags_enum = 1;
 pub const CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH: CUgraphInstantiate_flags_enum = 1;
-pub const CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD: CUgraphInstantiate_flags_enum = 2;
-pub const CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH: CUgraphInstantiate_flags_enum = 4;
 pub const CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY: CUgraphInstantiate_flags_enum = 8;
-pub const CU_MODULE_EAGER_LOADING: CUmoduleLoadingMode_enum = 1;
 pub const CU_MODULE_LAZY_LOADING: CUmoduleLoadingMode_enum = 2;
-pub const CU_LOG_LEVEL_ERROR: CUlogLevel_enum = 0;
-pub const CU_LOG_LEVEL_WARNING: CUlogLevel_enum = 1;
-impl<T: Copy + Default, const N: usize> Default for __BindgenOpaqueArray8<[T; N]> {
-    fn default() -> Self {
-        Self([<T as Default>::default(); N])
-    }
-}
-impl<T: Copy + Default, const N: usize> Default for __BindgenOpaqueArray64<[T; N]> {
-    fn default() -> Self {
-        Self([<T as Default>::default(); N])
-    }
-}
-pub use self::CUctx_flags_enum as CUctx_flags;
 pub use self::CUdevice_P2PAttribute_enum as CUdevice_P2PAttribute;
 pub use self::CUdevice_attribute_enum as CUdevice_attribute;
 pub use self::CUdriverProcAddressQueryResult_enum as CUdriverProcAddressQueryResult;
-pub use self::CUevent_flags_enum as CUevent_flags;
-pub use self::CUevent_record_flags_enum as CUevent_record_flags;
-pub use self::CUevent_wait_flags_enum as CUevent_wait_flags;
 pub use self::CUfunc_cache_enum as CUfunc_cache;
 pub use self::CUfunction_attribute_enum as CUfunction_attribute;
-pub use self::CUgraphInstantiate_flags_enum as CUgraphInstantiate_flags;
 pub use self::CUgraphInstantiateResult_enum as CUgraphInstantiateResult;
 pub use self::CUgraphMem_attribute_enum as CUgraphMem_attribute;
 pub use self::CUgraphNodeType_enum as CUgraphNodeType;
-pub use self::CUipcMem_flags_enum as CUipcMem_flags;
 pub use self::CUjit_option_enum as CUjit_option;
+pub use self::CUjitInputType_enum as CUjitInputType;
 pub use self::CUlibraryOption_enum as CUlibraryOption;
 pub use self::CUlimit_enum as CUlimit;
 pub use self::CUlogLevel_enum as CUlogLevel;
-pub use self::CUmem_advise_enum as CUmem_advise;
 pub use self::CUmemAccess_flags_enum as CUmemAccess_flags;
 pub use self::CUmemAllocationGranularity_flags_enum as CUmemAllocationGranularity_flags;
 pub use self::CUmemAllocationHandleType_enum as CUmemAllocationHandleType;
 pub use self::CUmemAllocationType_enum as CUmemAllocationType;
-pub use self::CUmemAttach_flags_enum as CUmemAttach_flags;
 pub use self::CUmemLocationType_enum as CUmemLocationType;
 pub use self::CUmemPool_attribute_enum as CUmemPool_attribute;
-pub use self::CUmemRangeHandleType_enum as CUmemRangeHandleType;
 pub use self::CUmemorytype_enum as CUmemorytype;
 pub use self::CUmoduleLoadingMode_enum as CUmoduleLoadingMode;
 pub use self::CUpointer_attribute_enum as CUpointer_attribute;
-pub use self::CUstream_flags_enum as CUstream_flags;
 pub use self::CUstreamCaptureMode_enum as CUstreamCaptureMode;
 pub use self::CUstreamCaptureStatus_enum as CUstreamCaptureStatus;
-pub use self::CUstreamUpdateCaptureDependencies_flags_enum as CUstreamUpdateCaptureDependencies_flags;
-pub use self::CUstreamWaitValue_flags_enum as CUstreamWaitValue_flags;
-pub use self::CUstreamWriteValue_flags_enum as CUstreamWriteValue_flags;
 pub use self::CUtensorMapDataType_enum as CUtensorMapDataType;
 pub use self::CUtensorMapFloatOOBfill_enum as CUtensorMapFloatOOBfill;
 pub use self::CUtensorMapInterleave_enum as CUtensorMapInterleave;
 pub use self::CUtensorMapL2promotion_enum as CUtensorMapL2promotion;
 pub use self::CUtensorMapSwizzle_enum as CUtensorMapSwizzle;
-pub use self::CUuserObject_flags_enum as CUuserObject_flags;
-pub use self::CUuserObjectRetain_flags_enum as CUuserObjectRetain_flags;
 pub use self::cudaError_enum as CUresult;
 pub type cuGetErrorString_t =
     unsafe extern "C" fn(error: CUresult, pStr: *mut *const core::ffi::c_char) -> CUresult;
@@ -1100,6 +546,27 @@ pub type cuModuleGetGlobal_v2_t = unsafe extern "C" fn(
     bytes: *mut usize,
     hmod: CUmodule,
     name: *const core::ffi::c_char,
+) -> CUresult;
+pub type cuLinkCreate_v2_t = unsafe extern "C" fn(
+    numOptions: core::ffi::c_uint,
+    options: *mut CUjit_option,
+    optionValues: *mut *mut core::ffi::c_void,
+    stateOut: *mut CUlinkState,
+) -> CUresult;
+pub type cuLinkAddData_v2_t = unsafe extern "C" fn(
+    state: CUlinkState,
+    type_: CUjitInputType,
+    data: *mut core::ffi::c_void,
+    size: usize,
+    name: *const core::ffi::c_char,
+    numOptions: core::ffi::c_uint,
+    options: *mut CUjit_option,
+    optionValues: *mut *mut core::ffi::c_void,
+) -> CUresult;
+pub type cuLinkComplete_t = unsafe extern "C" fn(
+    state: CUlinkState,
+    cubinOut: *mut *mut core::ffi::c_void,
+    sizeOut: *mut usize,
 ) -> CUresult;
 pub type cuLibraryLoadData_t = unsafe extern "C" fn(
     library: *mut CUlibrary,
@@ -1248,13 +715,6 @@ pub type cuMemsetD32Async_t = unsafe extern "C" fn(
     N: usize,
     hStream: CUstream,
 ) -> CUresult;
-pub type cuMemGetHandleForAddressRange_t = unsafe extern "C" fn(
-    handle: *mut core::ffi::c_void,
-    dptr: CUdeviceptr,
-    size: usize,
-    handleType: CUmemRangeHandleType,
-    flags: core::ffi::c_ulonglong,
-) -> CUresult;
 pub type cuMemAddressReserve_t = unsafe extern "C" fn(
     ptr: *mut CUdeviceptr,
     size: usize,
@@ -1325,62 +785,18 @@ pub type cuMemPoolGetAttribute_t = unsafe extern "C" fn(
 ) -> CUresult;
 pub type cuMemPoolSetAccess_t =
     unsafe extern "C" fn(pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize) -> CUresult;
-pub type cuMemPoolGetAccess_t = unsafe extern "C" fn(
-    flags: *mut CUmemAccess_flags,
-    memPool: CUmemoryPool,
-    location: *mut CUmemLocation,
-) -> CUresult;
 pub type cuMemPoolCreate_t =
     unsafe extern "C" fn(pool: *mut CUmemoryPool, poolProps: *const CUmemPoolProps) -> CUresult;
-pub type cuMemPoolDestroy_t = unsafe extern "C" fn(pool: CUmemoryPool) -> CUresult;
 pub type cuMemAllocFromPoolAsync_t = unsafe extern "C" fn(
     dptr: *mut CUdeviceptr,
     bytesize: usize,
     pool: CUmemoryPool,
     hStream: CUstream,
 ) -> CUresult;
-pub type cuMemPoolExportToShareableHandle_t = unsafe extern "C" fn(
-    handle_out: *mut core::ffi::c_void,
-    pool: CUmemoryPool,
-    handleType: CUmemAllocationHandleType,
-    flags: core::ffi::c_ulonglong,
-) -> CUresult;
-pub type cuMemPoolImportFromShareableHandle_t = unsafe extern "C" fn(
-    pool_out: *mut CUmemoryPool,
-    handle: *mut core::ffi::c_void,
-    handleType: CUmemAllocationHandleType,
-    flags: core::ffi::c_ulonglong,
-) -> CUresult;
-pub type cuMemPoolExportPointer_t =
-    unsafe extern "C" fn(shareData_out: *mut CUmemPoolPtrExportData, ptr: CUdeviceptr) -> CUresult;
-pub type cuMemPoolImportPointer_t = unsafe extern "C" fn(
-    ptr_out: *mut CUdeviceptr,
-    pool: CUmemoryPool,
-    shareData: *mut CUmemPoolPtrExportData,
-) -> CUresult;
 pub type cuPointerGetAttribute_t = unsafe extern "C" fn(
     data: *mut core::ffi::c_void,
     attribute: CUpointer_attribute,
     ptr: CUdeviceptr,
-) -> CUresult;
-pub type cuMemPrefetchAsync_t = unsafe extern "C" fn(
-    devPtr: CUdeviceptr,
-    count: usize,
-    dstDevice: CUdevice,
-    hStream: CUstream,
-) -> CUresult;
-pub type cuMemPrefetchAsync_v2_t = unsafe extern "C" fn(
-    devPtr: CUdeviceptr,
-    count: usize,
-    location: CUmemLocation,
-    flags: core::ffi::c_uint,
-    hStream: CUstream,
-) -> CUresult;
-pub type cuMemAdvise_t = unsafe extern "C" fn(
-    devPtr: CUdeviceptr,
-    count: usize,
-    advice: CUmem_advise,
-    device: CUdevice,
 ) -> CUresult;
 pub type cuPointerSetAttribute_t = unsafe extern "C" fn(
     value: *const core::ffi::c_void,
@@ -1475,22 +891,10 @@ pub type cuEventElapsedTime_t =
     unsafe extern "C" fn(pMilliseconds: *mut f32, hStart: CUevent, hEnd: CUevent) -> CUresult;
 pub type cuEventElapsedTime_v2_t =
     unsafe extern "C" fn(pMilliseconds: *mut f32, hStart: CUevent, hEnd: CUevent) -> CUresult;
-pub type cuStreamWaitValue32_v2_t = unsafe extern "C" fn(
-    stream: CUstream,
-    addr: CUdeviceptr,
-    value: cuuint32_t,
-    flags: core::ffi::c_uint,
-) -> CUresult;
 pub type cuStreamWriteValue32_v2_t = unsafe extern "C" fn(
     stream: CUstream,
     addr: CUdeviceptr,
     value: cuuint32_t,
-    flags: core::ffi::c_uint,
-) -> CUresult;
-pub type cuStreamWriteValue64_v2_t = unsafe extern "C" fn(
-    stream: CUstream,
-    addr: CUdeviceptr,
-    value: cuuint64_t,
     flags: core::ffi::c_uint,
 ) -> CUresult;
 pub type cuFuncGetAttribute_t = unsafe extern "C" fn(
@@ -1545,6 +949,11 @@ pub type cuGraphAddEmptyNode_t = unsafe extern "C" fn(
     dependencies: *const CUgraphNode,
     numDependencies: usize,
 ) -> CUresult;
+pub type cuDeviceGetGraphMemAttribute_t = unsafe extern "C" fn(
+    device: CUdevice,
+    attr: CUgraphMem_attribute,
+    value: *mut core::ffi::c_void,
+) -> CUresult;
 pub type cuGraphNodeGetType_t =
     unsafe extern "C" fn(hNode: CUgraphNode, type_: *mut CUgraphNodeType) -> CUresult;
 pub type cuGraphGetNodes_t =
@@ -1576,12 +985,6 @@ pub type cuGraphUpload_t = unsafe extern "C" fn(hGraphExec: CUgraphExec, hStream
 pub type cuGraphLaunch_t = unsafe extern "C" fn(hGraphExec: CUgraphExec, hStream: CUstream) -> CUresult;
 pub type cuGraphExecDestroy_t = unsafe extern "C" fn(hGraphExec: CUgraphExec) -> CUresult;
 pub type cuGraphDestroy_t = unsafe extern "C" fn(hGraph: CUgraph) -> CUresult;
-pub type cuDeviceGraphMemTrim_t = unsafe extern "C" fn(device: CUdevice) -> CUresult;
-pub type cuDeviceGetGraphMemAttribute_t = unsafe extern "C" fn(
-    device: CUdevice,
-    attr: CUgraphMem_attribute,
-    value: *mut core::ffi::c_void,
-) -> CUresult;
 pub type cuUserObjectCreate_t = unsafe extern "C" fn(
     object_out: *mut CUuserObject,
     ptr: *mut core::ffi::c_void,
@@ -1601,14 +1004,6 @@ pub type cuGraphRetainUserObject_t = unsafe extern "C" fn(
 ) -> CUresult;
 pub type cuGraphReleaseUserObject_t =
     unsafe extern "C" fn(graph: CUgraph, object: CUuserObject, count: core::ffi::c_uint) -> CUresult;
-pub type cuGraphAddNode_v2_t = unsafe extern "C" fn(
-    phGraphNode: *mut CUgraphNode,
-    hGraph: CUgraph,
-    dependencies: *const CUgraphNode,
-    dependencyData: *const CUgraphEdgeData,
-    numDependencies: usize,
-    nodeParams: *mut CUgraphNodeParams,
-) -> CUresult;
 pub type cuOccupancyMaxActiveBlocksPerMultiprocessor_t = unsafe extern "C" fn(
     numBlocks: *mut core::ffi::c_int,
     func: CUfunction,
@@ -1665,195 +1060,3 @@ pub type cuLogsRegisterCallback_t = unsafe extern "C" fn(
     callback_out: *mut CUlogsCallbackHandle,
 ) -> CUresult;
 pub type cuLogsUnregisterCallback_t = unsafe extern "C" fn(callback: CUlogsCallbackHandle) -> CUresult;
-/// The functions that are declared here.
-pub const NAMES: &[&str] = &[
-    "cuCtxDisablePeerAccess",
-    "cuCtxEnablePeerAccess",
-    "cuCtxGetApiVersion",
-    "cuCtxGetCurrent",
-    "cuCtxGetDevice",
-    "cuCtxGetFlags",
-    "cuCtxGetLimit",
-    "cuCtxGetStreamPriorityRange",
-    "cuCtxPopCurrent_v2",
-    "cuCtxPushCurrent_v2",
-    "cuCtxSetCurrent",
-    "cuCtxSetLimit",
-    "cuCtxSynchronize",
-    "cuDeviceCanAccessPeer",
-    "cuDeviceComputeCapability",
-    "cuDeviceGet",
-    "cuDeviceGetAttribute",
-    "cuDeviceGetByPCIBusId",
-    "cuDeviceGetCount",
-    "cuDeviceGetDefaultMemPool",
-    "cuDeviceGetGraphMemAttribute",
-    "cuDeviceGetMemPool",
-    "cuDeviceGetName",
-    "cuDeviceGetP2PAttribute",
-    "cuDeviceGetPCIBusId",
-    "cuDeviceGetUuid",
-    "cuDeviceGetUuid_v2",
-    "cuDeviceGraphMemTrim",
-    "cuDevicePrimaryCtxGetState",
-    "cuDevicePrimaryCtxRelease_v2",
-    "cuDevicePrimaryCtxRetain",
-    "cuDevicePrimaryCtxSetFlags_v2",
-    "cuDeviceSetMemPool",
-    "cuDeviceTotalMem_v2",
-    "cuDriverGetVersion",
-    "cuEventCreate",
-    "cuEventDestroy_v2",
-    "cuEventElapsedTime",
-    "cuEventElapsedTime_v2",
-    "cuEventQuery",
-    "cuEventRecord",
-    "cuEventRecordWithFlags",
-    "cuEventSynchronize",
-    "cuFuncGetAttribute",
-    "cuFuncLoad",
-    "cuFuncSetAttribute",
-    "cuFuncSetCacheConfig",
-    "cuGetErrorName",
-    "cuGetErrorString",
-    "cuGetProcAddress_v2",
-    "cuGraphAddEmptyNode",
-    "cuGraphAddNode_v2",
-    "cuGraphCreate",
-    "cuGraphDestroy",
-    "cuGraphExecDestroy",
-    "cuGraphGetNodes",
-    "cuGraphGetRootNodes",
-    "cuGraphInstantiateWithFlags",
-    "cuGraphInstantiateWithParams",
-    "cuGraphLaunch",
-    "cuGraphNodeGetDependencies",
-    "cuGraphNodeGetDependencies_v2",
-    "cuGraphNodeGetType",
-    "cuGraphReleaseUserObject",
-    "cuGraphRetainUserObject",
-    "cuGraphUpload",
-    "cuInit",
-    "cuIpcCloseMemHandle",
-    "cuIpcGetEventHandle",
-    "cuIpcGetMemHandle",
-    "cuIpcOpenEventHandle",
-    "cuIpcOpenMemHandle_v2",
-    "cuKernelGetAttribute",
-    "cuKernelGetFunction",
-    "cuKernelSetAttribute",
-    "cuLaunchCooperativeKernel",
-    "cuLaunchHostFunc",
-    "cuLaunchKernel",
-    "cuLaunchKernelEx",
-    "cuLibraryGetKernel",
-    "cuLibraryGetModule",
-    "cuLibraryLoadData",
-    "cuLibraryUnload",
-    "cuLogsRegisterCallback",
-    "cuLogsUnregisterCallback",
-    "cuMemAddressFree",
-    "cuMemAddressReserve",
-    "cuMemAdvise",
-    "cuMemAllocAsync",
-    "cuMemAllocFromPoolAsync",
-    "cuMemAllocHost_v2",
-    "cuMemAllocManaged",
-    "cuMemAlloc_v2",
-    "cuMemCreate",
-    "cuMemExportToShareableHandle",
-    "cuMemFreeAsync",
-    "cuMemFreeHost",
-    "cuMemFree_v2",
-    "cuMemGetAccess",
-    "cuMemGetAddressRange_v2",
-    "cuMemGetAllocationGranularity",
-    "cuMemGetAllocationPropertiesFromHandle",
-    "cuMemGetHandleForAddressRange",
-    "cuMemGetInfo_v2",
-    "cuMemHostAlloc",
-    "cuMemHostGetDevicePointer_v2",
-    "cuMemHostGetFlags",
-    "cuMemHostRegister_v2",
-    "cuMemHostUnregister",
-    "cuMemImportFromShareableHandle",
-    "cuMemMap",
-    "cuMemPoolCreate",
-    "cuMemPoolDestroy",
-    "cuMemPoolExportPointer",
-    "cuMemPoolExportToShareableHandle",
-    "cuMemPoolGetAccess",
-    "cuMemPoolGetAttribute",
-    "cuMemPoolImportFromShareableHandle",
-    "cuMemPoolImportPointer",
-    "cuMemPoolSetAccess",
-    "cuMemPoolSetAttribute",
-    "cuMemPoolTrimTo",
-    "cuMemPrefetchAsync",
-    "cuMemPrefetchAsync_v2",
-    "cuMemRelease",
-    "cuMemRetainAllocationHandle",
-    "cuMemSetAccess",
-    "cuMemUnmap",
-    "cuMemcpy",
-    "cuMemcpy2DAsync_v2",
-    "cuMemcpy2DUnaligned_v2",
-    "cuMemcpy2D_v2",
-    "cuMemcpyAsync",
-    "cuMemcpyDtoDAsync_v2",
-    "cuMemcpyDtoD_v2",
-    "cuMemcpyDtoHAsync_v2",
-    "cuMemcpyDtoH_v2",
-    "cuMemcpyHtoDAsync_v2",
-    "cuMemcpyHtoD_v2",
-    "cuMemcpyPeer",
-    "cuMemcpyPeerAsync",
-    "cuMemsetD16Async",
-    "cuMemsetD16_v2",
-    "cuMemsetD32Async",
-    "cuMemsetD32_v2",
-    "cuMemsetD8Async",
-    "cuMemsetD8_v2",
-    "cuModuleGetFunction",
-    "cuModuleGetGlobal_v2",
-    "cuModuleGetLoadingMode",
-    "cuModuleLoad",
-    "cuModuleLoadData",
-    "cuModuleLoadDataEx",
-    "cuModuleLoadFatBinary",
-    "cuModuleUnload",
-    "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-    "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
-    "cuOccupancyMaxActiveClusters",
-    "cuPointerGetAttribute",
-    "cuPointerGetAttributes",
-    "cuPointerSetAttribute",
-    "cuStreamAddCallback",
-    "cuStreamBeginCaptureToGraph",
-    "cuStreamBeginCapture_v2",
-    "cuStreamCreate",
-    "cuStreamCreateWithPriority",
-    "cuStreamDestroy_v2",
-    "cuStreamEndCapture",
-    "cuStreamGetCaptureInfo_v2",
-    "cuStreamGetCaptureInfo_v3",
-    "cuStreamGetCtx",
-    "cuStreamGetDevice",
-    "cuStreamGetFlags",
-    "cuStreamGetId",
-    "cuStreamGetPriority",
-    "cuStreamIsCapturing",
-    "cuStreamQuery",
-    "cuStreamSynchronize",
-    "cuStreamUpdateCaptureDependencies",
-    "cuStreamUpdateCaptureDependencies_v2",
-    "cuStreamWaitEvent",
-    "cuStreamWaitValue32_v2",
-    "cuStreamWriteValue32_v2",
-    "cuStreamWriteValue64_v2",
-    "cuTensorMapEncodeTiled",
-    "cuThreadExchangeStreamCaptureMode",
-    "cuUserObjectCreate",
-    "cuUserObjectRelease",
-    "cuUserObjectRetain",
-];

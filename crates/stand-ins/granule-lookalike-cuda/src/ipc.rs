@@ -6,14 +6,8 @@ use crate::memory::pools;
 use backend_api::types::DevicePtr;
 use backend_api::{Backend, IpcMemoryHandle};
 use backend_openreg::Driver;
-use lookalike::{Answer, Code, events, ipc};
-use std::ffi::{c_char, c_uint};
-use std::ptr::without_provenance_mut;
-
-/// Opening in the process that exported is refused.
-fn foreign(handle: &[u8; 64]) -> Answer {
-    if ipc::is_own(handle) { Err(Code::INVALID_CONTEXT) } else { Ok(()) }
-}
+use lookalike::{Code, events, ipc};
+use std::ffi::c_uint;
 
 lookalike::entries! {
     run: crate::entry::run, status: CUresult;
@@ -31,8 +25,7 @@ lookalike::entries! {
             Code::NOT_SUPPORTED => Code::INVALID_VALUE,
             code => code,
         })?;
-        ipc::exported(exported.0);
-        handle.put(CUipcMemHandle { reserved: exported.0.map(|byte| byte as c_char) })
+        handle.put(CUipcMemHandle { reserved: ipc::exported(exported.0) })
     }
 
     /// Opens another process's memory; the same handle again gives the same address.
@@ -45,8 +38,7 @@ lookalike::entries! {
         }
         pointer.wanted()?;
         let family = here.machine.ipc()?;
-        let handle = handle.reserved.map(|byte| byte as u8);
-        foreign(&handle)?;
+        let handle = ipc::foreign(handle.reserved)?;
         pointer.put(family.open_memory(here.device, &IpcMemoryHandle(handle))?.0)
     }
 
@@ -61,22 +53,20 @@ lookalike::entries! {
     fn cuIpcGetEventHandle as cuIpcGetEventHandle_t(out handle: *mut CUipcEventHandle, val event: CUevent) {
         let here = here()?;
         handle.wanted()?;
-        let known = events::resolve(event.addr())?;
+        let known = events::resolve(event)?;
         if !known.is_shared {
             return Err(Code::INVALID_HANDLE);
         }
         let exported = Driver(here.machine).export_event(known.event)?;
-        ipc::exported(exported);
-        handle.put(CUipcEventHandle { reserved: exported.map(|byte| byte as c_char) })
+        handle.put(CUipcEventHandle { reserved: ipc::exported(exported) })
     }
 
     /// Opens another process's event.
     fn cuIpcOpenEventHandle as cuIpcOpenEventHandle_t(out event: *mut CUevent, val handle: CUipcEventHandle) {
         let here = here()?;
         event.wanted()?;
-        let handle = handle.reserved.map(|byte| byte as u8);
-        foreign(&handle)?;
+        let handle = ipc::foreign(handle.reserved)?;
         let opened = Driver(here.machine).open_event(here.device, &handle)?;
-        event.put(without_provenance_mut(events::adopt(opened)))
+        event.put(events::adopt(opened))
     }
 }

@@ -6,11 +6,11 @@
 //! there, and those without a name here do nothing.
 
 use crate::entry::{device, driver, here, is_h100};
-use crate::event::lag;
 use crate::header::*;
 use backend_api::types::{DevicePtr, Stream};
 use backend_openreg::OpenReg;
 use lookalike::argument::{In, Out};
+use lookalike::events::lag;
 use lookalike::handles::Handles;
 use lookalike::{Answer, Code, graphs};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -289,6 +289,30 @@ lookalike::entries! {
     /// Who does no longer.
     fn cuLogsUnregisterCallback as cuLogsUnregisterCallback_t(val handle: CUlogsCallbackHandle) {
         MODULES.remove(handle.addr()).map(drop)
+    }
+
+    /// A compiler of PTX: not simulated, as the two below.
+    fn cuLinkCreate_v2 as cuLinkCreate_v2_t(
+        val _count: c_uint, input _options: *mut CUjit_option, input _values: *mut *mut c_void,
+        out _state: *mut CUlinkState,
+    ) {
+        Err(Code::NOT_SUPPORTED)
+    }
+
+    /// Gives it PTX.
+    fn cuLinkAddData_v2 as cuLinkAddData_v2_t(
+        val _state: CUlinkState, val _kind: CUjitInputType, val _data: *mut c_void, val _bytes: usize,
+        input _name: *const c_char, val _count: c_uint, input _options: *mut CUjit_option,
+        input _values: *mut *mut c_void,
+    ) {
+        Err(Code::NOT_SUPPORTED)
+    }
+
+    /// Lets it compile.
+    fn cuLinkComplete as cuLinkComplete_t(
+        val _state: CUlinkState, out _image: *mut *mut c_void, out _bytes: *mut usize,
+    ) {
+        Err(Code::NOT_SUPPORTED)
     }
 
     /// Unloads a module. Its functions end with it for real drivers; here they only become useless.

@@ -8,8 +8,8 @@
 //! Where drivers let wrong programs go on (freeing memory that queued work uses, garbage for a handle), this
 //! one answers with an error, and the machine behind it counts a trap.
 //!
-//! [`entries`] is the one table of entry points. All other functions of CUDA's header are there by name only
-//! ([`entry::absent`]): they answer that they are not supported.
+//! [`entries`] is the one table of entry points: what backends, PyTorch and the libraries under both ask for. The
+//! driver has no others.
 //!
 //! Real programs are not tests: `GRANULE_LOOKALIKE=h100` is a machine that lets them do what drivers let them do. See
 //! [`Settings::parse`](lookalike::settings::Settings::parse).
@@ -52,7 +52,6 @@ pub fn entries() -> impl Iterator<Item = &'static lookalike::entry::Entry> {
         kernel::entries::ALL,
         memory::entries::ALL,
         memory::host::entries::ALL,
-        memory::managed::entries::ALL,
         context::peers::entries::ALL,
         memory::pools::entries::ALL,
         entry::proc_address::entries::ALL,

@@ -1,15 +1,15 @@
 //! Device memory, and what addresses are.
 
 pub mod host;
-pub mod managed;
 pub mod pools;
 
-use crate::entry::{driver, here, is_h100, of_size};
+use crate::entry::{driver, here, is_h100};
 use crate::header::*;
 use crate::personality::personality;
 use crate::virtual_memory::{handle_types_at, reservation_of};
 use backend_api::types::DevicePtr;
 use backend_api::{Backend, PointerInfo, PointerKind};
+use backend_openreg::Driver;
 use lookalike::argument::Out;
 use lookalike::{Answer, Code, contexts};
 use std::ffi::{c_int, c_uint, c_void};
@@ -22,8 +22,19 @@ lookalike::entries! {
     fn cuMemAlloc_v2 as cuMemAlloc_v2_t(out pointer: *mut CUdeviceptr, val bytes: usize) {
         let here = here()?;
         pointer.wanted()?;
-        of_size("cuMemAlloc_v2", here.device, bytes)?;
+        personality()?.driver.of_size("cuMemAlloc_v2", here.machine, here.device, bytes)?;
         pointer.put(here.machine.malloc(here.device, bytes as u64)?.0)
+    }
+
+    /// Takes memory that migrates.
+    fn cuMemAllocManaged as cuMemAllocManaged_t(out pointer: *mut CUdeviceptr, val bytes: usize, val flags: c_uint) {
+        let here = here()?;
+        if !matches!(flags, CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST) {
+            return Err(Code::INVALID_VALUE);
+        }
+        pointer.wanted()?;
+        personality()?.driver.of_size("cuMemAllocManaged", here.machine, here.device, bytes)?;
+        pointer.put(Driver(here.machine).malloc_managed(here.device, bytes as u64)?.0)
     }
 
     /// Gives device memory back. Memory that queued work still uses is refused; the machine traps it.

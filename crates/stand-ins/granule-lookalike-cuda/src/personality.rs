@@ -1,13 +1,12 @@
 //! Which driver it is: a file of `tests/personalities` with a part `[cuda]`.
 
 use lookalike::personality::{Driver, Vendor};
-use lookalike::settings::{Settings, VARIABLE};
 use lookalike::{Answer, Code};
 use std::sync::OnceLock;
 
 const VENDOR: Vendor = Vendor {
     name: "cuda",
-    calls: crate::header::NAMES,
+    calls: || crate::entries().map(|entry| entry.name).collect(),
     sized: &[
         "cuMemAddressReserve",
         "cuMemAllocAsync",
@@ -48,13 +47,10 @@ impl Personality {
 }
 
 fn read() -> Result<Personality, String> {
-    let settings = Settings::from_environment()?;
-    let name = settings.personality.as_deref().unwrap_or("default");
-    let wrong = |what| format!("{VARIABLE}: {what}");
-    let driver = Driver::find(name, &VENDOR).map_err(wrong)?;
-    let version = match driver.version().map_err(wrong)? {
+    let (driver, version) = Driver::of_environment(&VENDOR)?;
+    let version = match version {
         Some((major, minor)) => i32::try_from(major * 1000 + minor * 10).unwrap_or(i32::MAX),
-        None if settings.is_h100 => NEWEST,
+        None if lookalike::settings()?.is_h100 => NEWEST,
         None => crate::header::CUDA_VERSION as i32,
     };
     Ok(Personality { driver, version })
@@ -88,7 +84,5 @@ static AT_LOAD: extern "C" fn() = hide_absent;
 extern "C" fn hide_absent() {
     let Ok(personality) = personality() else { return };
     let names: Vec<&str> = personality.driver.lacks().collect();
-    if !lookalike::absence::hide_here(&names) {
-        eprintln!("lookalike driver: the names that this driver lacks could not be hidden");
-    }
+    lookalike::absence::hide_here(&names);
 }

@@ -3,9 +3,9 @@
 //! Scripts find the functions here in `libcuda.so.1` by `dlsym`. A counter is made of the counts that the table of
 //! entry points ([`crate::entries`]) keeps anyway.
 
-use crate::event::lag;
 use backend_openreg::Driver;
 use lookalike::entry::{Entry, Outcome};
+use lookalike::events::lag;
 use lookalike::{control, machine};
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Write;
@@ -31,31 +31,6 @@ enum Of {
 const ALLOCATING: &[&str] =
     &["cuMemAlloc_v2", "cuMemAllocManaged", "cuMemAllocAsync", "cuMemAllocFromPoolAsync"];
 const FREEING: &[&str] = &["cuMemFree_v2", "cuMemFreeAsync"];
-const COPYING: &[&str] = &[
-    "cuMemcpy",
-    "cuMemcpyAsync",
-    "cuMemcpyHtoD_v2",
-    "cuMemcpyHtoDAsync_v2",
-    "cuMemcpyDtoH_v2",
-    "cuMemcpyDtoHAsync_v2",
-    "cuMemcpyDtoD_v2",
-    "cuMemcpyDtoDAsync_v2",
-    "cuMemcpyPeer",
-    "cuMemcpyPeerAsync",
-    "cuMemcpy2D_v2",
-    "cuMemcpy2DAsync_v2",
-    "cuMemcpy2DUnaligned_v2",
-];
-const FILLING: &[&str] = &[
-    "cuMemsetD8_v2",
-    "cuMemsetD8Async",
-    "cuMemsetD16_v2",
-    "cuMemsetD16Async",
-    "cuMemsetD32_v2",
-    "cuMemsetD32Async",
-    "cuStreamWriteValue32_v2",
-    "cuStreamWriteValue64_v2",
-];
 /// Entry points that refuse nothing a correct program asks of them.
 const CORRECT: &[&str] = &[
     "cuMemFree_v2",
@@ -93,25 +68,11 @@ const COUNTERS: &[(&str, Of, &[&str])] = &[
     ("cuMemUnmap", Of::Calls, &["cuMemUnmap"]),
     ("cuMemSetAccess", Of::Calls, &["cuMemSetAccess"]),
     ("kernel_launch", Of::Launches, &[]),
-    ("memcpy", Of::Calls, COPYING),
-    ("memset", Of::Calls, FILLING),
-    ("event_record", Of::Calls, &["cuEventRecord", "cuEventRecordWithFlags"]),
     ("event_query", Of::Calls, &["cuEventQuery"]),
     ("event_not_ready", Of::Ended(Outcome::NotReady), &["cuEventQuery"]),
-    ("event_sync", Of::Calls, &["cuEventSynchronize"]),
-    ("stream_wait_event", Of::Calls, &["cuStreamWaitEvent"]),
-    ("stream_sync", Of::Calls, &["cuStreamSynchronize"]),
-    ("device_sync", Of::Calls, &["cuCtxSynchronize"]),
-    ("stream_create", Of::Done, &["cuStreamCreate", "cuStreamCreateWithPriority"]),
-    ("stream_capture", Of::Done, &["cuStreamBeginCapture_v2"]),
     ("graph_launch", Of::Done, &["cuGraphLaunch"]),
     ("host_alloc", Of::Served, &["cuMemHostAlloc", "cuMemAllocHost_v2"]),
     ("bad_call", Of::Misuses, CORRECT),
-    ("ipc_export", Of::Done, &["cuIpcGetMemHandle"]),
-    ("ipc_open", Of::Done, &["cuIpcOpenMemHandle_v2"]),
-    ("ipc_close", Of::Done, &["cuIpcCloseMemHandle"]),
-    ("fd_export", Of::Done, &["cuMemExportToShareableHandle"]),
-    ("fd_import", Of::Done, &["cuMemImportFromShareableHandle"]),
 ];
 
 fn calls(entry: &Entry, of: Of) -> u64 {

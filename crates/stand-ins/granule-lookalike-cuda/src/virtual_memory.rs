@@ -2,14 +2,15 @@
 
 mod fabric;
 
-use crate::entry::{device, driver, of_size};
+use crate::entry::{device, driver};
 use crate::header::*;
 use crate::personality::personality;
 use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
-use backend_api::{Access, Backend, Granularity, HandleType, ShareableHandle, VirtualMemory};
+use backend_api::{Backend, HandleType, ShareableHandle, VirtualMemory};
 use backend_openreg::{Driver, OpenReg};
 use lookalike::argument::In;
 use lookalike::rules::{Made, Makings};
+use lookalike::virtual_memory::{no_flags, put_access, put_granularity, set_access};
 use lookalike::{Answer, Code, contexts};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_ulonglong, c_void};
@@ -138,10 +139,6 @@ fn passed(shared: *mut c_void) -> Answer<OwnedFd> {
     borrowed.try_clone_to_owned().map_err(|_| Code::INVALID_VALUE)
 }
 
-const fn no_flags(flags: c_ulonglong) -> Answer {
-    if flags == 0 { Ok(()) } else { Err(Code::INVALID_VALUE) }
-}
-
 lookalike::entries! {
     run: crate::entry::run, status: CUresult;
 
@@ -151,13 +148,7 @@ lookalike::entries! {
     ) {
         let (_, family) = family()?;
         let (device, _) = wanted(properties.get()?)?;
-        let which = match option {
-            CU_MEM_ALLOC_GRANULARITY_MINIMUM => Granularity::Minimum,
-            CU_MEM_ALLOC_GRANULARITY_RECOMMENDED => Granularity::Recommended,
-            _ => return Err(Code::INVALID_VALUE),
-        };
-        bytes.wanted()?;
-        bytes.put(family.granularity(device, which)? as usize)
+        put_granularity(family, device, option, &bytes)
     }
 
     /// Reserves addresses.
@@ -165,12 +156,12 @@ lookalike::entries! {
         out base: *mut CUdeviceptr, val bytes: usize, val alignment: usize, val hint: CUdeviceptr,
         val flags: c_ulonglong,
     ) {
-        let (_, family) = family()?;
+        let (machine, family) = family()?;
         no_flags(flags)?;
         base.wanted()?;
         // Needs no context; the machine keeps the addresses of its devices apart.
         let device = contexts::current_device().unwrap_or_default();
-        of_size("cuMemAddressReserve", device, bytes)?;
+        personality()?.driver.of_size("cuMemAddressReserve", machine, device, bytes)?;
         let reserved = family.reserve_address(device, bytes as u64, alignment as u64, DevicePtr(hint))?.0;
         reservations().insert(reserved, bytes as u64);
         base.put(reserved)
@@ -190,14 +181,14 @@ lookalike::entries! {
         out handle: *mut CUmemGenericAllocationHandle, val bytes: usize, input properties: *const CUmemAllocationProp,
         val flags: c_ulonglong,
     ) {
-        let (_, family) = family()?;
+        let (machine, family) = family()?;
         no_flags(flags)?;
         handle.wanted()?;
         let properties = properties.get()?;
         let made = made(properties);
         of_memory("cuMemCreate", made)?;
         let (device, handle_type) = wanted(properties)?;
-        of_size("cuMemCreate", device, bytes)?;
+        personality()?.driver.of_size("cuMemCreate", machine, device, bytes)?;
         let created = number(family.create_physical(device, bytes as u64, handle_type)?);
         HANDLES.remember(created, made);
         handle.put(created)
@@ -223,7 +214,7 @@ lookalike::entries! {
         of_memory("cuMemMap", made)?;
         let physical = known(machine, handle)?;
         let is_second = mapped().values().any(|other| *other == handle);
-        if is_second && personality()?.driver.maps_copies() {
+        if is_second && personality()?.driver.part.maps_copies {
             let device = Driver(machine).physical_properties(physical)?.device;
             let other = family.create_physical(device, bytes as u64, HandleType::None)?;
             // SAFETY: the machine checks the reservation, the handle and its size.
@@ -258,22 +249,8 @@ lookalike::entries! {
         if count == 0 {
             return Err(Code::INVALID_VALUE);
         }
-        let read = |one: CUmemAccessDesc| {
-            let access = match one.flags {
-                CU_MEM_ACCESS_FLAGS_PROT_NONE => Access::None,
-                CU_MEM_ACCESS_FLAGS_PROT_READ => Access::Read,
-                CU_MEM_ACCESS_FLAGS_PROT_READWRITE => Access::ReadWrite,
-                _ => return Err(Code::INVALID_VALUE),
-            };
-            Ok((place(one.location)?, access))
-        };
-        // All are read before any is set: an error changes nothing.
-        let all = access.list(count)?.into_iter().map(read).collect::<Answer<Vec<_>>>()?;
-        for (device, access) in all {
-            // SAFETY: the machine refuses what is not whole mappings, and to take away what queued work uses.
-            unsafe { family.set_access(DevicePtr(at), bytes as u64, &[device], access) }?;
-        }
-        Ok(())
+        let all = access.list(count)?.into_iter().map(|one| Ok((place(one.location)?, one.flags)));
+        set_access(family, DevicePtr(at), bytes, all)
     }
 
     /// What a device may do with mapped memory.
@@ -281,13 +258,7 @@ lookalike::entries! {
         out flags: *mut c_ulonglong, input location: *const CUmemLocation, val at: CUdeviceptr,
     ) {
         let (_, family) = family()?;
-        flags.wanted()?;
-        let access = match family.access(DevicePtr(at), place(location.get()?)?)? {
-            Access::None => CU_MEM_ACCESS_FLAGS_PROT_NONE,
-            Access::Read => CU_MEM_ACCESS_FLAGS_PROT_READ,
-            Access::ReadWrite => CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        };
-        flags.put(c_ulonglong::from(access))
+        put_access(family, DevicePtr(at), place(location.get()?)?, &flags)
     }
 
     /// For another process: a descriptor, by value, or a fabric handle.
@@ -367,14 +338,5 @@ lookalike::entries! {
                 reserved: [0; 4],
             },
         })
-    }
-
-    /// A descriptor for a network card: not simulated.
-    fn cuMemGetHandleForAddressRange as cuMemGetHandleForAddressRange_t(
-        out _handle: *mut c_void, val _at: CUdeviceptr, val _bytes: usize, val _kind: CUmemRangeHandleType,
-        val _flags: c_ulonglong,
-    ) {
-        driver()?;
-        Err(Code::NOT_SUPPORTED)
     }
 }

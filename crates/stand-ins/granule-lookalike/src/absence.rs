@@ -1,29 +1,11 @@
-//! Symbols that a library has not.
+//! Symbols that a library has, or has not.
 //!
 //! What a shared library exports is fixed when it is built, but an older driver lacks symbols. Look-ups for them must fail as
 //! with the real thing. A library takes names out of its own string table when it is loaded, before any look-up
 //! ([`hide_here`]); a test may do so in a copy of the library ([`hide`]).
 
-use std::ffi::c_void;
-
-/// What CUDA drivers of version 11.4 did not export.
-pub const NEWER_THAN_CUDA_11_4: &[&str] = &[
-    "cuEventElapsedTime_v2",
-    "cuGetProcAddress_v2",
-    "cuMemGetHandleForAddressRange",
-    "cuMemPrefetchAsync_v2",
-    "cuMulticastAddDevice",
-    "cuMulticastBindAddr",
-    "cuMulticastBindMem",
-    "cuMulticastCreate",
-    "cuMulticastGetGranularity",
-    "cuMulticastUnbind",
-    "cuStreamGetCaptureInfo_v3",
-    "cuStreamGetDevice",
-    "cuStreamGetId",
-    "cuStreamWaitValue32_v2",
-    "cuStreamWriteValue32_v2",
-];
+use std::ffi::{CStr, CString, c_void};
+use std::mem::MaybeUninit;
 
 /// Takes names out of a library's image; which of them it had not.
 ///
@@ -50,10 +32,44 @@ pub fn hide<'n>(library: &mut [u8], names: &[&'n str]) -> Vec<&'n str> {
     absent
 }
 
-/// [`hide`] in the library that this code is part of; whether it had all of the names. For the loader to run, which holds its
-/// lock meanwhile.
-pub fn hide_here(names: &[&str]) -> bool {
-    names.is_empty() || with_string_table(|table| hide(table, names).is_empty()).unwrap_or(false)
+/// [`hide`] in the library that this code is part of; prints where it had not all of the names. For the loader to run, which
+/// holds its lock meanwhile.
+pub fn hide_here(names: &[&str]) {
+    if !names.is_empty()
+        && with_string_table(|table| hide(table, names)).is_none_or(|absent| !absent.is_empty())
+    {
+        eprintln!("lookalike driver: the names that this driver lacks could not be hidden");
+    }
+}
+
+/// The path under which the library that this code is part of was loaded.
+fn own_path() -> Option<&'static CStr> {
+    let mut own = MaybeUninit::<libc::Dl_info>::uninit();
+    let inside = own_path as fn() -> Option<&'static CStr>;
+    // SAFETY: the address of a function of this library, and a place for the answer.
+    let is_found = unsafe { libc::dladdr(inside as *const c_void, own.as_mut_ptr()) } != 0;
+    if !is_found {
+        return None;
+    }
+    // SAFETY: `dladdr` filled it.
+    let path = unsafe { own.assume_init() }.dli_fname;
+    // SAFETY: the loader's own text, which stays while the library is loaded.
+    Some(unsafe { CStr::from_ptr(path) })
+}
+
+/// The address of a symbol that the library exports.
+#[must_use]
+pub fn find(name: &str) -> Option<*mut c_void> {
+    let (path, name) = (own_path()?, CString::new(name).ok()?);
+    // SAFETY: the path of this library, which is loaded; nothing is loaded anew. The handle is one more
+    // reference, never given back: the library stays.
+    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_NOW) };
+    if library.is_null() {
+        return None;
+    }
+    // SAFETY: a handle and a text that live through the call.
+    let place = unsafe { libc::dlsym(library, name.as_ptr()) };
+    (!place.is_null()).then_some(place)
 }
 
 /// An entry of the dynamic section.

@@ -1,6 +1,7 @@
 //! Pointers that a C caller passed, behind which nothing but null is looked for.
 
 use crate::{Answer, Code};
+use std::ffi::{c_char, c_int};
 
 /// A place for an answer.
 #[derive(Debug)]
@@ -23,9 +24,6 @@ impl<T> Out<T> {
     }
 
     /// Answers.
-    ///
-    /// # Errors
-    /// `INVALID_VALUE` for null.
     pub fn put(&self, value: T) -> Answer {
         if self.is_null() {
             return Err(Code::INVALID_VALUE);
@@ -36,9 +34,6 @@ impl<T> Out<T> {
     }
 
     /// Refuses null before anything is done.
-    ///
-    /// # Errors
-    /// `INVALID_VALUE` for null.
     pub const fn wanted(&self) -> Answer {
         if self.is_null() { Err(Code::INVALID_VALUE) } else { Ok(()) }
     }
@@ -49,9 +44,6 @@ impl<T> Out<T> {
     }
 
     /// Answers with several values, one after the other.
-    ///
-    /// # Errors
-    /// `INVALID_VALUE` for null.
     pub fn fill(&self, values: impl IntoIterator<Item = T>) -> Answer {
         self.wanted()?;
         for (index, value) in values.into_iter().enumerate() {
@@ -76,11 +68,19 @@ impl<T> Out<T> {
     }
 }
 
-impl<T: Copy> Out<T> {
-    /// What the caller left there before the call.
+impl Out<c_char> {
+    /// Copies a text with its end mark into `length` bytes, cut where it is longer.
     ///
     /// # Errors
-    /// `INVALID_VALUE` for null.
+    /// `INVALID_VALUE` for null, and without room.
+    pub fn put_text(&self, length: c_int, text: &str) -> Answer {
+        let room = usize::try_from(length).ok().filter(|&room| room > 0).ok_or(Code::INVALID_VALUE)?;
+        self.fill(text.bytes().take(room - 1).chain([0]).map(|byte| byte as c_char))
+    }
+}
+
+impl<T: Copy> Out<T> {
+    /// What the caller left there before the call.
     pub fn before(&self) -> Answer<T> {
         self.wanted()?;
         // SAFETY: promised to `new`; used only where the signature says that the caller fills the place.
@@ -126,9 +126,6 @@ impl<T> In<T> {
 
 impl<T: Copy> In<T> {
     /// The value.
-    ///
-    /// # Errors
-    /// `INVALID_VALUE` for null.
     pub fn get(&self) -> Answer<T> {
         if self.is_null() {
             return Err(Code::INVALID_VALUE);
@@ -138,9 +135,6 @@ impl<T: Copy> In<T> {
     }
 
     /// `count` values.
-    ///
-    /// # Errors
-    /// `INVALID_VALUE` for null.
     pub fn list(&self, count: usize) -> Answer<Vec<T>> {
         let value = |index| {
             // SAFETY: promised to `new`: there are as many as the caller said.
@@ -152,7 +146,7 @@ impl<T: Copy> In<T> {
     }
 }
 
-impl In<std::ffi::c_char> {
+impl In<c_char> {
     /// The text up to its end mark.
     ///
     /// # Errors

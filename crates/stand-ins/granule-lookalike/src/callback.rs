@@ -1,6 +1,6 @@
 //! Functions of the program that a stream, or the end of a graph, calls.
 
-use backend_api::HostFunction;
+use crate::{Answer, Code};
 use std::ffi::c_void;
 
 /// A C function and what it is called with.
@@ -19,22 +19,21 @@ unsafe impl Sync for Callback {}
 impl Callback {
     /// Takes the caller's word.
     ///
+    /// # Errors
+    /// `INVALID_VALUE` without a function.
+    ///
     /// # Safety
     /// `function` may be called with `data`, once for every time it is [run](Self::run), on any thread.
-    #[must_use]
-    pub const unsafe fn new(function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> Self {
-        Self { function, data }
+    pub unsafe fn new(
+        function: Option<unsafe extern "C" fn(*mut c_void)>,
+        data: *mut c_void,
+    ) -> Answer<Self> {
+        Ok(Self { function: function.ok_or(Code::INVALID_VALUE)?, data })
     }
 
     /// Calls it.
     pub fn run(self) {
         // SAFETY: promised to `new`.
         unsafe { (self.function)(self.data) }
-    }
-
-    /// It as work for a stream.
-    #[must_use]
-    pub fn into_host_function(self) -> HostFunction {
-        Box::new(move || self.run())
     }
 }

@@ -1,6 +1,7 @@
 //! Driver numbers. CUDA and HIP share those that the machine's errors come down to.
 
 use backend_api::{BackendError, ErrorKind, Unsupported};
+use std::ffi::CStr;
 
 /// A driver's error number. Never 0: success is `Ok`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +73,45 @@ impl Code {
     pub const CAPTURE_WRONG_THREAD: Self = Self(908);
     /// Anything else.
     pub const UNKNOWN: Self = Self(999);
+
+    /// What both vendors say of a number, where they say the same.
+    #[must_use]
+    pub const fn text(self) -> Option<&'static CStr> {
+        Some(match self.0 {
+            0 => c"no error",
+            1 => c"invalid argument",
+            2 => c"out of memory",
+            3 => c"initialization error",
+            4 => c"driver shutting down",
+            101 => c"invalid device ordinal",
+            201 => c"invalid device context",
+            217 => c"peer access is not supported between these two devices",
+            400 => c"invalid resource handle",
+            401 => c"the operation cannot be performed in the present state",
+            500 => c"named symbol not found",
+            600 => c"device not ready",
+            700 => c"an illegal memory access was encountered",
+            702 => c"the launch timed out and was terminated",
+            704 => c"peer access is already enabled",
+            705 => c"peer access has not been enabled",
+            709 => c"context is destroyed",
+            712 => c"part or all of the requested memory range is already mapped",
+            713 => c"pointer does not correspond to a registered memory region",
+            719 => c"unspecified launch failure",
+            801 => c"operation not supported",
+            900 => c"operation not permitted when stream is capturing",
+            901 => c"operation failed due to a previous error during capture",
+            902 => c"operation would result in a merge of separate capture sequences",
+            903 => c"capture was not ended in the same stream as it began",
+            904 => c"capturing stream has unjoined work",
+            905 => c"dependency created on uncaptured work in another stream",
+            906 => c"operation would make the legacy stream depend on a capturing blocking stream",
+            907 => c"operation not permitted on an event last recorded in a capturing stream",
+            908 => c"attempt to terminate a thread-local capture sequence from another thread",
+            999 => c"unknown error",
+            _ => return None,
+        })
+    }
 
     /// Whether a context that met this error answers with it for ever after.
     #[must_use]

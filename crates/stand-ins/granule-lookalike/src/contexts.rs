@@ -157,9 +157,6 @@ pub fn pop() -> Answer<usize> {
 }
 
 /// Replaces the uppermost context; 0 only takes it off.
-///
-/// # Errors
-/// As [`push`].
 pub fn set(context: usize) -> Answer {
     if context != 0 {
         existing(context)?;

@@ -6,13 +6,16 @@
 pub mod node_memory;
 pub mod user_objects;
 
+use crate::argument::Out;
+use crate::events::lag;
 use crate::handles::Handles;
 use crate::machine::settings;
-use crate::{Answer, Code};
+use crate::{Answer, Code, Here};
 use backend_api::types::{DeviceIndex, DevicePtr, Stream};
 use backend_api::{Backend, Capture, CaptureMode, CaptureNode, CaptureStatus, Graph};
 use backend_openreg::{Driver, OpenReg};
 use std::collections::BTreeSet;
+use std::ptr::without_provenance_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A node's address is its graph's plus its number times this.
@@ -116,12 +119,34 @@ fn invalid<T>(_: Code) -> Answer<T> {
 
 // --- capture ---------------------------------------------------------------------------------------
 
+/// Both vendors number modes alike.
+const MODES: [CaptureMode; 3] = [CaptureMode::Global, CaptureMode::ThreadLocal, CaptureMode::Relaxed];
+
+fn mode(number: u32) -> Answer<CaptureMode> {
+    MODES.get(number as usize).copied().ok_or(Code::INVALID_VALUE)
+}
+
+/// Swaps the calling thread's mode.
+///
+/// # Errors
+/// `INVALID_VALUE` for what is no mode; what the machine says.
+pub fn exchange_mode(machine: &OpenReg, place: &Out<u32>) -> Answer {
+    let before = machine.capture()?.exchange_mode(mode(place.before()?)?)?;
+    place.put(MODES.iter().position(|known| *known == before).unwrap_or_default() as u32)
+}
+
 /// Begins a capture.
 ///
 /// # Errors
-/// What the machine says.
-pub fn begin(machine: &OpenReg, stream: Stream, is_blocking: bool, mode: CaptureMode) -> Answer {
-    let family = machine.capture()?;
+/// `INVALID_VALUE` for what is no mode; `CAPTURE_UNSUPPORTED` for a default stream; what the machine says.
+pub fn begin<T>(here: Here, handle: *mut T, number: u32) -> Answer {
+    let mode = mode(number)?;
+    let known = here.stream(handle)?;
+    let (stream, is_blocking) = (known.stream, known.is_blocking());
+    if stream.raw == 0 {
+        return Err(Code::CAPTURE_UNSUPPORTED);
+    }
+    let family = here.machine.capture()?;
     family.begin(stream, mode)?;
     if let CaptureStatus::Active(capture) = family.status(stream)? {
         let graph = GRAPHS.insert(GraphState::Open(stream));
@@ -130,12 +155,20 @@ pub fn begin(machine: &OpenReg, stream: Stream, is_blocking: bool, mode: Capture
     Ok(())
 }
 
-/// Ends a capture; the graph's handle.
+/// Ends a capture, and tells its graph.
 ///
 /// # Errors
 /// `ILLEGAL_STATE` where the stream is not captured; what the machine says. The capture is over then too,
 /// unless it was the wrong stream or thread.
-pub fn end(machine: &Arc<OpenReg>, stream: Stream) -> Answer<usize> {
+pub fn end<T, G>(here: Here, handle: *mut T, place: &Out<*mut G>) -> Answer {
+    let stream = here.stream(handle)?.stream;
+    place.wanted()?;
+    let ended = finish(here.machine, stream);
+    place.put(without_provenance_mut(ended.unwrap_or(0)))?;
+    ended.map(drop)
+}
+
+fn finish(machine: &Arc<OpenReg>, stream: Stream) -> Answer<usize> {
     let family = machine.capture()?;
     if family.status(stream)? == CaptureStatus::None {
         return Err(Code::ILLEGAL_STATE);
@@ -176,9 +209,6 @@ pub struct Info {
 }
 
 /// Asks about a stream's capture.
-///
-/// # Errors
-/// What the machine says.
 pub fn info(machine: &OpenReg, stream: Stream) -> Answer<Info> {
     // Where nothing can be captured, nothing is.
     let status = machine.capture().map_or(Ok(CaptureStatus::None), |family| family.status(stream))?;
@@ -192,12 +222,50 @@ pub fn info(machine: &OpenReg, stream: Stream) -> Answer<Info> {
     })
 }
 
-/// The nodes that a captured stream's next work depends on: where they lie and how many. The list stays
-/// until the next query of the stream.
+/// Tells whether a stream is recorded. A default stream can be asked only while nothing captured waits for it.
 ///
 /// # Errors
-/// What the machine says.
-pub fn frontier(machine: &OpenReg, stream: Stream, graph: usize) -> Answer<(*const usize, usize)> {
+/// `INVALID_HANDLE`, `CAPTURE_IMPLICIT`; what the machine says.
+pub fn put_status<T>(here: Here, handle: *mut T, place: &Out<u32>) -> Answer {
+    place.put(info(here.machine, here.work_stream(handle)?)?.status)
+}
+
+/// Where the answers of a question about a capture go; null where not wanted.
+#[derive(Debug)]
+pub struct Places<G, N> {
+    /// As [`Info::status`].
+    pub status: Out<u32>,
+    /// The capture's id.
+    pub id: Out<u64>,
+    /// The graph.
+    pub graph: Out<*mut G>,
+    /// What the stream's next work depends on. The list stays until the next query of the stream.
+    pub dependencies: Out<*const *mut N>,
+    /// How many those are.
+    pub count: Out<usize>,
+}
+
+/// Tells what a stream's capture looks like.
+pub fn put_info<T, G, N>(here: Here, handle: *mut T, places: &Places<G, N>) -> Answer {
+    places.status.wanted()?;
+    let stream = here.work_stream(handle)?;
+    let info = info(here.machine, stream)?;
+    places.status.put(info.status)?;
+    if info.status != 1 {
+        return Ok(());
+    }
+    places.id.put_if_wanted(info.id);
+    places.graph.put_if_wanted(without_provenance_mut(info.graph));
+    if !places.dependencies.is_null() || !places.count.is_null() {
+        let (list, count) = frontier(here.machine, stream, info.graph)?;
+        places.dependencies.put_if_wanted(list.cast());
+        places.count.put_if_wanted(count);
+    }
+    Ok(())
+}
+
+/// The nodes that a captured stream's next work depends on: where they lie and how many.
+fn frontier(machine: &OpenReg, stream: Stream, graph: usize) -> Answer<(*const usize, usize)> {
     let nodes = machine.capture()?.frontier(stream)?;
     let list: Box<[usize]> = nodes.iter().map(|node| address(graph, *node)).collect();
     let place = (list.as_ptr(), list.len());
@@ -274,11 +342,23 @@ const fn address(graph: usize, node: CaptureNode) -> usize {
     graph + node.0 as usize * NODE
 }
 
-/// Every node of a graph.
+/// Answers with a list in drivers' way: a null place asks for the length; what is too much room is set to null.
 ///
 /// # Errors
-/// `INVALID_VALUE` for what is no graph.
-pub fn nodes(machine: &OpenReg, graph: usize) -> Answer<Vec<usize>> {
+/// `INVALID_VALUE` without a place for the length.
+pub fn put_list<N>(place: &Out<*mut N>, count: &Out<usize>, list: &[usize]) -> Answer {
+    if place.is_null() {
+        return count.put(list.len());
+    }
+    let room = count.before()?;
+    let nodes = list.iter().copied().chain(std::iter::repeat(0)).take(room);
+    place.fill(nodes.map(without_provenance_mut))?;
+    count.put(list.len().min(room))
+}
+
+/// Every node of a graph.
+pub fn nodes<G>(machine: &OpenReg, graph: *mut G) -> Answer<Vec<usize>> {
+    let graph = graph.addr();
     let count = match GRAPHS.get(graph).or_else(invalid)? {
         GraphState::Done(finished) => finished.nodes.len() as u64,
         GraphState::Open(stream) => {
@@ -291,9 +371,6 @@ pub fn nodes(machine: &OpenReg, graph: usize) -> Answer<Vec<usize>> {
 }
 
 /// What a node depends on.
-///
-/// # Errors
-/// `INVALID_VALUE` for what is no node.
 pub fn dependencies(machine: &OpenReg, node: usize) -> Answer<Vec<usize>> {
     let offset = node.checked_sub(BASE).ok_or(Code::INVALID_VALUE)? % ROOM;
     let graph = node - offset;
@@ -317,58 +394,70 @@ fn finished(graph: usize) -> Answer<Arc<Finished>> {
     }
 }
 
-/// Makes something to launch of a graph; its handle.
+/// Makes something to launch of a graph.
 ///
 /// # Errors
 /// `INVALID_VALUE` for what is no finished graph; `OUT_OF_MEMORY`.
-pub fn instantiate(graph: usize) -> Answer<usize> {
-    Ok(EXECUTABLES.insert(Arc::new(Executable::new(finished(graph)?)?)))
+pub fn instantiate<E, G>(place: &Out<*mut E>, graph: *mut G) -> Answer {
+    place.wanted()?;
+    let made = Executable::new(finished(graph.addr())?)?;
+    place.put(without_provenance_mut(EXECUTABLES.insert(Arc::new(made))))
 }
 
 /// Queues an instantiated graph's work.
 ///
 /// # Errors
 /// `INVALID_VALUE` for what is none; what the machine says; `OUT_OF_MEMORY`.
-pub fn launch(machine: &OpenReg, executable: usize, stream: Stream) -> Answer {
-    let executable = EXECUTABLES.get(executable).or_else(invalid)?;
-    node_memory::take(machine, executable.finished.device)?;
+pub fn launch<E, T>(here: Here, executable: *mut E, handle: *mut T) -> Answer {
+    let stream = here.work_stream(handle)?;
+    let executable = EXECUTABLES.get(executable.addr()).or_else(invalid)?;
+    node_memory::take(here.machine, executable.finished.device)?;
     // SAFETY: rule 2: the program promises its driver that what it captured is still there.
-    unsafe { machine.capture()?.launch(executable.finished.graph, stream) }?;
+    unsafe { here.machine.capture()?.launch(executable.finished.graph, stream) }?;
+    lag::launched();
     Ok(())
 }
 
-/// Whether a handle is an instantiated graph's.
+/// Prepares a launch: nothing is to be done.
 ///
 /// # Errors
-/// `INVALID_VALUE` where not.
-pub fn is_executable(executable: usize) -> Answer {
-    EXECUTABLES.get(executable).map(drop).or_else(invalid)
+/// `INVALID_VALUE` for what is no instantiated graph; `INVALID_HANDLE`.
+pub fn upload<E, T>(here: Here, executable: *mut E, handle: *mut T) -> Answer {
+    here.work_stream(handle)?;
+    EXECUTABLES.get(executable.addr()).map(drop).or_else(invalid)
 }
 
 /// Ends an instantiated graph; queued launches still run.
-///
-/// # Errors
-/// `INVALID_VALUE` for what is none.
-pub fn destroy_executable(executable: usize) -> Answer {
-    EXECUTABLES.remove(executable).map(drop).or_else(invalid)
+pub fn destroy_executable<E>(executable: *mut E) -> Answer {
+    EXECUTABLES.remove(executable.addr()).map(drop).or_else(invalid)
 }
 
 /// Ends a graph.
 ///
 /// # Errors
 /// `INVALID_VALUE` for what is no finished graph.
-pub fn destroy(graph: usize) -> Answer {
-    finished(graph)?;
-    GRAPHS.remove(graph).map(drop).or_else(invalid)
+pub fn destroy<G>(graph: *mut G) -> Answer {
+    finished(graph.addr())?;
+    GRAPHS.remove(graph.addr()).map(drop).or_else(invalid)
 }
 
-/// Gives a graph `count` references to a user object, which it gives back at its end: the caller's own where
-/// `is_moved`, new ones otherwise.
+/// Gives a graph `count` references to a user object, which it gives back at its end: new ones, or with flag 1 the
+/// caller's own.
 ///
 /// # Errors
-/// `INVALID_VALUE` for an unknown graph or object; what the machine says.
-pub fn retain_object(machine: &OpenReg, graph: usize, object: usize, count: u32, is_moved: bool) -> Answer {
-    let state = GRAPHS.get(graph).or_else(invalid)?;
+/// `INVALID_VALUE` for an unknown graph, object or flag; what the machine says.
+pub fn retain_object<G, O>(
+    machine: &OpenReg,
+    graph: *mut G,
+    object: *mut O,
+    count: u32,
+    flags: u32,
+) -> Answer {
+    if flags > 1 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let state = GRAPHS.get(graph.addr()).or_else(invalid)?;
+    let object = object.addr();
     user_objects::retain(object, count)?;
     let kept = match state {
         GraphState::Open(stream) => {
@@ -382,7 +471,7 @@ pub fn retain_object(machine: &OpenReg, graph: usize, object: usize, count: u32,
             Ok(())
         }
     };
-    if kept.is_err() || is_moved {
+    if kept.is_err() || flags == 1 {
         user_objects::release(object, count)?;
     }
     kept

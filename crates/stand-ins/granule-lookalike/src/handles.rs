@@ -58,9 +58,6 @@ impl<T: Clone, const BASE: usize, const STRIDE: usize> Handles<T, BASE, STRIDE> 
     }
 
     /// Ends a handle.
-    ///
-    /// # Errors
-    /// As [`Handles::get`].
     pub fn remove(&self, handle: usize) -> Answer<T> {
         self.known().objects.remove(&handle).ok_or(Code::INVALID_HANDLE)
     }

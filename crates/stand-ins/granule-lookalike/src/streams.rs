@@ -3,12 +3,18 @@
 //!
 //! The default stream and the streams made without the non-blocking flag wait for each other.
 
+use crate::argument::Out;
+use crate::callback::Callback;
+use crate::events::{self, lag};
 use crate::handles::Handles;
-use crate::{Answer, Code};
-use backend_api::Backend;
+use crate::{Answer, Code, Here, graphs};
 use backend_api::types::{DeviceIndex, Stream};
+use backend_api::{Backend, Readiness};
 use backend_openreg::{Driver, OpenReg};
 use std::cell::RefCell;
+use std::ffi::c_void;
+use std::ops::RangeInclusive;
+use std::ptr::without_provenance_mut;
 use std::sync::Arc;
 
 /// The explicit handle of the default stream.
@@ -69,24 +75,109 @@ fn own_stream(machine: &Arc<OpenReg>, device: DeviceIndex) -> Answer<Stream> {
     OWN.try_with(find).map_err(|_| Code::INVALID_HANDLE)?
 }
 
-/// Makes a stream; its handle.
+/// Makes a stream with flags and a priority, of which the driver has those of `priorities`; the machine has fewer, and
+/// clamps.
 ///
 /// # Errors
-/// What the machine says.
-pub fn create(machine: &OpenReg, device: DeviceIndex, flags: u32, priority: i32) -> Answer<usize> {
-    let stream = machine.create_stream(device, priority)?;
-    Ok(STREAMS.insert(StreamInfo { stream, flags, priority }))
+/// `INVALID_VALUE` for unknown flags; what the machine says.
+pub fn create<T>(
+    here: Here,
+    place: &Out<*mut T>,
+    flags: u32,
+    priority: i32,
+    priorities: &RangeInclusive<i32>,
+) -> Answer {
+    place.wanted()?;
+    if flags > 1 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let priority = priority.clamp(*priorities.start(), *priorities.end());
+    let stream = here.machine.create_stream(here.device, priority)?;
+    place.put(without_provenance_mut(STREAMS.insert(StreamInfo { stream, flags, priority })))
 }
 
-/// Destroys a stream.
+/// Destroys a stream; what is queued still runs.
 ///
 /// # Errors
 /// `INVALID_HANDLE` for one that is not, for the default streams too; what the machine says.
-pub fn destroy(machine: &OpenReg, handle: usize) -> Answer {
-    let known = STREAMS.get(handle)?;
+pub fn destroy<T>(here: Here, handle: *mut T) -> Answer {
+    here.stream(handle)?;
+    let known = STREAMS.get(handle.addr())?;
     // SAFETY: rule 1: the table says that it was made and not destroyed, and forgets it next.
-    unsafe { machine.destroy_stream(known.stream) }?;
-    STREAMS.remove(handle).map(drop)
+    unsafe { here.machine.destroy_stream(known.stream) }?;
+    STREAMS.remove(handle.addr()).map(drop)
+}
+
+/// Asks whether everything queued is done.
+///
+/// # Errors
+/// `NOT_READY` where not; `INVALID_HANDLE`; what the machine says.
+pub fn query<T>(here: Here, handle: *mut T) -> Answer {
+    match here.machine.query_stream(here.work_stream(handle)?)? {
+        Readiness::Ready => Ok(()),
+        Readiness::NotReady => Err(Code::NOT_READY),
+    }
+}
+
+/// Waits until everything queued is done.
+pub fn synchronize<T>(here: Here, handle: *mut T) -> Answer {
+    let stream = here.work_stream(handle)?;
+    here.machine.synchronize_stream(stream)?;
+    lag::stream_waited_for(stream);
+    Ok(())
+}
+
+/// Lets later work wait for an event. The one flag there is changes nothing.
+///
+/// # Errors
+/// `INVALID_HANDLE`, `INVALID_VALUE`; what the machine says.
+pub fn wait_event<T, E>(here: Here, handle: *mut T, event: *mut E, flags: u32) -> Answer {
+    if flags > 1 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let event = events::resolve(event)?.event;
+    Ok(here.machine.wait_event(here.work_stream(handle)?, event)?)
+}
+
+/// A number that no other stream of the process ever has.
+pub fn id<T>(here: Here, handle: *mut T) -> Answer<u64> {
+    let stream = here.stream(handle)?.stream;
+    // Default streams have no number in the machine: theirs come from the device.
+    Ok(if stream.raw == 0 { u64::MAX - u64::from(stream.device.0) } else { stream.raw })
+}
+
+/// Queues a function of the program.
+pub fn call<T>(here: Here, handle: *mut T, function: Callback) -> Answer {
+    let stream = here.work_stream(handle)?;
+    Ok(Driver(here.machine).host_call(stream, move || function.run())?)
+}
+
+/// A function that is told its stream and a status.
+pub type StreamFunction<T> = unsafe extern "C" fn(*mut T, u32, *mut c_void);
+
+/// Queues a function of the older form, which captures refuse.
+///
+/// # Errors
+/// `INVALID_VALUE` for flags, of which there are none, and without a function; `CAPTURE_UNSUPPORTED`; `INVALID_HANDLE`.
+pub fn add_callback<T: 'static>(
+    here: Here,
+    handle: *mut T,
+    function: Option<StreamFunction<T>>,
+    data: *mut c_void,
+    flags: u32,
+) -> Answer {
+    let called = function.filter(|_| flags == 0).ok_or(Code::INVALID_VALUE)?;
+    let stream = here.work_stream(handle)?;
+    if graphs::info(here.machine, stream)?.status != 0 {
+        return Err(Code::CAPTURE_UNSUPPORTED);
+    }
+    let (handle, data) = (handle.addr(), data.expose_provenance());
+    let function = move || {
+        let (stream, data) = (without_provenance_mut(handle), std::ptr::with_exposed_provenance_mut(data));
+        // SAFETY: the caller promises a function that may be called with its data, on a thread of the driver.
+        unsafe { called(stream, 0, data) };
+    };
+    Ok(here.machine.launch_host_function(stream, Box::new(function))?)
 }
 
 /// Lets what a stream is given next wait for what its device's default stream has to do, or for what the others have
@@ -109,9 +200,6 @@ pub fn wait_by_default(machine: &OpenReg, known: &StreamInfo) {
 }
 
 /// What a handle stands for while `current` is the thread's device.
-///
-/// # Errors
-/// `INVALID_HANDLE`.
 pub fn resolve(machine: &Arc<OpenReg>, current: DeviceIndex, handle: usize) -> Answer<StreamInfo> {
     match handle {
         0 | LEGACY => Ok(StreamInfo { stream: machine.default_stream(current), flags: 0, priority: 0 }),

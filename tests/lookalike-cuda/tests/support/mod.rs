@@ -1,17 +1,16 @@
 //! Loads the built driver as a backend does, in a process of its own for each test.
 
-#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
+#![allow(dead_code, unused_imports, unreachable_pub, reason = "every test binary uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::borrow_as_ptr, reason = "as in the tests")]
 
+pub mod processes;
+
 pub use lookalike_cuda::header;
+pub use processes::{child, in_process, text};
 
 use header::*;
 use std::ffi::{c_char, c_int};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-const SETTINGS: &str = "GRANULE_LOOKALIKE";
-const CHILD: &str = "LOOKALIKE_TEST_CHILD";
 
 /// Calls a function of the driver.
 #[macro_export]
@@ -62,7 +61,6 @@ functions! {
     cuGetErrorString: cuGetErrorString_t,
     cuGetProcAddress_v2: cuGetProcAddress_v2_t,
     cuDeviceGetCount: cuDeviceGetCount_t,
-    cuDeviceGetName: cuDeviceGetName_t,
     cuDeviceGetAttribute: cuDeviceGetAttribute_t,
     cuDevicePrimaryCtxRetain: cuDevicePrimaryCtxRetain_t,
     cuDevicePrimaryCtxRelease_v2: cuDevicePrimaryCtxRelease_v2_t,
@@ -88,7 +86,7 @@ functions! {
     cuMemsetD8Async: cuMemsetD8Async_t,
     cuMemsetD16Async: cuMemsetD16Async_t,
     cuMemsetD32_v2: cuMemsetD32_v2_t,
-    cuStreamWriteValue64_v2: cuStreamWriteValue64_v2_t,
+    cuStreamWriteValue32_v2: cuStreamWriteValue32_v2_t,
     cuMemHostAlloc: cuMemHostAlloc_t,
     cuMemFreeHost: cuMemFreeHost_t,
     cuMemHostRegister_v2: cuMemHostRegister_v2_t,
@@ -199,30 +197,23 @@ impl Driver {
     }
 }
 
+/// Physical memory of device 0 that can leave the process in this way.
+pub fn properties(kind: CUmemAllocationHandleType) -> CUmemAllocationProp {
+    CUmemAllocationProp {
+        type_: CU_MEM_ALLOCATION_TYPE_PINNED,
+        requestedHandleTypes: kind,
+        location: CUmemLocation { type_: CU_MEM_LOCATION_TYPE_DEVICE, id: 0 },
+        win32HandleMetaData: std::ptr::null_mut(),
+        allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {
+            compressionType: 0,
+            gpuDirectRDMACapable: 0,
+            usage: 0,
+            reserved: [0; 4],
+        },
+    }
+}
+
 /// The library that cargo built beside this test.
 pub fn library() -> PathBuf {
-    std::env::current_exe().unwrap().with_file_name("liblookalike_cuda.so")
-}
-
-/// Runs `body` in a process of its own, with the driver that `settings` asks for. `test` is the name of the
-/// calling test.
-pub fn in_process(test: &str, settings: &str, body: impl FnOnce()) {
-    if std::env::var(CHILD).as_deref() == Ok(settings) {
-        return body();
-    }
-    let output = child(test, settings, &[]).output().unwrap();
-    assert!(output.status.success(), "{test} with `{settings}`:\n{}", text(&output));
-}
-
-/// A process that runs one test of this program.
-pub fn child(test: &str, settings: &str, variables: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([test, "--exact", "--nocapture"]).env(SETTINGS, settings).env(CHILD, settings);
-    command.envs(variables.iter().copied());
-    command
-}
-
-/// What a process printed.
-pub fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    processes::beside("liblookalike_cuda.so")
 }

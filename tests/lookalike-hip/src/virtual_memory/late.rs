@@ -16,7 +16,7 @@ fn kept() -> MutexGuard<'static, BTreeMap<u64, Vec<PhysicalHandle>>> {
 
 /// Mappings are about to go.
 pub(super) fn unmapping(machine: &OpenReg, at: DevicePtr, bytes: u64) -> Answer {
-    if !personality()?.driver.releases_late() {
+    if !personality()?.driver.part.releases_late {
         return Ok(());
     }
     let mut next = at.0;

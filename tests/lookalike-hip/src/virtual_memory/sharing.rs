@@ -1,6 +1,6 @@
 //! Physical memory in other processes.
 
-use super::{HANDLES, family, handle_type, known, no_flags, number, of_memory};
+use super::{HANDLES, family, handle_type, known, number, of_memory};
 use crate::entry::current;
 use crate::imports;
 use crate::personality::personality;
@@ -8,6 +8,7 @@ use alloc_core::backend::{Backend, HandleType, ShareableHandle};
 use granule_hip_sys::abi6::*;
 use granule_hip_sys::abi7::{hipMemGetHandleForAddressRange_t, hipMemRangeHandleType};
 use lookalike::argument::In;
+use lookalike::virtual_memory::no_flags;
 use lookalike::{Answer, Code, control};
 use std::ffi::{c_int, c_ulonglong, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, RawFd};

@@ -3,15 +3,13 @@
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
 #![allow(clippy::borrow_as_ptr, reason = "tests call as C does")]
 
-use granule_hip_sys::abi6::*;
-use granule_hip_sys::{LIBRARY_VARIABLE, Library, abi7};
-use std::ffi::{CStr, c_void};
-use std::path::PathBuf;
-use std::process::{Command, Output};
-use std::ptr::null_mut;
+#[path = "../../../lookalike-cuda/tests/support/processes.rs"]
+pub mod processes;
 
-const SETTINGS: &str = "GRANULE_LOOKALIKE";
-const CHILD: &str = "LOOKALIKE_TEST_CHILD";
+use granule_hip_sys::abi6::*;
+use granule_hip_sys::{Library, abi7};
+use std::ffi::{CStr, c_void};
+use std::ptr::null_mut;
 
 /// Calls a function of the runtime.
 #[macro_export]
@@ -121,6 +119,21 @@ impl Runtime {
     }
 }
 
+/// Physical memory of device 0 that can leave the process by descriptor.
+pub fn properties() -> hipMemAllocationProp {
+    hipMemAllocationProp {
+        type_: hipMemAllocationTypePinned,
+        requestedHandleType: hipMemHandleTypePosixFileDescriptor,
+        location: hipMemLocation { type_: hipMemLocationTypeDevice, id: 0 },
+        win32HandleMetaData: null_mut(),
+        allocFlags: hipMemAllocationProp__bindgen_ty_1 {
+            compressionType: 0,
+            gpuDirectRDMACapable: 0,
+            usage: 0,
+        },
+    }
+}
+
 /// Bytes of a pattern.
 pub const SAMPLE: usize = 4096;
 
@@ -128,35 +141,7 @@ fn pattern(seed: u8) -> [u8; SAMPLE] {
     std::array::from_fn(|at| (at as u8).wrapping_mul(7).wrapping_add(seed))
 }
 
-/// The library that cargo built beside this test.
-pub fn library() -> PathBuf {
-    std::env::current_exe().expect("a test has a path").with_file_name("liblookalike_hip.so")
-}
-
-/// Runs `body` in a process of its own, with the runtime that `settings` asks for. `test` is the name of the
-/// calling test.
+/// Runs `body` in a process of its own, with the runtime that `settings` asks for.
 pub fn in_process(test: &str, settings: &str, body: impl FnOnce(&Runtime)) {
-    if std::env::var(CHILD).as_deref() == Ok(settings) {
-        return body(&Runtime::load());
-    }
-    if std::env::var_os(CHILD).is_some() {
-        // The same test with other settings.
-        return;
-    }
-    let output = child(test, settings, &[]).output().expect("a test starts itself");
-    let has_run = output.status.success() && text(&output).contains("1 passed");
-    assert!(has_run, "{test} with `{settings}`:\n{}", text(&output));
-}
-
-/// A process that runs one test of this program.
-pub fn child(test: &str, settings: &str, variables: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("a test has a path"));
-    command.args([test, "--exact", "--nocapture"]).env(SETTINGS, settings).env(CHILD, settings);
-    command.env(LIBRARY_VARIABLE, library()).envs(variables.iter().copied());
-    command
-}
-
-/// What a process printed.
-pub fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    processes::in_process(test, settings, || body(&Runtime::load()));
 }

@@ -1,9 +1,10 @@
 //! A newer generation against an older one's module and the overlay that says what changed.
 
+use super::table::name;
 use anyhow::{Result, bail};
 use quote::ToTokens;
 use std::collections::{BTreeMap, BTreeSet};
-use syn::{Ident, Item, UseTree, Visibility};
+use syn::{Item, UseTree, Visibility};
 
 /// Every declaration of the older generation must hold in the newer one, unless the overlay redefines it or re-exports
 /// it by name, which says that the difference is one of spelling. The overlay's own numbers must be the newer one's.
@@ -84,16 +85,6 @@ fn re_exported(text: &str) -> Result<BTreeSet<String>> {
         }
     }
     Ok(names)
-}
-
-fn name(item: &Item) -> Option<&Ident> {
-    match item {
-        Item::Const(item) => (item.ident != "_").then_some(&item.ident),
-        Item::Struct(item) => Some(&item.ident),
-        Item::Type(item) => Some(&item.ident),
-        Item::Union(item) => Some(&item.ident),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 //! A driver library is opened at run time, so nothing may ask the linker for its functions.
 
 use anyhow::{Result, bail};
-use proc_macro2::{Ident, Literal, TokenStream};
-use quote::{format_ident, quote};
-use syn::{File, FnArg, ForeignItem, Item, Signature, parse_quote};
+use proc_macro2::{Ident, Literal, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote};
+use std::collections::BTreeSet;
+use syn::{File, FnArg, ForeignItem, Item, Signature, UseTree, parse_quote};
 
-/// Replaces extern blocks: a type `<name>_t` per function, a list of the names and, if asked for, the table.
+/// Replaces extern blocks: a type `<name>_t` per function and, if asked for, a list of the names and the table.
 pub(super) fn from_extern_blocks(file: File, with_table: bool) -> Result<File> {
     let (blocks, mut items): (Vec<Item>, Vec<Item>) =
         file.items.into_iter().partition(|item| matches!(item, Item::ForeignMod(_)));
@@ -23,27 +24,64 @@ pub(super) fn from_extern_blocks(file: File, with_table: bool) -> Result<File> {
         }
     }
     names.sort();
-    items.push(name_list(&names));
     if with_table {
+        items.push(name_list(&names));
         items.extend(table(&names));
     }
     // Through text once, so that what was pushed as tokens is items again.
     Ok(syn::parse2(quote! { #(#items)* })?)
 }
 
-/// The functions that extern blocks declare, in order.
-pub(super) fn function_names(file: &File) -> Vec<String> {
-    let blocks = file.items.iter().filter_map(|item| match item {
-        Item::ForeignMod(block) => Some(&block.items),
+/// What words name, and what that mentions in turn.
+pub(super) fn of_words(mut file: File, mut words: BTreeSet<String>) -> File {
+    fn is_named(item: &Item, words: &BTreeSet<String>) -> bool {
+        let renamed = match item {
+            Item::Use(item) => match &item.tree {
+                UseTree::Path(path) => match &*path.tree {
+                    UseTree::Rename(to) => Some(&to.rename),
+                    _ => None,
+                },
+                _ => None,
+            },
+            _ => None,
+        };
+        name(item).or(renamed).is_some_and(|name| words.contains(&name.to_string()))
+    }
+    loop {
+        let before = words.len();
+        for item in &file.items {
+            if is_named(item, &words) {
+                collect(item.to_token_stream(), &mut words);
+            }
+        }
+        if words.len() == before {
+            break;
+        }
+    }
+    file.items.retain(|item| is_named(item, &words));
+    file
+}
+
+/// Adds the identifiers of tokens.
+fn collect(tokens: TokenStream, words: &mut BTreeSet<String>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => collect(group.stream(), words),
+            TokenTree::Ident(word) => drop(words.insert(word.to_string())),
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+/// What an item declares, where that has a name.
+pub(super) fn name(item: &Item) -> Option<&Ident> {
+    match item {
+        Item::Const(item) => (item.ident != "_").then_some(&item.ident),
+        Item::Struct(item) => Some(&item.ident),
+        Item::Type(item) => Some(&item.ident),
+        Item::Union(item) => Some(&item.ident),
         _ => None,
-    });
-    let names = blocks.flatten().filter_map(|item| match item {
-        ForeignItem::Fn(function) => Some(function.sig.ident.to_string()),
-        _ => None,
-    });
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    names
+    }
 }
 
 fn pointer_type(signature: &Signature) -> TokenStream {
@@ -115,7 +153,7 @@ unsafe {";
 
 #[cfg(test)]
 mod tests {
-    use super::{from_extern_blocks, text};
+    use super::{from_extern_blocks, of_words, text};
 
     fn made(with_table: bool) -> String {
         let source = r#"
@@ -134,14 +172,30 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("pub type first_t = unsafe extern \"C\" fn();"), "{text}");
-        assert!(text.contains(r#"pub const NAMES: &[&str] = &["first", "second"];"#), "{text}");
-        assert!(!text.contains("extern \"C\" {") && !text.contains("struct Functions"), "{text}");
+        assert!(
+            !text.contains("NAMES") && !text.contains("extern \"C\" {") && !text.contains("struct Functions"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_words_name_stays_with_what_it_mentions() {
+        let source = "pub type id = u32; pub struct pair { pub a: id } pub const UNUSED: id = 1;
+            pub const ONE: id = 1; pub use self::id as number; pub type go_t = unsafe extern \"C\" fn(a: *mut pair);";
+        let words = ["go_t", "ONE", "number"].map(str::to_owned).into();
+        let text = text(&of_words(syn::parse_str(source).unwrap(), words));
+        assert!(
+            ["pub type id", "pair", "ONE", "go_t", "number"].iter().all(|word| text.contains(word)),
+            "{text}"
+        );
+        assert!(!text.contains("UNUSED"), "{text}");
     }
 
     #[test]
     fn table_has_a_field_and_a_symbol_per_function_in_the_same_order() {
         let text = made(true);
         let places = [
+            r#"pub const NAMES: &[&str] = &["first", "second"];"#,
             "#[repr(C)]",
             "pub first: Option<first_t>",
             "pub second: Option<second_t>",

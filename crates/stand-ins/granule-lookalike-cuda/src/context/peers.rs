@@ -2,26 +2,8 @@
 
 use crate::entry::{device, driver, here};
 use crate::header::*;
-use backend_api::Backend;
-use backend_api::types::DeviceIndex;
-use lookalike::{Answer, Code, contexts};
-use std::collections::HashSet;
+use lookalike::{Code, contexts, peers};
 use std::ffi::{c_int, c_uint};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-
-/// Which device was enabled to reach which other.
-static ENABLED: LazyLock<Mutex<HashSet<(DeviceIndex, DeviceIndex)>>> = LazyLock::new(Mutex::default);
-
-fn enabled() -> MutexGuard<'static, HashSet<(DeviceIndex, DeviceIndex)>> {
-    ENABLED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn can_access(from: DeviceIndex, to: DeviceIndex) -> Answer<bool> {
-    match driver()?.peers() {
-        Ok(family) => Ok(family.can_access(from, to)?),
-        Err(_) => Ok(false),
-    }
-}
 
 lookalike::entries! {
     run: crate::entry::run, status: CUresult;
@@ -30,7 +12,7 @@ lookalike::entries! {
     fn cuDeviceCanAccessPeer as cuDeviceCanAccessPeer_t(out can: *mut c_int, val from: CUdevice, val to: CUdevice) {
         let (from, to) = (device(from)?, device(to)?);
         can.wanted()?;
-        can.put(c_int::from(can_access(from, to)?))
+        can.put(c_int::from(peers::can_access(driver()?, from, to)?))
     }
 
     /// What devices can do with each other's memory.
@@ -42,7 +24,7 @@ lookalike::entries! {
             which,
             CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED | CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED
         );
-        value.put(c_int::from(asks_for_access && can_access(from, to)?))
+        value.put(c_int::from(asks_for_access && peers::can_access(driver()?, from, to)?))
     }
 
     /// Lets the current context reach another's memory.
@@ -50,29 +32,11 @@ lookalike::entries! {
         let here = here()?;
         let peer = contexts::device_of(peer.addr())?;
         contexts::usable(peer)?;
-        if flags != 0 {
-            return Err(Code::INVALID_VALUE);
-        }
-        if peer == here.device {
-            return Err(Code::INVALID_CONTEXT);
-        }
-        if !can_access(here.device, peer)? {
-            return Err(Code::PEER_ACCESS_UNSUPPORTED);
-        }
-        let mut enabled = enabled();
-        if enabled.contains(&(here.device, peer)) {
-            return Err(Code::PEER_ACCESS_ALREADY_ENABLED);
-        }
-        here.machine.peers()?.enable_access(here.device, peer)?;
-        enabled.insert((here.device, peer));
-        Ok(())
+        peers::enable(here, peer, flags, Code::INVALID_CONTEXT)
     }
 
     /// Takes it back: the simulated devices keep it.
     fn cuCtxDisablePeerAccess as cuCtxDisablePeerAccess_t(val peer: CUcontext) {
-        let here = here()?;
-        let peer = contexts::device_of(peer.addr())?;
-        let is_enabled = enabled().contains(&(here.device, peer));
-        Err(if is_enabled { Code::NOT_SUPPORTED } else { Code::PEER_ACCESS_NOT_ENABLED })
+        peers::disable(here()?, contexts::device_of(peer.addr())?)
     }
 }

@@ -3,8 +3,8 @@
 use crate::header::*;
 use crate::personality::{personality, since};
 use lookalike::argument::{In, Out};
-use lookalike::{Answer, Code};
-use std::ffi::{CString, c_char, c_int, c_void};
+use lookalike::{Answer, Code, absence};
+use std::ffi::{c_char, c_int, c_void};
 
 /// Functions whose forms changed after version 4: name, suffix, and the version from which a program gets
 /// that form.
@@ -17,13 +17,10 @@ const FORMS: &[(&str, &str, c_int)] = &[
     ("cuEventElapsedTime", "_v2", 12_080),
     ("cuGetProcAddress", "", 11_030),
     ("cuGetProcAddress", "_v2", 12_000),
-    ("cuGraphAddNode", "_v2", 12_030),
     ("cuGraphNodeGetDependencies", "", 10_000),
     ("cuGraphNodeGetDependencies", "_v2", 12_030),
     ("cuIpcOpenMemHandle", "_v2", 11_000),
     ("cuMemHostRegister", "_v2", 6_050),
-    ("cuMemPrefetchAsync", "", 8_000),
-    ("cuMemPrefetchAsync", "_v2", 12_020),
     ("cuStreamBeginCapture", "_v2", 10_010),
     ("cuStreamBeginCaptureToGraph", "", 12_030),
     ("cuStreamGetCaptureInfo", "_v2", 11_030),
@@ -32,16 +29,7 @@ const FORMS: &[(&str, &str, c_int)] = &[
     ("cuStreamGetId", "", 12_000),
     ("cuStreamUpdateCaptureDependencies", "", 11_030),
     ("cuStreamUpdateCaptureDependencies", "_v2", 12_030),
-    ("cuStreamWaitValue32", "_v2", 11_070),
     ("cuStreamWriteValue32", "_v2", 11_070),
-    ("cuStreamWriteValue64", "_v2", 11_070),
-    ("cuMemGetHandleForAddressRange", "", 11_070),
-    ("cuMulticastAddDevice", "", 12_010),
-    ("cuMulticastBindAddr", "", 12_010),
-    ("cuMulticastBindMem", "", 12_010),
-    ("cuMulticastCreate", "", 12_010),
-    ("cuMulticastGetGranularity", "", 12_010),
-    ("cuMulticastUnbind", "", 12_010),
 ];
 
 /// What a search found.
@@ -53,28 +41,8 @@ enum Found {
 }
 
 fn exported(name: &str) -> Option<*mut c_void> {
-    if !NAMES.contains(&name) && !crate::entry::absent::NAMES.contains(&name) && name != "cuGetProcAddress" {
-        return None;
-    }
-    let name = CString::new(name).ok()?;
-    let mut own = std::mem::MaybeUninit::<libc::Dl_info>::uninit();
-    let anywhere = find as fn(&str, c_int) -> Found;
-    // SAFETY: the address of a function of this library, and a place for the answer.
-    let is_found = unsafe { libc::dladdr(anywhere as *const c_void, own.as_mut_ptr()) } != 0;
-    if !is_found {
-        return None;
-    }
-    // SAFETY: `dladdr` filled it.
-    let path = unsafe { own.assume_init() }.dli_fname;
-    // SAFETY: `path` is the text of this library, which is loaded; nothing is loaded anew. The handle is one
-    // more reference, never given back: the library stays.
-    let library = unsafe { libc::dlopen(path, libc::RTLD_NOLOAD | libc::RTLD_NOW) };
-    if library.is_null() {
-        return None;
-    }
-    // SAFETY: a handle and a text that live through the call.
-    let place = unsafe { libc::dlsym(library, name.as_ptr()) };
-    (!place.is_null()).then_some(place)
+    // The library has functions beside those of its table.
+    if crate::entries().any(|entry| entry.name == name) { absence::find(name) } else { None }
 }
 
 fn find(name: &str, version: c_int) -> Found {

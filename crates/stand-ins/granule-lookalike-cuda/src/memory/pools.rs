@@ -1,6 +1,6 @@
 //! Driver pools: the default pool of each device, by handle. Pools of the program's own are not simulated.
 
-use crate::entry::{device, driver, here, of_size};
+use crate::entry::{device, driver, here};
 use crate::header::*;
 use crate::personality::personality;
 use backend_api::Backend;
@@ -9,7 +9,7 @@ use backend_openreg::{Driver, OpenReg, PoolFigure};
 use lookalike::rules::Made;
 use lookalike::{Answer, Code};
 use std::collections::HashMap;
-use std::ffi::{c_int, c_ulonglong, c_void};
+use std::ffi::{c_int, c_void};
 use std::ptr::without_provenance_mut;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -53,24 +53,16 @@ pub(crate) fn owner(base: u64) -> Option<DeviceIndex> {
     taken().get(&base).copied()
 }
 
-/// An attribute of a pool by number; the first three are switches, which both vendors number alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PoolAttribute {
-    /// An `int`: a way of reuse that the machine's pools do not have; always on.
-    Switch,
-    /// 64 bits.
-    Bytes(PoolFigure),
-}
-
-/// What a number means.
-const fn attribute(number: u32) -> Answer<PoolAttribute> {
+/// What a number of a pool is, in 64 bits; none for the first three, `int`s that switch ways of reuse which the machine's pools
+/// do not have: they are always on.
+const fn figure(number: u32) -> Answer<Option<PoolFigure>> {
     Ok(match number {
-        1..=3 => PoolAttribute::Switch,
-        4 => PoolAttribute::Bytes(PoolFigure::ReleaseThreshold),
-        5 => PoolAttribute::Bytes(PoolFigure::ReservedCurrent),
-        6 => PoolAttribute::Bytes(PoolFigure::ReservedHigh),
-        7 => PoolAttribute::Bytes(PoolFigure::UsedCurrent),
-        8 => PoolAttribute::Bytes(PoolFigure::UsedHigh),
+        1..=3 => None,
+        4 => Some(PoolFigure::ReleaseThreshold),
+        5 => Some(PoolFigure::ReservedCurrent),
+        6 => Some(PoolFigure::ReservedHigh),
+        7 => Some(PoolFigure::UsedCurrent),
+        8 => Some(PoolFigure::UsedHigh),
         _ => return Err(Code::INVALID_VALUE),
     })
 }
@@ -112,7 +104,8 @@ lookalike::entries! {
     /// Takes memory in stream order.
     fn cuMemAllocAsync as cuMemAllocAsync_t(out pointer: *mut CUdeviceptr, val bytes: usize, val stream: CUstream) {
         pointer.wanted()?;
-        of_size("cuMemAllocAsync", here()?.device, bytes)?;
+        let here = here()?;
+        personality()?.driver.of_size("cuMemAllocAsync", here.machine, here.device, bytes)?;
         pointer.put(take(bytes, stream, None)?)
     }
 
@@ -144,11 +137,9 @@ lookalike::entries! {
     ) {
         let machine = driver()?;
         let device = device_of(machine, pool.addr())?;
-        match attribute(which)? {
-            PoolAttribute::Switch => value.cast::<c_int>().put(1),
-            PoolAttribute::Bytes(which) => {
-                value.cast::<cuuint64_t>().put(Driver(machine).pool_figure(device, which)?)
-            }
+        match figure(which)? {
+            None => value.cast::<c_int>().put(1),
+            Some(which) => value.cast::<cuuint64_t>().put(Driver(machine).pool_figure(device, which)?),
         }
     }
 
@@ -158,11 +149,10 @@ lookalike::entries! {
     ) {
         let machine = driver()?;
         let device = device_of(machine, pool.addr())?;
-        match attribute(which)? {
-            // The ways of reuse cannot be switched off here.
-            PoolAttribute::Switch if value.cast::<c_int>().before()? == 1 => Ok(()),
-            PoolAttribute::Switch => Err(Code::NOT_SUPPORTED),
-            PoolAttribute::Bytes(which) => {
+        match figure(which)? {
+            None if value.cast::<c_int>().before()? == 1 => Ok(()),
+            None => Err(Code::NOT_SUPPORTED),
+            Some(which) => {
                 let wanted = value.cast::<cuuint64_t>().before()?;
                 Ok(Driver(machine).set_pool_figure(device, which, wanted)?)
             }
@@ -177,64 +167,11 @@ lookalike::entries! {
         Err(Code::NOT_SUPPORTED)
     }
 
-    /// What a device may do with a pool's memory: its own everything, others nothing.
-    fn cuMemPoolGetAccess as cuMemPoolGetAccess_t(
-        out flags: *mut CUmemAccess_flags, val pool: CUmemoryPool, input location: *mut CUmemLocation,
-    ) {
-        let owner = device_of(driver()?, pool.addr())?;
-        let location = location.get()?;
-        if location.type_ != CU_MEM_LOCATION_TYPE_DEVICE {
-            return Err(Code::INVALID_VALUE);
-        }
-        let is_own = device(location.id)? == owner;
-        flags.put(if is_own { CU_MEM_ACCESS_FLAGS_PROT_READWRITE } else { CU_MEM_ACCESS_FLAGS_PROT_NONE })
-    }
-
     /// A pool of the program's own: not simulated. What it is asked to be exported by may be refused before.
     fn cuMemPoolCreate as cuMemPoolCreate_t(out _pool: *mut CUmemoryPool, input properties: *const CUmemPoolProps) {
         driver()?;
         let made = Made { rdma: false, handle_types: properties.get()?.handleTypes };
         personality()?.driver.of_memory("cuMemPoolCreate", made)?;
-        Err(Code::NOT_SUPPORTED)
-    }
-
-    /// Ends a pool; default pools cannot be ended.
-    fn cuMemPoolDestroy as cuMemPoolDestroy_t(val _pool: CUmemoryPool) {
-        driver()?;
-        Err(Code::INVALID_VALUE)
-    }
-
-    /// Shares a pool: default pools cannot be shared.
-    fn cuMemPoolExportToShareableHandle as cuMemPoolExportToShareableHandle_t(
-        out _handle: *mut c_void, val pool: CUmemoryPool, val _kind: CUmemAllocationHandleType,
-        val _flags: c_ulonglong,
-    ) {
-        device_of(driver()?, pool.addr())?;
-        Err(Code::INVALID_VALUE)
-    }
-
-    /// Opens a shared pool: not simulated.
-    fn cuMemPoolImportFromShareableHandle as cuMemPoolImportFromShareableHandle_t(
-        out _pool: *mut CUmemoryPool, val _handle: *mut c_void, val _kind: CUmemAllocationHandleType,
-        val _flags: c_ulonglong,
-    ) {
-        driver()?;
-        Err(Code::NOT_SUPPORTED)
-    }
-
-    /// Shares memory of a pool: default pools cannot be shared.
-    fn cuMemPoolExportPointer as cuMemPoolExportPointer_t(
-        out _data: *mut CUmemPoolPtrExportData, val _pointer: CUdeviceptr,
-    ) {
-        driver()?;
-        Err(Code::INVALID_VALUE)
-    }
-
-    /// Opens memory of a shared pool: not simulated.
-    fn cuMemPoolImportPointer as cuMemPoolImportPointer_t(
-        out _pointer: *mut CUdeviceptr, val _pool: CUmemoryPool, input _data: *mut CUmemPoolPtrExportData,
-    ) {
-        driver()?;
         Err(Code::NOT_SUPPORTED)
     }
 }

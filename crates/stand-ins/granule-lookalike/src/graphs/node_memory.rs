@@ -1,7 +1,8 @@
 //! What a driver holds of each device for the memory nodes of all graphs: it takes it at the first launch there, and keeps it for
-//! graphs to come until it is told to give it back.
+//! graphs to come.
 
 use super::unseen;
+use crate::argument::Out;
 use crate::machine::settings;
 use crate::{Answer, Code};
 use backend_api::Backend;
@@ -9,6 +10,7 @@ use backend_api::types::{DeviceIndex, DevicePtr};
 use backend_openreg::OpenReg;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 fn held() -> MutexGuard<'static, BTreeMap<DeviceIndex, DevicePtr>> {
@@ -33,24 +35,15 @@ pub(super) fn take(machine: &OpenReg, device: DeviceIndex) -> Answer {
     Ok(())
 }
 
-/// Bytes that are held of a device.
+/// Tells what is held of a device, which is what is used of it; what was held most is not kept. Both vendors number alike.
 ///
 /// # Errors
-/// `UNKNOWN` for settings that make no sense.
-pub fn of(device: DeviceIndex) -> Answer<u64> {
-    if held().contains_key(&device) { bytes() } else { Ok(0) }
-}
-
-/// Gives a device's memory back.
-///
-/// # Errors
-/// What the machine says.
-pub fn trim(machine: &OpenReg, device: DeviceIndex) -> Answer {
-    let mut held = held();
-    if let Some(&memory) = held.get(&device) {
-        // SAFETY: rule 3: made by `take`, and no work knows its address.
-        unsafe { machine.free(device, memory) }?;
-        held.remove(&device);
+/// `NOT_SUPPORTED` for what was held most; `INVALID_VALUE` for an unknown number.
+pub fn put(device: DeviceIndex, number: u32, value: &Out<c_void>) -> Answer {
+    value.wanted()?;
+    match number {
+        0 | 2 => value.cast().put(if held().contains_key(&device) { bytes()? } else { 0 }),
+        1 | 3 => Err(Code::NOT_SUPPORTED),
+        _ => Err(Code::INVALID_VALUE),
     }
-    Ok(())
 }

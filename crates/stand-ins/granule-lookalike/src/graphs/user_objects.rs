@@ -1,8 +1,10 @@
 //! User objects: something of the program's that a graph keeps alive.
 
+use crate::argument::Out;
 use crate::callback::Callback;
 use crate::handles::Handles;
 use crate::{Answer, Code};
+use std::ptr::without_provenance_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,9 +17,16 @@ pub struct UserObject {
 
 static OBJECTS: Handles<Arc<UserObject>, 0x6e00_0000_0000> = Handles::new();
 
-/// Makes an object; its handle.
-pub fn create(destroy: Callback, references: u32) -> usize {
-    OBJECTS.insert(Arc::new(UserObject { references: AtomicU64::new(u64::from(references)), destroy }))
+/// Makes an object. The one flag there is, 1, has to be set.
+///
+/// # Errors
+/// `INVALID_VALUE` for other flags, and without a reference.
+pub fn create<O>(place: &Out<*mut O>, destroy: Callback, references: u32, flags: u32) -> Answer {
+    if references == 0 || flags != 1 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let references = AtomicU64::new(u64::from(references));
+    place.put(without_provenance_mut(OBJECTS.insert(Arc::new(UserObject { references, destroy }))))
 }
 
 /// Adds references.

@@ -2,10 +2,10 @@
 //!
 //! `README.md` there says what a file may have. What is not known there is an error that says what fits.
 
-use super::order;
-use super::rules::{Made, Rule};
+use super::rules::{Made, Rule, pinned_bytes};
 use super::words::{amount, bytes, family, no_call};
-use crate::{Answer, Code};
+use super::{VARIABLE, order};
+use crate::{Answer, Code, settings};
 use backend_api::types::DeviceIndex;
 use backend_api::{Attribute, Backend, MemoryInfo};
 use backend_openreg::{OpenReg, OpenRegConfig};
@@ -66,10 +66,10 @@ struct Figures {
     limit: Option<String>,
 }
 
-/// One vendor's driver.
+/// One vendor's driver, as its file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Part {
+pub struct Part {
     version: Option<String>,
     /// What every call answers.
     answers: Option<i32>,
@@ -78,16 +78,16 @@ struct Part {
     lacks: Vec<String>,
     /// Memory that was unmapped and released stays taken until its addresses are given back.
     #[serde(default)]
-    releases_late: bool,
+    pub releases_late: bool,
     /// Memory is not exported again once the first descriptor is closed.
     #[serde(default)]
-    exports_once: bool,
+    pub exports_once: bool,
     /// A physical handle takes a descriptor of the process.
     #[serde(default)]
-    takes_descriptors: bool,
+    pub takes_descriptors: bool,
     /// Memory that is mapped a second time shows other bytes there.
     #[serde(default)]
-    maps_copies: bool,
+    pub maps_copies: bool,
     #[serde(default)]
     refuse: Vec<Rule>,
     #[allow(dead_code, reason = "read by `cargo xtask personalities`, and checked here")]
@@ -119,7 +119,8 @@ pub struct Driver {
     is_reversed: bool,
     attributes: BTreeMap<String, i64>,
     memory: Figures,
-    part: Part,
+    /// What it does otherwise than others.
+    pub part: Part,
 }
 
 fn read(name: &str) -> Result<File, String> {
@@ -163,11 +164,19 @@ pub(crate) fn machine(name: &str, mut config: OpenRegConfig) -> Result<OpenRegCo
 }
 
 impl Driver {
-    /// The driver of a personality that has one of this vendor.
+    /// This vendor's driver that the environment asks for, and its version as two numbers, where its file has one.
     ///
     /// # Errors
     /// A sentence that says what is wrong, and what fits.
-    pub fn find(name: &str, vendor: &Vendor) -> Result<Self, String> {
+    pub fn of_environment(vendor: &Vendor) -> Result<(Self, Option<(u32, u32)>), String> {
+        let name = settings()?.personality.as_deref().unwrap_or("default");
+        let driver = Self::find(name, vendor);
+        driver
+            .and_then(|driver| driver.version().map(|version| (driver, version)))
+            .map_err(|wrong| format!("{VARIABLE}: {wrong}"))
+    }
+
+    fn find(name: &str, vendor: &Vendor) -> Result<Self, String> {
         let of_vendor = |file: &File| match vendor.name {
             "cuda" => file.cuda.clone(),
             _ => file.hip.clone(),
@@ -187,7 +196,7 @@ impl Driver {
             amount(text, 0).ok_or_else(|| wrong(format!("`{text}` is no size: write 75% or 2GiB")))?;
         }
         for call in &part.lacks {
-            if !vendor.calls.contains(&call.as_str()) {
+            if !(vendor.calls)().contains(&call.as_str()) {
                 return Err(wrong(format!("lacks: {}", no_call(call, vendor))));
             }
         }
@@ -201,11 +210,7 @@ impl Driver {
         Ok(Self { is_reversed, attributes: file.attributes, memory: file.memory, part })
     }
 
-    /// The version as two numbers; none where the file has none.
-    ///
-    /// # Errors
-    /// What is no version.
-    pub fn version(&self) -> Result<Option<(u32, u32)>, String> {
+    fn version(&self) -> Result<Option<(u32, u32)>, String> {
         let Some(text) = &self.part.version else { return Ok(None) };
         let parts =
             text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
@@ -223,12 +228,22 @@ impl Driver {
         self.part.refuse.iter().try_for_each(|rule| rule.of_call(function))
     }
 
-    /// Refuses a size. `held` says how many bytes are held already, and of how many; it is asked only where a rule needs it.
+    /// Refuses a request for memory, or addresses, of a device by its size.
     ///
     /// # Errors
-    /// The rule's code; what `held` answers.
-    pub fn of_size(&self, function: &str, bytes: u64, held: impl Fn() -> Answer<(u64, u64)>) -> Answer {
-        self.part.refuse.iter().try_for_each(|rule| rule.of_size(function, bytes, &held))
+    /// The rule's code; what the machine says.
+    pub fn of_size(&self, function: &str, machine: &OpenReg, device: DeviceIndex, bytes: usize) -> Answer {
+        let held = || Ok((machine.used(device), machine.properties(device)?.total_memory));
+        self.part.refuse.iter().try_for_each(|rule| rule.of_size(function, bytes as u64, held))
+    }
+
+    /// The same for page-locked memory.
+    ///
+    /// # Errors
+    /// The rule's code.
+    pub fn of_pinned(&self, function: &str, bytes: usize) -> Answer {
+        let held = || Ok((pinned_bytes(), u64::MAX));
+        self.part.refuse.iter().try_for_each(|rule| rule.of_size(function, bytes as u64, held))
     }
 
     /// Refuses physical memory by how it was made.
@@ -252,30 +267,6 @@ impl Driver {
         let last = machine.device_count()?.saturating_sub(1);
         let meant = if self.is_reversed { DeviceIndex(last.saturating_sub(device.0)) } else { device };
         machine.properties(meant)?.uuid.ok_or(Code::NOT_SUPPORTED)
-    }
-
-    /// Whether released memory stays taken until its addresses are given back.
-    #[must_use]
-    pub fn releases_late(&self) -> bool {
-        self.part.releases_late
-    }
-
-    /// Whether memory is not exported again once the first descriptor is closed.
-    #[must_use]
-    pub fn exports_once(&self) -> bool {
-        self.part.exports_once
-    }
-
-    /// Whether a physical handle takes a descriptor.
-    #[must_use]
-    pub fn takes_descriptors(&self) -> bool {
-        self.part.takes_descriptors
-    }
-
-    /// Whether memory that is mapped a second time shows other bytes there.
-    #[must_use]
-    pub fn maps_copies(&self) -> bool {
-        self.part.maps_copies
     }
 
     /// What the file says of an attribute.
@@ -306,7 +297,7 @@ mod tests {
 
     const VENDOR: Vendor = Vendor {
         name: "cuda",
-        calls: &["cuMemCreate", "cuMemMap"],
+        calls: || vec!["cuMemCreate", "cuMemMap"],
         sized: &["cuMemCreate"],
         about_memory: &["cuMemMap"],
     };

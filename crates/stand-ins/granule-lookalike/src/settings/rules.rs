@@ -66,7 +66,8 @@ impl Rule {
     /// Whether the rule makes sense.
     pub(crate) fn check(&self, vendor: &Vendor) -> Result<(), String> {
         let all = |known: &[&str]| self.calls.iter().all(|call| known.contains(&call.as_str()));
-        if let Some(unknown) = self.calls.iter().find(|call| !vendor.calls.contains(&call.as_str())) {
+        let known = (vendor.calls)();
+        if let Some(unknown) = self.calls.iter().find(|call| !known.contains(&call.as_str())) {
             return Err(no_call(unknown, vendor));
         }
         let conditions =
@@ -152,13 +153,12 @@ fn pinned() -> MutexGuard<'static, HashMap<u64, u64>> {
 }
 
 /// Bytes that are page-locked.
-#[must_use]
-pub fn pinned_bytes() -> u64 {
+pub(super) fn pinned_bytes() -> u64 {
     pinned().values().sum()
 }
 
 /// A range is page-locked, or with 0 bytes not any more.
-pub fn pin(base: u64, bytes: u64) {
+pub(crate) fn pin(base: u64, bytes: u64) {
     if bytes == 0 {
         pinned().remove(&base);
     } else {

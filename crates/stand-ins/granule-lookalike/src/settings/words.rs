@@ -8,7 +8,7 @@ pub struct Vendor {
     /// `cuda` or `hip`.
     pub name: &'static str,
     /// All entry points.
-    pub calls: &'static [&'static str],
+    pub calls: fn() -> Vec<&'static str>,
     /// Those whose rules may be about sizes.
     pub sized: &'static [&'static str],
     /// Those whose rules may be about how physical memory was made.
@@ -49,8 +49,8 @@ pub(crate) fn amount(text: &str, total: u64) -> Option<u64> {
 
 pub(crate) fn no_call(call: &str, vendor: &Vendor) -> String {
     let stem = call.trim_start_matches(|c: char| c.is_ascii_lowercase());
-    let near = |known: &&&str| known.contains(stem) || stem.len() > 6 && known.contains(&stem[..6]);
-    let near: Vec<&str> = vendor.calls.iter().filter(near).copied().take(8).collect();
+    let near = |known: &&str| known.contains(stem) || stem.len() > 6 && known.contains(&stem[..6]);
+    let near: Vec<&str> = (vendor.calls)().into_iter().filter(near).take(8).collect();
     format!("there is no call `{call}` of {}; near: {}", vendor.name, near.join(", "))
 }
 

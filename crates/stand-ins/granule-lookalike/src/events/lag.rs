@@ -21,7 +21,7 @@ struct Record {
 }
 
 fn lag() -> u64 {
-    lookalike::settings().map_or(0, |settings| settings.event_lag)
+    crate::settings().map_or(0, |settings| settings.event_lag)
 }
 
 fn with<T>(visit: impl FnOnce(&mut HashMap<usize, Record>) -> T) -> T {
@@ -29,12 +29,13 @@ fn with<T>(visit: impl FnOnce(&mut HashMap<usize, Record>) -> T) -> T {
 }
 
 /// Counts a kernel or a graph.
-pub(crate) fn launched() {
+pub fn launched() {
     LAUNCHES.fetch_add(1, Ordering::Relaxed);
 }
 
 /// How many there were.
-pub(crate) fn launches() -> u64 {
+#[must_use]
+pub fn launches() -> u64 {
     LAUNCHES.load(Ordering::Relaxed)
 }
 
@@ -66,7 +67,7 @@ pub(crate) fn stream_waited_for(stream: Stream) {
 }
 
 /// Something waited for a device.
-pub(crate) fn device_waited_for(device: DeviceIndex) {
+pub fn device_waited_for(device: DeviceIndex) {
     if lag() > 0 {
         with(|lagging| lagging.retain(|_, record| record.stream.device != device));
     }
