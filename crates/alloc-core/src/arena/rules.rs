@@ -5,7 +5,7 @@
 
 use super::ArenaOf;
 use super::granule::Memory;
-use crate::memory::block::{Block, BlockId, BlockTable, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, BlockTable, Tier};
 use crate::memory::index::BestFitIndex;
 use crate::memory::layout::{Layout, Neighbours};
 use crate::memory::segment::SegmentTable;
@@ -53,10 +53,17 @@ pub(crate) trait Rules: Debug + Send + 'static {
         None
     }
 
+    /// The free neighbours of a block that is being freed, where somebody has to know them before it is joined with them: in
+    /// fixed segments they are counted.
+    #[inline(always)]
+    fn neighbours_of_freed(&self, layout: &Layout, id: BlockId) -> Option<Neighbours> {
+        layout.segments().has_fixed().then(|| layout.neighbours_in(BlockPhase::Free, id))
+    }
+
     /// Whether a block that was freed is parked, after so many that were in vain. What it would tell its neighbours by joining
     /// them is told.
     #[inline(always)]
-    fn parks(&self, _: &mut Layout, _: BlockId, _: Neighbours, _in_vain: u32) -> bool {
+    fn parks(&self, _: &mut Layout, _: BlockId, _: Option<Neighbours>, _in_vain: u32) -> bool {
         true
     }
 
@@ -110,19 +117,26 @@ impl Rules for Pytorch {
         self.policy.take_fit(&mut self.free[request.tier as usize], blocks, segments, request)
     }
 
+    /// Both are looked at together: their records are cache misses that can be waited for at once.
+    #[inline(always)]
+    fn neighbours_of_freed(&self, layout: &Layout, id: BlockId) -> Option<Neighbours> {
+        Some(layout.neighbours_in(BlockPhase::Free, id))
+    }
+
     /// A block below would be the one that is found, and be cut elsewhere. Where parked blocks are not taken, few are parked: a
     /// free that joins what was parked costs more than one that joins at once.
     #[inline(always)]
-    fn parks(&self, layout: &mut Layout, id: BlockId, (below, above): Neighbours, in_vain: u32) -> bool {
+    fn parks(&self, layout: &mut Layout, id: BlockId, neighbours: Option<Neighbours>, in_vain: u32) -> bool {
         if in_vain >= 4 && !in_vain.is_multiple_of(16) {
             return false;
         }
-        if let (None, Some(above)) = (below, above) {
+        let Some((None, above)) = neighbours else { return false };
+        if let Some(above) = above {
             let Block { requested, epoch, .. } = layout.blocks()[id];
             let rest = &mut layout.blocks_mut()[above];
             (rest.requested, rest.epoch) = (requested, rest.epoch.max(epoch));
         }
-        below.is_none()
+        true
     }
 
     #[inline(always)]

@@ -141,15 +141,16 @@ impl<P: Rules> ArenaOf<P> {
     fn free_unused(&mut self, id: BlockId) {
         self.join_parked();
         self.ledger.took_back(id, &mut self.heap.layout.blocks_mut()[id]);
-        // Both neighbours are looked at first: their records are cache misses that can be waited for together.
-        let neighbours = self.heap.layout().neighbours_in(BlockPhase::Free, id);
-        let splits = self.count_joined(id, neighbours);
+        let neighbours = self.heap.rules.neighbours_of_freed(self.heap.layout(), id);
+        let splits = neighbours.map_or((0, 0), |neighbours| self.count_joined(id, neighbours));
         // Ages of free blocks count from their free, and a pool that cuts nothing would not cut it again.
         if self.heap.counts_ages()
             || self.tenure.pool().no_split
             || !self.heap.rules.parks(&mut self.heap.layout, id, neighbours, self.parked.in_vain)
         {
             self.parked.in_vain = self.parked.in_vain.wrapping_add(1);
+            let neighbours =
+                neighbours.unwrap_or_else(|| self.heap.layout().neighbours_in(BlockPhase::Free, id));
             return self.join(id, neighbours);
         }
         let block = &mut self.heap.layout.blocks_mut()[id];
