@@ -7,7 +7,7 @@ use crate::argument::Out;
 use crate::callback::Callback;
 use crate::events::{self, lag};
 use crate::handles::Handles;
-use crate::{Answer, Code, Here, graphs};
+use crate::{Answer, Code, Here, contexts, graphs};
 use backend_api::types::{DeviceIndex, Stream};
 use backend_api::{Backend, Readiness};
 use backend_openreg::{Driver, OpenReg};
@@ -38,6 +38,29 @@ impl StreamInfo {
     #[must_use]
     pub const fn is_blocking(&self) -> bool {
         self.flags & 1 == 0
+    }
+}
+
+impl Here {
+    /// What a stream's handle stands for.
+    ///
+    /// # Errors
+    /// `INVALID_HANDLE`, or what its context answers.
+    pub fn stream<T>(&self, handle: *mut T) -> Answer<StreamInfo> {
+        let known = resolve(self.machine, self.device, handle.addr())?;
+        contexts::usable(known.stream.device)?;
+        Ok(known)
+    }
+
+    /// A stream to queue work on.
+    ///
+    /// # Errors
+    /// As [`Here::stream`]; `CAPTURE_IMPLICIT` for a default stream that a captured stream waits for.
+    pub fn work_stream<T>(&self, handle: *mut T) -> Answer<Stream> {
+        let known = self.stream(handle)?;
+        graphs::default_stream_is_free(self.machine, known.stream)?;
+        wait_by_default(self.machine, &known);
+        Ok(known.stream)
     }
 }
 
