@@ -68,7 +68,7 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Run the engine's threads in chosen orders (shuttle), and its small kernels in all orders (loom)
     Schedules(schedules::Options),
-    /// Build the workspace for 64-bit ARM and run its tests under an emulator, with several sizes of pages (installed on Debian, as root)
+    /// Build tests for 64-bit ARM and run them under an emulator, with several sizes of pages (installed on Debian, as root)
     Aarch64(aarch64::Options),
     /// Run whole histories of everything at once on simulated devices, and see that they find planted defects
     Night(night::Options),

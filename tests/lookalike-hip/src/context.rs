@@ -7,6 +7,7 @@ use alloc_core::backend::Backend;
 use alloc_core::types::DeviceIndex;
 use granule_hip_sys::abi6::*;
 use lookalike::entry::Entry;
+use lookalike::events::lag;
 use lookalike::{Answer, Code, contexts};
 use std::ffi::{c_int, c_uint};
 use std::ptr::without_provenance_mut;
@@ -65,7 +66,9 @@ lookalike::entries! {
     /// Waits for all work of the current device.
     fn hipDeviceSynchronize as hipDeviceSynchronize_t() {
         let here = here()?;
-        Ok(here.machine.synchronize_device(here.device)?)
+        here.machine.synchronize_device(here.device)?;
+        lag::device_waited_for(here.device);
+        Ok(())
     }
 
     /// Whether a device was used.

@@ -224,9 +224,8 @@ lookalike::entries! {
         if (mapping.base, mapping.bytes) != (at, bytes as u64) {
             return Err(Code::INVALID_VALUE);
         }
-        imports::opened(at.0)?;
         let all = access.list(count)?.into_iter().map(|one| Ok((place(one.location)?, one.flags)));
-        set_access(family, at, bytes, all)
+        set_access(family, at, bytes, all, || imports::opened(at.0))
     }
 
     /// What a device may do with mapped memory.

@@ -1,5 +1,5 @@
-//! What is special about the `granule` policy: the block that was just freed is parked for the next request of its size,
-//! and nobody can tell from figures, invariants or errors. And what every policy promises: what fits is served.
+//! The block that was just freed is parked for the next request of its size, under `granule` wherever it lies, and nobody can tell
+//! from figures, invariants or errors. And what every policy promises: what fits is served.
 
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
@@ -65,6 +65,23 @@ fn a_parked_block_is_free_to_all_who_ask() {
         allocator.empty_cache().unwrap();
         assert_eq!(device.used(DEVICE), 0, "it goes back like any other");
     }
+}
+
+#[test]
+fn a_small_block_between_large_ones_is_counted_with_those_when_it_is_parked() {
+    let (device, allocator) = machine(false);
+    let stream = device.default_stream(DEVICE);
+    let large = allocator.malloc(30 * MIB, stream).unwrap();
+    allocator.free(large).unwrap();
+    assert_eq!(allocator.malloc_at(512, large, stream).unwrap(), large);
+    for _ in 0..2 {
+        allocator.free(large).unwrap();
+        assert_eq!(allocator.malloc(512, stream).unwrap(), large, "it was parked");
+        let splits = allocator.stats(DEVICE).unwrap().inactive_split;
+        assert_eq!((splits.small_pool.current, splits.large_pool.current), (0, 1), "the rest");
+    }
+    allocator.free(large).unwrap();
+    allocator.check_invariants();
 }
 
 proptest! {

@@ -156,7 +156,7 @@ fn declarations(headers: &Headers, selection: &Selection) -> Result<syn::File> {
         .opaque_type("^hipDeviceArch_t$")
         // What a launch or a node asks beyond its stream; no one here reads it.
         .opaque_type("^CU(launchAttribute|graphNodeParams|tensorMap)(_st)?$")
-        // The CUDA ones cross a boundary in every test of the backend, which has another declaration of them.
+        // The CUDA ones cross a boundary: the backend has other declarations of them, and the rig for PyTorch is in C++.
         .layout_tests(headers.api == Api::Hip)
         .sort_semantically(true)
         .merge_extern_blocks(true)

@@ -23,7 +23,7 @@ pub(crate) struct Options {
     minutes: u32,
 
     /// Passed on to `cargo test`, after `--`, instead of the slice that CI runs: `-p alloc-core --lib`, or `--workspace --exclude xtask
-    /// --exclude browser-tests --lib --tests`, which takes hours
+    /// --exclude browser-tests --features granule-cli/full --lib --tests`, which takes hours
     #[arg(last = true)]
     rest: Vec<String>,
 }

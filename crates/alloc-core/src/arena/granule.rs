@@ -20,6 +20,7 @@ use super::rules::Rules;
 use super::{ArenaOf, Heap};
 use crate::memory::block::{Block, BlockId, BlockTable, Tier};
 use crate::memory::index::SegregatedIndex;
+use crate::memory::layout::Layout;
 use crate::memory::segment::SegmentTable;
 use crate::policy::{GranulePolicy, Policy, Request};
 
@@ -127,6 +128,12 @@ impl Rules for Granule {
 
     fn memory_mut(&mut self) -> Option<&mut Memory> {
         Some(&mut self.memory)
+    }
+
+    /// Wherever it has the size: but nothing is served from views any more where the places of blocks count.
+    #[inline(always)]
+    fn take_parked(&mut self, layout: &mut Layout, id: BlockId, _: &Request) -> bool {
+        !(self.memory.stays_at_home() && layout.segments().is_view(layout.blocks()[id].segment))
     }
 
     #[inline(always)]

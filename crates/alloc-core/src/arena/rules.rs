@@ -60,18 +60,14 @@ pub(crate) trait Rules: Debug + Send + 'static {
         layout.segments().has_fixed().then(|| layout.neighbours_in(BlockPhase::Free, id))
     }
 
-    /// Whether a block that was freed is parked, after so many that were in vain. What it would tell its neighbours by joining
-    /// them is told.
+    /// Whether a block that is being freed, with these [neighbours](Self::neighbours_of_freed), is parked.
     #[inline(always)]
-    fn parks(&self, _: &mut Layout, _: BlockId, _: Option<Neighbours>, _in_vain: u32) -> bool {
+    fn parks(&mut self, _: Option<Neighbours>) -> bool {
         true
     }
 
-    /// Whether a request of its size takes the parked block.
-    #[inline(always)]
-    fn takes_parked(&self, _: &Layout, _: BlockId, _: &Request) -> bool {
-        true
-    }
+    /// Takes the parked block for a request of its size, where the policy would hand out just this one.
+    fn take_parked(&mut self, layout: &mut Layout, id: BlockId, request: &Request) -> bool;
 
     /// Takes a free block back that lies in a view; `false` where it does not.
     #[inline(always)]
@@ -88,11 +84,13 @@ pub(crate) trait Rules: Debug + Send + 'static {
 pub(crate) struct Pytorch {
     policy: PytorchPolicy,
     free: [BestFitIndex; 2],
+    /// Frees whose block could be parked, since a parked one was taken.
+    in_vain: u32,
 }
 
 impl Pytorch {
     pub(super) fn new(policy: &PytorchPolicy) -> Self {
-        Self { policy: policy.clone(), free: Default::default() }
+        Self { policy: policy.clone(), free: Default::default(), in_vain: 0 }
     }
 }
 
@@ -123,25 +121,30 @@ impl Rules for Pytorch {
         Some(layout.neighbours_in(BlockPhase::Free, id))
     }
 
-    /// A block below would be the one that is found, and be cut elsewhere. Where parked blocks are not taken, few are parked: a
-    /// free that joins what was parked costs more than one that joins at once.
+    /// With a free block below, best fit would cut the request from the start of that one. Where parked blocks are not taken, few
+    /// are parked: a free that has to join what was parked costs more than one that joins at once.
     #[inline(always)]
-    fn parks(&self, layout: &mut Layout, id: BlockId, neighbours: Option<Neighbours>, in_vain: u32) -> bool {
-        if in_vain >= 4 && !in_vain.is_multiple_of(16) {
+    fn parks(&mut self, neighbours: Option<Neighbours>) -> bool {
+        let can_be_taken = matches!(neighbours, Some((None, _)));
+        self.in_vain += u32::from(can_be_taken);
+        can_be_taken && (self.in_vain <= 4 || self.in_vain.is_multiple_of(13))
+    }
+
+    #[inline(always)]
+    fn take_parked(&mut self, layout: &mut Layout, id: BlockId, request: &Request) -> bool {
+        let above = layout.neighbour_in(BlockPhase::Free, layout.blocks()[id].next);
+        let free = &self.free[request.tier as usize];
+        if !self.policy.would_take(free, layout, (id, above), request) {
             return false;
         }
-        let Some((None, above)) = neighbours else { return false };
+        self.in_vain = 0;
         if let Some(above) = above {
+            // As if it had been cut off anew.
             let Block { requested, epoch, .. } = layout.blocks()[id];
             let rest = &mut layout.blocks_mut()[above];
             (rest.requested, rest.epoch) = (requested, rest.epoch.max(epoch));
         }
         true
-    }
-
-    #[inline(always)]
-    fn takes_parked(&self, layout: &Layout, id: BlockId, request: &Request) -> bool {
-        self.policy.would_take(&self.free[request.tier as usize], layout, id, request)
     }
 
     #[inline(always)]

@@ -6,7 +6,7 @@
 //! neighbours, in no index, and still in the address map; it is [`BlockPhase::Busy`], so that nobody touches it. Only the short
 //! ways of `malloc` and `free` ever see it: whoever locks the arena for anything else, and a request that does not take it, first
 //! joins it with its neighbours. Counters show it as joined from the start. Under `pytorch` a request takes it only where it would
-//! get the same bytes if it were joined, and under `granule` wherever it has the size.
+//! get the same bytes if it were joined; under `granule` wherever it has the size, and lies where requests may be served.
 
 use super::ledger::{Splits, signed};
 use super::rules::Rules;
@@ -103,26 +103,24 @@ pub(super) struct Parked {
     block: BlockId,
     /// How inactive splits changed when it was freed.
     splits: Splits,
-    /// Frees since a parked block was taken, as far as they found one parked or might have parked one.
-    in_vain: u32,
 }
 
 impl Parked {
-    pub(super) const NONE: Self = Self { size: 0, block: BlockId::NONE, splits: (0, 0), in_vain: 0 };
+    pub(super) const NONE: Self = Self { size: 0, block: BlockId::NONE, splits: (0, 0) };
 }
 
 impl<P: Rules> ArenaOf<P> {
     #[inline(always)]
     fn malloc(&mut self, bytes: u64) -> Option<DevicePtr> {
         if self.parked.size != 0 {
-            let (request, block) = (self.heap.rules.request(bytes), self.parked.block);
+            let (request, id) = (self.heap.rules.request(bytes), self.parked.block);
             if self.parked.size == request.size
-                && self.heap.rules.takes_parked(self.heap.layout(), block, &request)
+                && self.heap.rules.take_parked(&mut self.heap.layout, id, &request)
             {
-                (self.parked.size, self.parked.in_vain) = (0, 0);
-                let (blocks, split_bytes) = self.parked.splits;
-                self.ledger.change_splits(request.tier, (-blocks, -split_bytes));
-                return Some(self.give(block, bytes));
+                self.parked.size = 0;
+                let ((blocks, split_bytes), tier) = (self.parked.splits, self.block(id).tier);
+                self.ledger.change_splits(tier, (-blocks, -split_bytes));
+                return Some(self.give(id, bytes));
             }
         }
         self.malloc_from_index(bytes)
@@ -144,18 +142,15 @@ impl<P: Rules> ArenaOf<P> {
         let neighbours = self.heap.rules.neighbours_of_freed(self.heap.layout(), id);
         let splits = neighbours.map_or((0, 0), |neighbours| self.count_joined(id, neighbours));
         // Ages of free blocks count from their free, and a pool that cuts nothing would not cut it again.
-        if self.heap.counts_ages()
-            || self.tenure.pool().no_split
-            || !self.heap.rules.parks(&mut self.heap.layout, id, neighbours, self.parked.in_vain)
-        {
-            self.parked.in_vain = self.parked.in_vain.wrapping_add(1);
+        let may_park = !self.heap.counts_ages() && !self.tenure.pool().no_split;
+        if !may_park || !self.heap.rules.parks(neighbours) {
             let neighbours =
                 neighbours.unwrap_or_else(|| self.heap.layout().neighbours_in(BlockPhase::Free, id));
             return self.join(id, neighbours);
         }
         let block = &mut self.heap.layout.blocks_mut()[id];
         block.state = BlockPhase::Busy;
-        (self.parked.size, self.parked.block, self.parked.splits) = (block.size, id, splits);
+        self.parked = Parked { size: block.size, block: id, splits };
     }
 
     #[inline(always)]
@@ -182,12 +177,12 @@ impl<P: Rules> ArenaOf<P> {
 
     #[inline(never)]
     fn join_what_is_parked(&mut self) {
-        (self.parked.size, self.parked.in_vain) = (0, self.parked.in_vain.wrapping_add(1));
+        self.parked.size = 0;
         let id = self.parked.block;
         self.join(id, self.heap.layout().neighbours_in(BlockPhase::Free, id));
     }
 
-    /// The same of a block that is counted as joined.
+    /// Returns a block that is [counted](ArenaOf::count_joined) already to the free ones.
     #[inline(always)]
     fn join(&mut self, mut id: BlockId, (below, above): Neighbours) {
         let Block { addr, requested, .. } = *self.block(id);

@@ -45,7 +45,7 @@ pub enum BlockPhase {
     Pending,
     /// Address space of a growable segment without memory, in its tier's list.
     Unmapped,
-    /// Being mapped, unmapped or given back by a thread that holds no lock: nobody else may touch it.
+    /// Being mapped, unmapped or given back by a thread that holds no lock, or parked (`arena/short.rs`): nobody else may touch it.
     Busy,
     /// [`Allocated`](Self::Allocated), with granules under it that have no memory.
     Asleep,

@@ -133,19 +133,19 @@ impl PytorchPolicy {
         Some(index.remove_at(at))
     }
 
-    /// Whether [`take_fit`](Self::take_fit) would find a block, which is in no index and has the size of the request, if it were joined
-    /// with the free one above, and it would be cut to what it is.
+    /// Whether [`take_fit`](Self::take_fit), if a block that is in no index were joined with the free one above, would find the
+    /// two, and the request would be cut from them as just this block.
     #[inline]
     pub(crate) fn would_take(
         &self,
         index: &BestFitIndex,
         layout: &Layout,
-        id: BlockId,
+        (id, above): (BlockId, Option<BlockId>),
         request: &Request,
     ) -> bool {
         let blocks = layout.blocks();
         let block = &blocks[id];
-        let above = layout.neighbour_in(BlockPhase::Free, block.next);
+        debug_assert_eq!((block.size, block.tier), (request.size, request.tier), "it was asked for before");
         let size = block.size + above.map_or(0, |above| blocks[above].size);
         let is_growable = layout.segments().is_growable(block.segment);
         if size >= self.max_split

@@ -45,13 +45,17 @@ impl Count {
         Self::InactiveSplitBytes,
         Self::OversizeAllocations,
     ];
+
+    /// The place of one that requests do not change by themselves, among these.
+    const fn special(self) -> usize {
+        self as usize - Self::InactiveSplit as usize
+    }
 }
 
 const COUNTS: usize = 8;
 /// Small, large, both.
 const ROWS: usize = 3;
 const BOTH: usize = 2;
-const OVERSIZE: usize = Count::OversizeAllocations as usize - Count::InactiveSplit as usize;
 /// How many arenas are looked at before all are that were used, and may be looked at each time.
 pub(crate) const RECENT: usize = 8;
 pub(crate) type Row = [i64; COUNTS];
@@ -233,14 +237,14 @@ impl Counters {
 
     /// An oversize block more, or one less.
     pub(crate) fn change_oversize(&mut self, tier: Tier, amount: i64) {
-        self.special[tier as usize][OVERSIZE].change(amount);
+        self.special[tier as usize][Count::OversizeAllocations.special()].change(amount);
         self.note_more(tier, Count::OversizeAllocations);
     }
 
     /// One of the counts that change seldom may have crossed its ceiling.
     #[inline(always)]
     fn note_more(&mut self, tier: Tier, count: Count) {
-        let of = |row: usize| self.special[row][count as usize - Count::InactiveSplit as usize].current;
+        let of = |row: usize| self.special[row][count.special()].current;
         let (row, column) = (tier as usize, count as usize);
         self.due |= of(row) > self.ceiling[row][column] || of(0) + of(1) > self.ceiling[BOTH][column];
     }
@@ -307,7 +311,7 @@ impl Counters {
             Count::AllocatedBytes => current.bytes,
             Count::ActiveBytes => current.bytes + self.pending[row].1,
             Count::RequestedBytes => current.requested,
-            special => self.special[row][special as usize - Count::InactiveSplit as usize].current,
+            special => self.special[row][special.special()].current,
         }
     }
 
@@ -318,7 +322,7 @@ impl Counters {
             Count::Allocation | Count::Active => handed_out.blocks,
             Count::AllocatedBytes | Count::ActiveBytes => handed_out.bytes,
             Count::RequestedBytes => handed_out.requested,
-            special => self.special[row][special as usize - Count::InactiveSplit as usize].increases,
+            special => self.special[row][special.special()].increases,
         }
     }
 

@@ -250,7 +250,7 @@ lookalike::entries! {
             return Err(Code::INVALID_VALUE);
         }
         let all = access.list(count)?.into_iter().map(|one| Ok((place(one.location)?, one.flags)));
-        set_access(family, DevicePtr(at), bytes, all)
+        set_access(family, DevicePtr(at), bytes, all, || Ok(()))
     }
 
     /// What a device may do with mapped memory.

@@ -32,7 +32,8 @@ pub fn put_granularity(
     place.put(family.granularity(device, which)? as usize)
 }
 
-/// Sets what devices may do with mapped memory. All is read before any is set: an error changes nothing.
+/// Sets what devices may do with mapped memory. All is read before `is_opened` is told and any is set: an
+/// error changes nothing.
 ///
 /// # Errors
 /// `INVALID_VALUE` for an unknown number, and without a device; what the machine says.
@@ -41,6 +42,7 @@ pub fn set_access(
     at: DevicePtr,
     bytes: usize,
     all: impl IntoIterator<Item = Answer<(DeviceIndex, u32)>>,
+    is_opened: impl FnOnce() -> Answer,
 ) -> Answer {
     let read = |one: Answer<(DeviceIndex, u32)>| {
         let (device, number) = one?;
@@ -52,7 +54,9 @@ pub fn set_access(
         };
         Ok((device, access))
     };
-    for (device, access) in all.into_iter().map(read).collect::<Answer<Vec<_>>>()? {
+    let all = all.into_iter().map(read).collect::<Answer<Vec<_>>>()?;
+    is_opened()?;
+    for (device, access) in all {
         // SAFETY: the machine refuses what is not whole mappings, and to take away what queued work uses.
         unsafe { family.set_access(at, bytes as u64, &[device], access) }?;
     }

@@ -235,6 +235,11 @@ impl Memory {
         self.closed = home;
     }
 
+    /// Whether that is so.
+    pub(crate) fn stays_at_home(&self) -> bool {
+        self.closed
+    }
+
     /// Why the places of the live blocks cannot be kept, if that is so.
     pub(crate) fn unkeepable(&self) -> Option<&'static str> {
         (!self.lent.is_empty()).then_some(

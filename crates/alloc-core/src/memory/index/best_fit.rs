@@ -115,14 +115,9 @@ impl BestFitIndex {
     #[must_use]
     #[inline]
     pub(crate) fn first_but(&self, bytes: u64, but: BlockId) -> Option<(FitKey, BlockId)> {
-        let mut at = self.lower_bound(FitKey::at_least(bytes))?;
-        loop {
-            let chunk = self.chunk(at.class, at.chunk)?;
-            if chunk.block(at.at) != but {
-                return Some((chunk.key(at.at), chunk.block(at.at)));
-            }
-            at = self.next(at)?;
-        }
+        let first = self.lower_bound(FitKey::at_least(bytes))?;
+        let entry = |at: Cursor| self.chunk(at.class, at.chunk).map(|c| (c.key(at.at), c.block(at.at)));
+        entry(first).filter(|(_, block)| *block != but).or_else(|| entry(self.next(first)?))
     }
 
     /// Takes the block at `cursor` out.

@@ -315,7 +315,7 @@ mod tests {
             ("about = 'x'\n[cuda]\nversions = '1'", "unknown field `versions`, expected one of `version`"),
             (
                 "about = 'x'\n[[cuda.refuse]]\ncalls = ['cuMemCrate']\nanswer = 2",
-                "no call `cuMemCrate` of cuda; near: ",
+                "the simulated cuda driver has no call `cuMemCrate`; near: ",
             ),
             (
                 "about = 'x'\n[[cuda.refuse]]\ncalls = ['cuMemMap']\nanswer = 2\nabove = '1GiB'",

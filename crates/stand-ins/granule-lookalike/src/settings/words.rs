@@ -51,7 +51,7 @@ pub(crate) fn no_call(call: &str, vendor: &Vendor) -> String {
     let stem = call.trim_start_matches(|c: char| c.is_ascii_lowercase());
     let near = |known: &&str| known.contains(stem) || stem.len() > 6 && known.contains(&stem[..6]);
     let near: Vec<&str> = (vendor.calls)().into_iter().filter(near).take(8).collect();
-    format!("there is no call `{call}` of {}; near: {}", vendor.name, near.join(", "))
+    format!("the simulated {} driver has no call `{call}`; near: {}", vendor.name, near.join(", "))
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             call.go()
         })
         .caught_by("capture.queries_are_legal"),
-    mutant("capture.waits_are_lost", "waits for events of a capture are dropped")
+    mutant("capture.waits_are_lost", "waits of streams that are not captured yet are dropped")
         .wait_event(|call| call.answer_if(!is_captured(call)?, ()))
         .caught_by("capture.events_join"),
     mutant("capture.unjoined_is_fine", "a capture that is not joined gives an empty graph")

@@ -37,7 +37,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("engine.free_refuses", "no memory can be given back")
         .free(refuses)
         .caught_by("engine.oom_releases_cache"),
-    mutant("engine.full_at_first", "a request is out of memory, and the same again is not")
+    mutant("engine.full_at_first", "every other request is out of memory")
         .malloc(|call| call.refuse_as(ErrorKind::OutOfMemory, !call.is_turn(2)))
         .caught_by("engine.no_retry_without_need"),
     mutant("engine.free_errs_late", "free gives the memory back, and an error")

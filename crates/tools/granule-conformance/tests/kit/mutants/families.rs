@@ -29,6 +29,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .unregister(ignores_refusals)
         .caught_by("families.unregister_unknown"),
     mutant("families.copies_short", "queued copies lose the last byte")
-        .copy_async(|call| call.with(|it| it.bytes -= 1))
+        .copy_async(|call| call.with(|it| it.bytes = it.bytes.saturating_sub(1)))
         .caught_by("families.registered_copies"),
 ];

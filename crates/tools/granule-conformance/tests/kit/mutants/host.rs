@@ -27,7 +27,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         .host_malloc(|call| if (1..=SHARED).contains(&call.bytes) { call.share(SHARED) } else { call.go() })
         .host_free(|call| call.answer_if(call.is_shared(call.ptr), ()))
         .caught_by("host.disjoint"),
-    mutant("host.sizes_wrap", "sizes have 48 bits")
+    mutant("host.sizes_wrap", "sizes have 32 bits")
         .host_malloc(|call| call.with(|it| it.bytes = (it.bytes & 0xFFFF_FFFF).max(512)))
         .caught_by("host.malloc_more_than_there_is"),
     mutant("host.sticky_malloc", "a refused host_malloc leaves an error for the next call")
