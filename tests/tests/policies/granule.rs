@@ -67,23 +67,6 @@ fn a_parked_block_is_free_to_all_who_ask() {
     }
 }
 
-#[test]
-fn a_small_block_between_large_ones_is_counted_with_those_when_it_is_parked() {
-    let (device, allocator) = machine(false);
-    let stream = device.default_stream(DEVICE);
-    let large = allocator.malloc(30 * MIB, stream).unwrap();
-    allocator.free(large).unwrap();
-    assert_eq!(allocator.malloc_at(512, large, stream).unwrap(), large);
-    for _ in 0..2 {
-        allocator.free(large).unwrap();
-        assert_eq!(allocator.malloc(512, stream).unwrap(), large, "it was parked");
-        let splits = allocator.stats(DEVICE).unwrap().inactive_split;
-        assert_eq!((splits.small_pool.current, splits.large_pool.current), (0, 1), "the rest");
-    }
-    allocator.free(large).unwrap();
-    allocator.check_invariants();
-}
-
 proptest! {
     /// Nobody looks in between, so that blocks stay parked; at the end every figure is what plain counting gives.
     #[test]

@@ -7,7 +7,7 @@ use alloc_core::pool::{Filter, MemoryPool, PhysicalSource, PoolOptions, SegmentS
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PhysicalHandle, PoolId, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::OpenReg;
-use granule_tests::policy::{Policy, PytorchPolicy};
+use granule_tests::policy::{GranulePolicy, Policy, PytorchPolicy};
 use granule_tests::pools::{pool_over, take};
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::setup::{SOON, growable, mapped, of, one};
@@ -246,6 +246,26 @@ fn pytorch_147851_growable_segments_and_a_pools_own_functions_go_together() {
         assert_eq!(device.used(DEVICE), 0);
         allocator.check_invariants();
     }
+}
+
+#[test]
+fn a_small_block_between_large_ones_is_counted_with_those_when_it_is_parked() {
+    let (device, allocator, stream) = with_policy::<GranulePolicy>(of(1024), Settings::default());
+    let pool = PoolId::fresh();
+    allocator.pools().create(DEVICE, pool, Some(Counting::new(&device, false))).unwrap();
+    allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
+    let large = allocator.malloc(30 * MIB, stream).unwrap();
+    allocator.free(large).unwrap();
+    assert_eq!(allocator.malloc_at(512, large, stream).unwrap(), large);
+    for _ in 0..2 {
+        allocator.free(large).unwrap();
+        assert_eq!(allocator.malloc(512, stream).unwrap(), large, "it was parked");
+        let splits = allocator.stats(DEVICE).unwrap().inactive_split;
+        assert_eq!((splits.small_pool.current, splits.large_pool.current), (0, 1), "the rest");
+    }
+    allocator.free(large).unwrap();
+    allocator.pools().end(DEVICE, pool).unwrap();
+    allocator.check_invariants();
 }
 
 /// A pool's counter of driver allocations went below zero, because it counted requests going up and blocks going down.
