@@ -126,7 +126,7 @@ impl Rules for Pytorch {
     #[inline(always)]
     fn parks(&mut self, neighbours: Option<Neighbours>) -> bool {
         let can_be_taken = matches!(neighbours, Some((None, _)));
-        self.in_vain += u32::from(can_be_taken);
+        self.in_vain = self.in_vain.wrapping_add(u32::from(can_be_taken));
         can_be_taken && (self.in_vain <= 4 || self.in_vain.is_multiple_of(13))
     }
 
