@@ -1,6 +1,7 @@
 //! Which driver it is: a file of `tests/personalities` with a part `[cuda]`.
 
 use lookalike::personality::{Driver, Vendor};
+use lookalike::settings::Settings;
 use lookalike::{Answer, Code};
 use std::sync::OnceLock;
 
@@ -50,7 +51,7 @@ fn read() -> Result<Personality, String> {
     let (driver, version) = Driver::of_environment(&VENDOR)?;
     let version = match version {
         Some((major, minor)) => i32::try_from(major * 1000 + minor * 10).unwrap_or(i32::MAX),
-        None if lookalike::settings()?.is_h100 => NEWEST,
+        None if Settings::from_environment()?.is_h100 => NEWEST,
         None => crate::header::CUDA_VERSION as i32,
     };
     Ok(Personality { driver, version })

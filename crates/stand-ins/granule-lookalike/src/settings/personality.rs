@@ -4,8 +4,8 @@
 
 use super::rules::{Made, Rule, pinned_bytes};
 use super::words::{amount, bytes, family, no_call};
-use super::{VARIABLE, order};
-use crate::{Answer, Code, settings};
+use super::{Settings, VARIABLE, order};
+use crate::{Answer, Code};
 use backend_api::types::DeviceIndex;
 use backend_api::{Attribute, Backend, MemoryInfo};
 use backend_openreg::{OpenReg, OpenRegConfig};
@@ -169,8 +169,9 @@ impl Driver {
     /// # Errors
     /// A sentence that says what is wrong, and what fits.
     pub fn of_environment(vendor: &Vendor) -> Result<(Self, Option<(u32, u32)>), String> {
-        let name = settings()?.personality.as_deref().unwrap_or("default");
-        let driver = Self::find(name, vendor);
+        // Read anew: this is asked while the library is loaded, and a copy of that process has an environment of its own.
+        let settings = Settings::from_environment()?;
+        let driver = Self::find(settings.personality.as_deref().unwrap_or("default"), vendor);
         driver
             .and_then(|driver| driver.version().map(|version| (driver, version)))
             .map_err(|wrong| format!("{VARIABLE}: {wrong}"))
