@@ -79,7 +79,8 @@ fn equal_programs_are_placed_alike() {
 /// A block, its bytes, and what fills it.
 type Filled = (DevicePtr, u64, u8);
 
-/// Programs that nearly repeat, on real bytes: where a block was before others are now, or nothing is mapped any more. Every block is full of a byte of its own and read when it is freed.
+/// Programs that nearly repeat, on real bytes: where a block was before, others are now, or nothing is mapped any more. Every block
+/// is full of a byte of its own, and read when it is freed.
 fn contents_survive(seed: u64, lag: u64) -> u64 {
     let config = of(64).memory(MemoryMode::Mapped).clock(Clock::Virtual { lag });
     let backend = Arc::new(Interposed::new(OpenReg::new(config).unwrap(), Aliases::default()));

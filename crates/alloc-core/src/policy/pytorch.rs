@@ -104,7 +104,7 @@ impl PytorchPolicy {
     }
 
     /// §3.3.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_fit(
         &self,
         index: &mut BestFitIndex,

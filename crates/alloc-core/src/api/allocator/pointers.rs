@@ -37,8 +37,8 @@ impl CachingAllocator {
         })
     }
 
-    /// A value takes the live block at `ptr`, of at least so many bytes and of this stream, or gives it up (`None`): while it has it, nobody else
-    /// frees or shares it, and no checkpoint is restored over it.
+    /// A value takes the live block at `ptr`, of at least so many bytes and of this stream, or gives it up (`None`). While it has
+    /// it, nobody else frees or shares it, and no checkpoint is restored over it.
     ///
     /// # Errors
     /// [`AllocError::InvalidPointer`] where `ptr` is no such block, or a value has it, or has not, already.
