@@ -28,11 +28,12 @@ pub use statistics::{CacheInfo, Statistics};
 
 use crate::backend::Backend;
 use crate::config::{AllocatorBackend, Flavour, MemoryLimit, PolicyName, Settings, environment};
-use crate::device::{DeviceAllocator, Flush};
+use crate::device::{Device, Flush};
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::{AddressMap, Location};
 use crate::process::foreign::Foreign;
 use crate::process::stream_identity;
+use crate::process::unified::Membership;
 use crate::sync::{Arc, Mutex};
 use crate::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, PoolId, Stream};
 use crate::watch::history::{Annotations, resolve};
@@ -83,7 +84,9 @@ pub struct CachingAllocator {
     alias_bits: u64,
     map: Arc<AddressMap>,
     foreign: Arc<Foreign>,
-    devices: Vec<DeviceAllocator>,
+    devices: Vec<Arc<Device>>,
+    /// Of devices that share the host's memory.
+    memberships: Vec<Membership>,
     policy: PolicyName,
     settings: Mutex<Settings>,
     /// One change of settings at a time.
@@ -137,8 +140,13 @@ impl CachingAllocator {
     }
 
     #[inline]
-    fn device_at(&self, device: DeviceIndex) -> Result<&DeviceAllocator> {
-        self.devices.get(device.0 as usize).ok_or_else(|| self.no_device(device))
+    fn device_at(&self, device: DeviceIndex) -> Result<&Device> {
+        self.devices.get(device.0 as usize).map(|device| &**device).ok_or_else(|| self.no_device(device))
+    }
+
+    /// All devices, whatever the process's edge.
+    fn all_devices(&self) -> impl Iterator<Item = &Device> {
+        self.devices.iter().map(|device| &**device)
     }
 
     #[cold]
@@ -196,7 +204,7 @@ impl CachingAllocator {
     }
 
     #[cold]
-    fn free_attentively(&self, device: &DeviceAllocator, ptr: DevicePtr, at: Location) -> Result<()> {
+    fn free_attentively(&self, device: &Device, ptr: DevicePtr, at: Location) -> Result<()> {
         if let Some(edge) = device.edge() {
             return edge.of_release();
         }
@@ -217,7 +225,7 @@ impl CachingAllocator {
             return Ok(());
         }
         let record =
-            |at: Location| self.devices[at.device.0 as usize].lifetimes().record_stream(ptr, at, stream);
+            |at: Location| self.devices[at.device.0 as usize].lifetimes.record_stream(ptr, at, stream);
         match self.map.get(ptr).map(record).transpose()? {
             Some(true) => Ok(()),
             _ => self.record_unknown(ptr, stream),
@@ -247,8 +255,8 @@ impl CachingAllocator {
             // A stream may use the memory of other devices, too. Its end is found once: what can fail comes before the
             // first device takes it for retired.
             let mut last = None;
-            let retire = |device: &DeviceAllocator| device.lifetimes().retire_stream(stream, &mut last);
-            self.devices.iter().try_for_each(retire)?;
+            let retire = |device: &Device| device.lifetimes.retire_stream(stream, &mut last);
+            self.all_devices().try_for_each(retire)?;
             self.set_reserve_class(stream, "")
         })
     }
@@ -260,11 +268,11 @@ impl CachingAllocator {
     /// # Errors
     /// The first driver error; memory that could not be given back stays cached.
     pub fn empty_cache(&self) -> Result<()> {
-        self.each_device(|device| device.release().empty_cache(Flush::Everything))
+        self.each_device(|device| device.empty_cache(Flush::Everything))
     }
 
     /// All devices get their turn to give something back; the first error is returned.
-    fn each_device(&self, work: impl Fn(&DeviceAllocator) -> Result<()>) -> Result<()> {
+    fn each_device(&self, work: impl Fn(&Device) -> Result<()>) -> Result<()> {
         if let Some(edge) = self.edge() {
             return edge.of_release();
         }
@@ -278,7 +286,7 @@ impl CachingAllocator {
     /// The driver's error to a query.
     pub fn poll(&self, device: DeviceIndex) -> Result<()> {
         let device = self.device(device)?;
-        device.noticing(device.release().poll())
+        device.noticing(device.poll())
     }
 
     /// Waits for all pending frees of a device; gives nothing back. Blocks.
@@ -287,7 +295,7 @@ impl CachingAllocator {
     /// The driver's error; frees that are left stay pending.
     pub fn synchronise(&self, device: DeviceIndex) -> Result<()> {
         let device = self.device(device)?;
-        device.noticing(device.release().synchronise())
+        device.noticing(device.synchronise())
     }
 
     /// Statistics of a device: exact, and of one moment. PyTorch: `getDeviceStats`.
@@ -295,7 +303,7 @@ impl CachingAllocator {
     /// # Errors
     /// [`AllocError::InvalidDevice`].
     pub fn stats(&self, device: DeviceIndex) -> Result<DeviceStats> {
-        Ok(self.seen_device(device)?.statistics().stats())
+        Ok(self.seen_device(device)?.stats())
     }
 
     /// The segment that holds a live block. PyTorch: `getBaseAllocation`.
@@ -306,7 +314,7 @@ impl CachingAllocator {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
-        let base = |at: Location| self.devices[at.device.0 as usize].arenas().base_allocation(ptr, at);
+        let base = |at: Location| self.devices[at.device.0 as usize].arenas.base_allocation(ptr, at);
         match self.map.get(ptr).and_then(base) {
             Some(Some((base, bytes))) => Ok(BaseAllocation { base, bytes }),
             Some(None) => Err(AllocError::Growable { always: self.policy == PolicyName::Granule }),
@@ -318,7 +326,7 @@ impl CachingAllocator {
     #[must_use]
     pub fn block_size(&self, ptr: DevicePtr) -> Option<u64> {
         let at = self.map.get(ptr).filter(|_| !self.is_forked())?;
-        self.devices[at.device.0 as usize].arenas().block_size(ptr, at)
+        self.devices[at.device.0 as usize].arenas.block_size(ptr, at)
     }
 
     /// [`malloc`](Self::malloc) at the very address `ptr`, out of free memory that the stream and its pool already have.
@@ -332,7 +340,7 @@ impl CachingAllocator {
         if bytes == 0 {
             return Ok(DevicePtr::NULL);
         }
-        device.exact().malloc_at(bytes, ptr, stream)
+        device.malloc_at(bytes, ptr, stream)
     }
 
     /// Limits the memory held on a device to a share of the device's memory; 1 lifts the limit. PyTorch:
@@ -342,7 +350,7 @@ impl CachingAllocator {
     /// [`AllocError::InvalidFraction`] outside 0 to 1; [`AllocError::Budget`] where that leaves no room for the
     /// guarantees of tenants.
     pub fn set_memory_fraction(&self, fraction: f64, device: DeviceIndex) -> Result<()> {
-        self.device(device)?.limits().set_memory_fraction(fraction)
+        self.device(device)?.set_memory_fraction(fraction)
     }
 
     /// Limits the memory held on a device. Beyond `hard` nothing is taken; beyond `soft`, cached memory is given back
@@ -363,7 +371,7 @@ impl CachingAllocator {
         limits.validate().map_err(AllocError::Settings)?;
         let device = self.device(device)?;
         let _alone = self.configuring.lock();
-        device.limits().set_memory_limits(hard, soft)
+        device.set_memory_limits(hard, soft)
     }
 
     /// Gives a stream a reserve class. Its growable segments then reserve as much as
@@ -374,7 +382,7 @@ impl CachingAllocator {
     /// [`AllocError::InvalidDevice`], [`AllocError::ForeignStream`].
     pub fn set_reserve_class(&self, stream: Stream, class: &str) -> Result<()> {
         let stream = self.own(stream)?;
-        self.device(stream.device)?.holdings().set_reserve_class(stream, class);
+        self.device(stream.device)?.holdings.set_reserve_class(stream, class);
         Ok(())
     }
 
@@ -383,7 +391,7 @@ impl CachingAllocator {
     /// # Errors
     /// [`AllocError::InvalidDevice`].
     pub fn memory_fraction(&self, device: DeviceIndex) -> Result<f64> {
-        Ok(self.seen_device(device)?.holdings().memory_fraction())
+        Ok(self.seen_device(device)?.holdings.memory_fraction())
     }
 
     /// Replaces the settings of all devices. Memory that is handed out or cached stays. The memory fraction stays as it
@@ -412,14 +420,14 @@ impl CachingAllocator {
             // All devices have the settings of one call.
             let _alone = self.configuring.lock();
             let before = self.settings.lock().clone();
-            let changes = self.devices.iter().map(|device| device.limits().begin(&before, &settings));
+            let changes = self.devices.iter().map(|device| device.begin_settings(&before, &settings));
             let changes: Vec<_> = changes.collect::<Result<_>>()?;
             changes.into_iter().for_each(|change| change.complete(&settings));
             let caching = settings.caching;
             *self.settings.lock() = settings;
             self.enable(caching);
         }
-        self.devices.iter().for_each(|device| device.limits().follow_settings());
+        self.devices.iter().for_each(|device| device.follow_settings());
         Ok(())
     }
 
@@ -513,7 +521,7 @@ impl CachingAllocator {
     /// # Panics
     /// On the first broken invariant, with its name.
     pub fn check_invariants(&self) {
-        self.reachable().for_each(|device| device.arenas().check_invariants());
+        self.reachable().for_each(|device| device.arenas.check_invariants());
     }
 
     /// The default pool's id.

@@ -153,7 +153,7 @@ impl CapturedGraph {
         let launch = || Ok(LastWork::of_launch(backend, stream, work)?);
         let (launch, memory) = match self.pools.first() {
             Some(PoolReference { allocator, device, .. }) if self.launches.is_empty() => {
-                let (launch, bytes) = allocator.device(*device)?.statistics().first_launch(launch)?;
+                let (launch, bytes) = allocator.device(*device)?.first_launch(launch)?;
                 let memory =
                     |bytes| DriverMemory { allocator: Arc::clone(allocator), device: *device, bytes };
                 (launch, bytes.map(memory))
@@ -293,10 +293,10 @@ impl Drop for OwnedGraph {
         }
         let known = self.memory.as_ref().and_then(|memory| {
             let device = memory.allocator.device(memory.device).ok()?;
-            Some((device.statistics(), memory.bytes))
+            Some((device, memory.bytes))
         });
         match known {
-            Some((statistics, bytes)) => statistics.end_of_graph(bytes, || self.destroy()),
+            Some((device, bytes)) => device.end_of_graph(bytes, || self.destroy()),
             None => self.destroy(),
         }
     }

@@ -1,8 +1,7 @@
 //! Memory of one stream for another: granules stay mapped where they served, *away*, so that they come back without a driver
 //! call.
 
-use super::Base;
-use super::space::Space;
+use super::Device;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::{ArenaState, Growth};
 use crate::backend::{Access, BackendError, VirtualMemory};
@@ -13,7 +12,7 @@ use crate::memory::region::{Leftovers, Mapping, Place, bytes_of};
 use crate::memory::segment::Origin;
 use crate::policy::{Grain, Request, Sizes};
 use crate::process::foreign::Calls;
-use crate::sync::{Arc, assert_unlocked};
+use crate::sync::assert_unlocked;
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
@@ -29,12 +28,6 @@ pub(super) struct Away {
 
 /// How often address space is made for the same granules, where other threads take it.
 const TRIES: usize = 8;
-
-/// What moves memory between streams.
-pub(in crate::device) struct HandOver {
-    base: Base,
-    space: Arc<Space>,
-}
 
 /// A busy granule on its way to another arena.
 #[derive(Clone, Copy, Debug)]
@@ -52,234 +45,12 @@ struct Trip<'a> {
     call: &'a Call<'a>,
 }
 
-impl HandOver {
-    pub(super) fn new(base: &Base, space: &Arc<Space>) -> Self {
-        Self { base: base.clone(), space: Arc::clone(space) }
-    }
-
-    fn move_all(&self, trip: &Trip<'_>, parts: &[BlockId]) -> Option<u64> {
-        let is_known = |moving: &Moving| self.known(moving, trip.number).is_some();
-        let (known, new): (Vec<_>, Vec<_>) = self.moving(trip.from, parts).into_iter().partition(is_known);
-        let mut came = 0;
-        for moving in known {
-            came += self.bring_back(trip, moving);
-        }
-        let mut refused = false;
-        match self.map(trip, &new) {
-            Some(bytes) => came += bytes,
-            None => refused = true,
-        }
-        (came > 0 || !refused).then_some(came)
-    }
-
-    /// Changes two arenas in one step.
-    fn with_both<R>(&self, trip: &Trip<'_>, change: impl FnOnce(&mut ArenaState, &mut ArenaState) -> R) -> R {
-        let Trip { from, to, number, call, .. } = *trip;
-        let before = from.lock().tenure().number();
-        let (mut from, mut to) = if before < number {
-            let from = from.lock();
-            (from, to.lock())
-        } else {
-            let to = to.lock();
-            (from.lock(), to)
-        };
-        for state in [&mut from, &mut to] {
-            state.ledger_mut().history_mut().begin_call(call.context());
-        }
-        let changed = change(&mut from, &mut to);
-        let contexts = [&mut from, &mut to].map(|state| state.ledger_mut().history_mut().end_call());
-        drop((from, to));
-        self.base.site.foreign().end(contexts.into_iter().flatten());
-        changed
-    }
-
-    fn moving(&self, arena: &Arena, parts: &[BlockId]) -> Vec<Moving> {
-        let state = arena.lock();
-        let arena = state.tenure().number();
-        let device = self.base.holdings.lock();
-        let moving = |block: &BlockId| {
-            let Block { addr, size: bytes, segment, .. } = state.layout().blocks()[*block];
-            let Origin::Growable { region, .. } = state.layout().segments()[segment].origin else {
-                return None;
-            };
-            let memory = Mapping { addr, bytes, handle: device.regions().handle(region, addr)? };
-            let place = Place { arena, segment, region, addr, block: *block };
-            Some(Moving { place, memory })
-        };
-        parts.iter().filter_map(moving).collect()
-    }
-
-    /// Where a granule is mapped in the arena with a number.
-    fn known(&self, moving: &Moving, number: u16) -> Option<Place> {
-        let Place { region, addr, .. } = moving.place;
-        self.base.holdings.lock().regions().place_in(number, region, addr)
-    }
-
-    /// A granule serves again where it served before. Returns its bytes.
-    fn bring_back(&self, trip: &Trip<'_>, moving: Moving) -> u64 {
-        self.with_both(trip, |from, to| {
-            let known = {
-                let mut device = self.base.holdings.lock();
-                let regions = device.regions_mut();
-                let Place { region, addr, .. } = moving.place;
-                // Not where it is being unmapped, because memory has to leave.
-                let is_away = |known: &Place| to.layout().blocks()[known.block].state == BlockPhase::Away;
-                let known = regions.place_in(trip.number, region, addr).filter(is_away);
-                if let Some(known) = known {
-                    regions.send_away(moving.place, known);
-                }
-                known
-            };
-            let Some(known) = known else {
-                from.heap_mut().return_free(moving.place.block);
-                return 0;
-            };
-            send_away(moving.place.block, from);
-            to.note_change(Action::SegmentMap, known.block);
-            to.heap_mut().return_free(known.block);
-            moving.memory.bytes
-        })
-    }
-
-    /// Maps granules side by side where another arena has address space. Returns how many bytes came; `None` where the
-    /// driver maps no memory in two places.
-    fn map(&self, trip: &Trip<'_>, run: &[Moving]) -> Option<u64> {
-        let Trip { from, to, .. } = *trip;
-        let vm = self.base.site.backend().virtual_memory();
-        if run.is_empty() {
-            return Some(0);
-        }
-        let sizes: Sizes = run.iter().map(|moving| moving.memory.bytes).collect();
-        let bytes = sizes.iter().sum();
-        let planned = vm.map(|vm| self.plan(to, &sizes, vm).map(|planned| planned.zip(Some(vm))));
-        let Ok(Ok(Some(((growth, stream), vm)))) = planned else {
-            if let Ok(Err(error)) = planned {
-                self.base.site.backend().clear_error();
-                tracing::warn!(%error, "no address space for another stream's memory");
-            }
-            self.stay(from, run.iter().map(|moving| moving.place.block));
-            return Some(0);
-        };
-        let calls = self.base.site.calls();
-        let home = home_of(&growth, &to.lock());
-        let (addr, region) = (home.addr, home.region);
-        self.base.holdings.lock().regions_mut().begin_backing(region, addr, &sizes);
-        let memory = in_a_row(run, addr);
-        let mapped = self.map_each(vm, &memory);
-        if mapped.is_ok() {
-            let owner = (PoolId::DEFAULT, stream);
-            self.base.tell_growable(SegmentChange::Attached, owner, DevicePtr(addr), bytes, &calls);
-        }
-        self.commit(trip, run, (growth, &memory), home, mapped.is_ok());
-        match mapped {
-            Ok(()) => Some(bytes),
-            // What comes next on the ladder may help.
-            Err(error) if error.is_passing() => Some(0),
-            Err(_) => None,
-        }
-    }
-
-    /// Granules serve from `home` on, one after the other, or where they did.
-    fn commit(
-        &self,
-        trip: &Trip<'_>,
-        run: &[Moving],
-        (growth, memory): (Growth, &[Mapping]),
-        home: Place,
-        is_mapped: bool,
-    ) {
-        let bytes = bytes_of(memory);
-        self.with_both(trip, |from, to| {
-            {
-                let mut device = self.base.holdings.lock();
-                if is_mapped {
-                    device.regions_mut().commit_backed(home.region, memory);
-                    for (moving, mapping) in run.iter().zip(memory) {
-                        device.regions_mut().send_away(moving.place, Place { addr: mapping.addr, ..home });
-                    }
-                    device.count_moved(memory.len());
-                } else {
-                    device.regions_mut().commit_vacant(home.region, home.addr..home.addr + bytes);
-                }
-            }
-            for moving in run {
-                match is_mapped {
-                    true => send_away(moving.place.block, from),
-                    false => from.heap_mut().return_free(moving.place.block),
-                }
-            }
-            if is_mapped {
-                to.ledger_mut().history_mut().record(Action::SegmentMap, home.addr, bytes);
-                to.note_context(home.region);
-            }
-            if let Some(block) = growth.commit(to.heap_mut(), usize::from(is_mapped)) {
-                to.heap_mut().insert_free(block);
-            }
-        });
-    }
-
-    /// Where granules of these sizes come to lie in an arena, which gets address space for them; and its stream. `None` where
-    /// there are no addresses.
-    fn plan(&self, arena: &Arena, sizes: &Sizes, vm: &dyn VirtualMemory) -> Result<Option<(Growth, Stream)>> {
-        let bytes = sizes.iter().sum();
-        let stock = Request { requested: bytes, size: bytes, tier: Tier::Large, segment_bytes: bytes };
-        let largest = sizes.iter().copied().max().unwrap_or(0);
-        for _ in 0..TRIES {
-            let mut state = arena.lock();
-            if let Some(growth) = Growth::stock(state.heap_mut(), Tier::Large, sizes.clone()) {
-                return Ok(Some((growth, state.tenure().stream())));
-            }
-            drop(state);
-            if !self.space.add_region(arena, &stock, Some(Grain::even(largest)), vm)? {
-                break;
-            }
-        }
-        Ok(None)
-    }
-
-    /// Maps granules in their new places, side by side; nothing stays mapped on an error. Calls the driver.
-    fn map_each(&self, vm: &dyn VirtualMemory, memory: &[Mapping]) -> std::result::Result<(), BackendError> {
-        assert_unlocked();
-        let mut mapped = 0;
-        let mut attempt = || {
-            for mapping in memory {
-                // SAFETY: rule 1: the memory has this size, and stays, because this thread has its granule. The range is
-                // `Pending` by this thread, so nothing is mapped there.
-                unsafe { vm.map(mapping.at(), mapping.bytes, mapping.handle) }?;
-                mapped += 1;
-            }
-            let Some(first) = memory.first() else { return Ok(()) };
-            let users = self.base.holdings.users();
-            // SAFETY: the whole range was mapped just above.
-            unsafe { vm.set_access(first.at(), bytes_of(memory), &users, Access::ReadWrite) }
-        };
-        let outcome = attempt();
-        let Err(error) = &outcome else { return outcome };
-        self.base.site.backend().clear_error();
-        tracing::warn!(%error, "free memory of another stream could not be mapped for this one");
-        let mut left = Leftovers::default();
-        for mapping in &memory[..mapped] {
-            // SAFETY: rule 3: mapped above, and never handed out.
-            if let Err(error) = unsafe { vm.unmap(mapping.at(), mapping.bytes) } {
-                tracing::error!(%error, "a granule could not be unmapped; it is tried again later");
-                left.keep_mapping(mapping.at(), mapping.bytes);
-            }
-        }
-        self.base.holdings.lock().regions_mut().keep(left);
-        outcome
-    }
-
-    /// Granules that could not move are free where they were.
-    fn stay(&self, arena: &Arena, blocks: impl IntoIterator<Item = BlockId>) {
-        let mut state = arena.lock();
-        blocks.into_iter().for_each(|block| state.heap_mut().return_free(block));
-    }
-
+impl Device {
     /// Unmaps what is away from an arena and nothing shows, so that it may leave the device where it serves; with `only_past`,
     /// what the device is known to be done with there. Blocks, unless a capture forbids it or with `only_past`.
     pub(super) fn unmap_all_away(&self, arena: &Arena, only_past: bool, call: &Call<'_>) -> Result<()> {
         let number = arena.lock().tenure().number();
-        let places = self.base.holdings.lock().regions().away_from(number);
+        let places = self.holdings.lock().regions().away_from(number);
         self.unmap_from(arena, places.into_iter().map(|(place, _)| place), only_past, call)
     }
 
@@ -291,11 +62,11 @@ impl HandOver {
         only_past: bool,
         call: &Call<'_>,
     ) -> Result<()> {
-        let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(()) };
-        let _memory = self.base.arenas.in_transit();
+        let Ok(vm) = self.site.backend().virtual_memory() else { return Ok(()) };
+        let _memory = self.arenas.in_transit();
         let (places, stream, newest) = {
             let mut state = arena.lock();
-            let is_away = |place: &Place| self.base.holdings.lock().regions().is_away(place);
+            let is_away = |place: &Place| self.holdings.lock().regions().is_away(place);
             let may_go = |place: &Place| {
                 // It may have come home since it was found.
                 let block = state.layout().blocks().get(place.block).filter(|_| is_away(place));
@@ -312,15 +83,15 @@ impl HandOver {
                 block.state = BlockPhase::Busy;
                 newest = newest.max(block.epoch);
                 let range = place.addr..block.end();
-                self.base.holdings.lock().regions_mut().begin(place.region, range);
+                self.holdings.lock().regions_mut().begin(place.region, range);
             }
             (places, state.tenure().stream(), newest)
         };
         if places.is_empty() {
             return Ok(());
         }
-        let calls = self.base.site.calls();
-        let quiet = self.base.lifetimes.quiesce_up_to(arena, newest, call);
+        let calls = self.site.calls();
+        let quiet = self.lifetimes.quiesce_up_to(arena, newest, call);
         let mut outcome = quiet.as_ref().map(drop).map_err(Clone::clone);
         for place in places {
             let is_past = || {
@@ -328,55 +99,286 @@ impl HandOver {
                 state.is_past(state.layout().blocks()[place.block].epoch)
             };
             let gone =
-                (matches!(quiet, Ok(true)) || is_past()) && self.unmap(arena, place, stream, vm, &calls);
-            outcome = outcome.and(self.end_away(arena, place, gone, vm));
+                (matches!(quiet, Ok(true)) || is_past()) && unmap(self, arena, place, stream, vm, &calls);
+            outcome = outcome.and(end_away(self, arena, place, gone, vm));
         }
         outcome
     }
+}
 
-    /// Unmaps a granule that is away. Calls the driver.
-    fn unmap(
-        &self,
-        arena: &Arena,
-        place: Place,
-        stream: Stream,
-        vm: &dyn VirtualMemory,
-        calls: &Calls<'_>,
-    ) -> bool {
-        let bytes = arena.lock().layout().blocks()[place.block].size;
-        let (at, owner) = (DevicePtr(place.addr), (PoolId::DEFAULT, stream));
-        self.base.tell_growable(SegmentChange::Detaching, owner, at, bytes, calls);
-        assert_unlocked();
-        // SAFETY: rule 3: one mapping; its block is busy by this thread, and the device is done with it.
-        let outcome = unsafe { vm.unmap(at, bytes) };
-        if let Err(error) = &outcome {
-            self.base.site.backend().clear_error();
-            tracing::error!(%error, %at, bytes, "a granule that serves elsewhere could not be unmapped; it stays");
-            self.base.tell_growable(SegmentChange::Attached, owner, at, bytes, calls);
-        }
-        outcome.is_ok()
+fn move_all(device: &Device, trip: &Trip<'_>, parts: &[BlockId]) -> Option<u64> {
+    let is_known = |moving: &Moving| known(device, moving, trip.number).is_some();
+    let (known, new): (Vec<_>, Vec<_>) = moving(device, trip.from, parts).into_iter().partition(is_known);
+    let mut came = 0;
+    for moving in known {
+        came += bring_back(device, trip, moving);
     }
+    let mut refused = false;
+    match map(device, trip, &new) {
+        Some(bytes) => came += bytes,
+        None => refused = true,
+    }
+    (came > 0 || !refused).then_some(came)
+}
 
-    /// A busy granule that was away is address space without memory, or away as before.
-    fn end_away(&self, arena: &Arena, place: Place, gone: bool, vm: &dyn VirtualMemory) -> Result<()> {
-        let empty = {
-            let mut state = arena.lock();
-            if !gone {
-                state.heap_mut().layout_mut().blocks_mut()[place.block].state = BlockPhase::Away;
-                self.base.holdings.lock().regions_mut().stay_away(place.region, place.addr);
-                return Ok(());
-            }
-            let mut device = self.base.holdings.lock();
-            device.regions_mut().forget_away(place.region, place.addr);
-            device.counters_mut().device_free += 1;
-            drop(device);
-            let bytes = state.layout().blocks()[place.block].size;
-            state.heap_mut().commit_vacate(place.block, bytes)
+/// Changes two arenas in one step.
+fn with_both<R>(
+    device: &Device,
+    trip: &Trip<'_>,
+    change: impl FnOnce(&mut ArenaState, &mut ArenaState) -> R,
+) -> R {
+    let Trip { from, to, number, call, .. } = *trip;
+    let before = from.lock().tenure().number();
+    let (mut from, mut to) = if before < number {
+        let from = from.lock();
+        (from, to.lock())
+    } else {
+        let to = to.lock();
+        (from.lock(), to)
+    };
+    for state in [&mut from, &mut to] {
+        state.ledger_mut().history_mut().begin_call(call.context());
+    }
+    let changed = change(&mut from, &mut to);
+    let contexts = [&mut from, &mut to].map(|state| state.ledger_mut().history_mut().end_call());
+    drop((from, to));
+    device.site.foreign().end(contexts.into_iter().flatten());
+    changed
+}
+
+fn moving(device: &Device, arena: &Arena, parts: &[BlockId]) -> Vec<Moving> {
+    let state = arena.lock();
+    let arena = state.tenure().number();
+    let holdings = device.holdings.lock();
+    let moving = |block: &BlockId| {
+        let Block { addr, size: bytes, segment, .. } = state.layout().blocks()[*block];
+        let Origin::Growable { region, .. } = state.layout().segments()[segment].origin else {
+            return None;
         };
-        match empty {
-            Some((segment, block)) => self.space.remove_region(arena, segment, block, place.region, vm),
-            None => Ok(()),
+        let memory = Mapping { addr, bytes, handle: holdings.regions().handle(region, addr)? };
+        let place = Place { arena, segment, region, addr, block: *block };
+        Some(Moving { place, memory })
+    };
+    parts.iter().filter_map(moving).collect()
+}
+
+/// Where a granule is mapped in the arena with a number.
+fn known(device: &Device, moving: &Moving, number: u16) -> Option<Place> {
+    let Place { region, addr, .. } = moving.place;
+    device.holdings.lock().regions().place_in(number, region, addr)
+}
+
+/// A granule serves again where it served before. Returns its bytes.
+fn bring_back(device: &Device, trip: &Trip<'_>, moving: Moving) -> u64 {
+    with_both(device, trip, |from, to| {
+        let known = {
+            let mut holdings = device.holdings.lock();
+            let regions = holdings.regions_mut();
+            let Place { region, addr, .. } = moving.place;
+            // Not where it is being unmapped, because memory has to leave.
+            let is_away = |known: &Place| to.layout().blocks()[known.block].state == BlockPhase::Away;
+            let known = regions.place_in(trip.number, region, addr).filter(is_away);
+            if let Some(known) = known {
+                regions.send_away(moving.place, known);
+            }
+            known
+        };
+        let Some(known) = known else {
+            from.heap_mut().return_free(moving.place.block);
+            return 0;
+        };
+        send_away(moving.place.block, from);
+        to.note_change(Action::SegmentMap, known.block);
+        to.heap_mut().return_free(known.block);
+        moving.memory.bytes
+    })
+}
+
+/// Maps granules side by side where another arena has address space. Returns how many bytes came; `None` where the
+/// driver maps no memory in two places.
+fn map(device: &Device, trip: &Trip<'_>, run: &[Moving]) -> Option<u64> {
+    let Trip { from, to, .. } = *trip;
+    let vm = device.site.backend().virtual_memory();
+    if run.is_empty() {
+        return Some(0);
+    }
+    let sizes: Sizes = run.iter().map(|moving| moving.memory.bytes).collect();
+    let bytes = sizes.iter().sum();
+    let planned = vm.map(|vm| plan(device, to, &sizes, vm).map(|planned| planned.zip(Some(vm))));
+    let Ok(Ok(Some(((growth, stream), vm)))) = planned else {
+        if let Ok(Err(error)) = planned {
+            device.site.backend().clear_error();
+            tracing::warn!(%error, "no address space for another stream's memory");
         }
+        stay(from, run.iter().map(|moving| moving.place.block));
+        return Some(0);
+    };
+    let calls = device.site.calls();
+    let home = home_of(&growth, &to.lock());
+    let (addr, region) = (home.addr, home.region);
+    device.holdings.lock().regions_mut().begin_backing(region, addr, &sizes);
+    let memory = in_a_row(run, addr);
+    let mapped = map_each(device, vm, &memory);
+    if mapped.is_ok() {
+        let owner = (PoolId::DEFAULT, stream);
+        device.tell_growable(SegmentChange::Attached, owner, DevicePtr(addr), bytes, &calls);
+    }
+    commit(device, trip, run, (growth, &memory), home, mapped.is_ok());
+    match mapped {
+        Ok(()) => Some(bytes),
+        // What comes next on the ladder may help.
+        Err(error) if error.is_passing() => Some(0),
+        Err(_) => None,
+    }
+}
+
+/// Granules serve from `home` on, one after the other, or where they did.
+fn commit(
+    device: &Device,
+    trip: &Trip<'_>,
+    run: &[Moving],
+    (growth, memory): (Growth, &[Mapping]),
+    home: Place,
+    is_mapped: bool,
+) {
+    let bytes = bytes_of(memory);
+    with_both(device, trip, |from, to| {
+        {
+            let mut holdings = device.holdings.lock();
+            if is_mapped {
+                holdings.regions_mut().commit_backed(home.region, memory);
+                for (moving, mapping) in run.iter().zip(memory) {
+                    holdings.regions_mut().send_away(moving.place, Place { addr: mapping.addr, ..home });
+                }
+                holdings.count_moved(memory.len());
+            } else {
+                holdings.regions_mut().commit_vacant(home.region, home.addr..home.addr + bytes);
+            }
+        }
+        for moving in run {
+            match is_mapped {
+                true => send_away(moving.place.block, from),
+                false => from.heap_mut().return_free(moving.place.block),
+            }
+        }
+        if is_mapped {
+            to.ledger_mut().history_mut().record(Action::SegmentMap, home.addr, bytes);
+            to.note_context(home.region);
+        }
+        if let Some(block) = growth.commit(to.heap_mut(), usize::from(is_mapped)) {
+            to.heap_mut().insert_free(block);
+        }
+    });
+}
+
+/// Where granules of these sizes come to lie in an arena, which gets address space for them; and its stream. `None` where
+/// there are no addresses.
+fn plan(
+    device: &Device,
+    arena: &Arena,
+    sizes: &Sizes,
+    vm: &dyn VirtualMemory,
+) -> Result<Option<(Growth, Stream)>> {
+    let bytes = sizes.iter().sum();
+    let stock = Request { requested: bytes, size: bytes, tier: Tier::Large, segment_bytes: bytes };
+    let largest = sizes.iter().copied().max().unwrap_or(0);
+    for _ in 0..TRIES {
+        let mut state = arena.lock();
+        if let Some(growth) = Growth::stock(state.heap_mut(), Tier::Large, sizes.clone()) {
+            return Ok(Some((growth, state.tenure().stream())));
+        }
+        drop(state);
+        if !device.add_region(arena, &stock, Some(Grain::even(largest)), vm)? {
+            break;
+        }
+    }
+    Ok(None)
+}
+
+/// Maps granules in their new places, side by side; nothing stays mapped on an error. Calls the driver.
+fn map_each(
+    device: &Device,
+    vm: &dyn VirtualMemory,
+    memory: &[Mapping],
+) -> std::result::Result<(), BackendError> {
+    assert_unlocked();
+    let mut mapped = 0;
+    let mut attempt = || {
+        for mapping in memory {
+            // SAFETY: rule 1: the memory has this size, and stays, because this thread has its granule. The range is
+            // `Pending` by this thread, so nothing is mapped there.
+            unsafe { vm.map(mapping.at(), mapping.bytes, mapping.handle) }?;
+            mapped += 1;
+        }
+        let Some(first) = memory.first() else { return Ok(()) };
+        let users = device.holdings.users();
+        // SAFETY: the whole range was mapped just above.
+        unsafe { vm.set_access(first.at(), bytes_of(memory), &users, Access::ReadWrite) }
+    };
+    let outcome = attempt();
+    let Err(error) = &outcome else { return outcome };
+    device.site.backend().clear_error();
+    tracing::warn!(%error, "free memory of another stream could not be mapped for this one");
+    let mut left = Leftovers::default();
+    for mapping in &memory[..mapped] {
+        // SAFETY: rule 3: mapped above, and never handed out.
+        if let Err(error) = unsafe { vm.unmap(mapping.at(), mapping.bytes) } {
+            tracing::error!(%error, "a granule could not be unmapped; it is tried again later");
+            left.keep_mapping(mapping.at(), mapping.bytes);
+        }
+    }
+    device.holdings.lock().regions_mut().keep(left);
+    outcome
+}
+
+/// Granules that could not move are free where they were.
+fn stay(arena: &Arena, blocks: impl IntoIterator<Item = BlockId>) {
+    let mut state = arena.lock();
+    blocks.into_iter().for_each(|block| state.heap_mut().return_free(block));
+}
+
+/// Unmaps a granule that is away. Calls the driver.
+fn unmap(
+    device: &Device,
+    arena: &Arena,
+    place: Place,
+    stream: Stream,
+    vm: &dyn VirtualMemory,
+    calls: &Calls<'_>,
+) -> bool {
+    let bytes = arena.lock().layout().blocks()[place.block].size;
+    let (at, owner) = (DevicePtr(place.addr), (PoolId::DEFAULT, stream));
+    device.tell_growable(SegmentChange::Detaching, owner, at, bytes, calls);
+    assert_unlocked();
+    // SAFETY: rule 3: one mapping; its block is busy by this thread, and the device is done with it.
+    let outcome = unsafe { vm.unmap(at, bytes) };
+    if let Err(error) = &outcome {
+        device.site.backend().clear_error();
+        tracing::error!(%error, %at, bytes, "a granule that serves elsewhere could not be unmapped; it stays");
+        device.tell_growable(SegmentChange::Attached, owner, at, bytes, calls);
+    }
+    outcome.is_ok()
+}
+
+/// A busy granule that was away is address space without memory, or away as before.
+fn end_away(device: &Device, arena: &Arena, place: Place, gone: bool, vm: &dyn VirtualMemory) -> Result<()> {
+    let empty = {
+        let mut state = arena.lock();
+        if !gone {
+            state.heap_mut().layout_mut().blocks_mut()[place.block].state = BlockPhase::Away;
+            device.holdings.lock().regions_mut().stay_away(place.region, place.addr);
+            return Ok(());
+        }
+        let mut holdings = device.holdings.lock();
+        holdings.regions_mut().forget_away(place.region, place.addr);
+        holdings.counters_mut().device_free += 1;
+        drop(holdings);
+        let bytes = state.layout().blocks()[place.block].size;
+        state.heap_mut().commit_vacate(place.block, bytes)
+    };
+    match empty {
+        Some((segment, block)) => device.remove_region(arena, segment, block, place.region, vm),
+        None => Ok(()),
     }
 }
 
@@ -401,7 +403,7 @@ fn home_of(growth: &Growth, state: &ArenaState) -> Place {
 }
 
 /// What the `granule` policy asks of other streams' memory.
-impl HandOver {
+impl Device {
     /// The default pool's other arenas that have a free large block of at least `bytes`, in every call the same; none for that
     /// of a private pool.
     pub(super) fn givers<'a>(&'a self, arena: &'a Arena, bytes: u64) -> impl Iterator<Item = &'a Arena> {
@@ -409,7 +411,7 @@ impl HandOver {
             let state = arena.lock();
             (state.tenure().number(), state.tenure().slot())
         };
-        let givers = (slot == PoolSlot::DEFAULT).then(|| self.base.arenas.spare(number, bytes));
+        let givers = (slot == PoolSlot::DEFAULT).then(|| self.arenas.spare(number, bytes));
         givers.into_iter().flatten().map(|giver| &**giver)
     }
 
@@ -418,7 +420,7 @@ impl HandOver {
         if arena.lock().tenure().slot() != PoolSlot::DEFAULT {
             return Vec::new();
         }
-        let all = self.base.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter().map(|other| &**other);
+        let all = self.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter().map(|other| &**other);
         all.filter(|other| !std::ptr::eq(*other, arena)).collect()
     }
 
@@ -430,7 +432,7 @@ impl HandOver {
     /// The granules of an arena whose memory serves others.
     pub(super) fn away_of(&self, arena: &Arena) -> Vec<Away> {
         let number = self.number(arena);
-        let places = self.base.holdings.lock().regions().away_from(number);
+        let places = self.holdings.lock().regions().away_from(number);
         let away = |(place, home): (Place, Place)| Away {
             segment: place.segment,
             addr: place.addr,
@@ -442,7 +444,7 @@ impl HandOver {
     /// Whether the granule at `addr`, in a free block, served the arena with this number before, and is mapped there still.
     pub(super) fn is_mapped_in(&self, state: &ArenaState, id: BlockId, addr: u64, other: u16) -> bool {
         let Origin::Growable { region, .. } = state.layout().segment_of(id).origin else { return false };
-        self.base.holdings.lock().regions().place_in(other, region, addr).is_some()
+        self.holdings.lock().regions().place_in(other, region, addr).is_some()
     }
 
     /// Hands busy granules, each a block of its own, to another arena, of whose free memory they are part then. They stay mapped
@@ -457,14 +459,14 @@ impl HandOver {
         if parts.is_empty() {
             return Some(0);
         }
-        self.move_all(&Trip { from, to, number: self.number(to), call }, parts)
+        move_all(self, &Trip { from, to, number: self.number(to), call }, parts)
     }
 
     /// Unmaps what of that an arena has, the device is known to be done with and no view shows.
     pub(super) fn unmap_away(&self, arena: &Arena, call: &Call<'_>) {
         if let Err(error) = self.unmap_all_away(arena, true, call) {
             // The request does not depend on it.
-            self.base.site.backend().clear_error();
+            self.site.backend().clear_error();
             tracing::warn!(%error, "memory that serves elsewhere stays mapped; it is tried again later");
         }
     }

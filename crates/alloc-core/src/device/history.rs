@@ -131,10 +131,10 @@ impl History {
     /// What is so of the history and of how many records it holds; `None` where it is off.
     fn look_at_history<T>(&self, figure: impl FnOnce(&Recording, usize) -> T) -> Option<T> {
         self.arenas.with_all(|_, arenas| {
-            let device = self.holdings.lock();
+            let holdings = self.holdings.lock();
             let held = arenas.iter().map(|arena| arena.ledger().history().len()).sum::<usize>()
-                + device.history().len();
-            device.recording().map(|recording| figure(recording, held))
+                + holdings.history().len();
+            holdings.recording().map(|recording| figure(recording, held))
         })
     }
 
@@ -147,9 +147,10 @@ impl History {
                 segments: mine.flat_map(|arena| segments(self.site.device(), arena)).collect(),
                 ..Raw::default()
             };
-            let mut device = self.holdings.lock();
-            let Some(recording) = device.recording().cloned() else { return raw };
-            let recorders = || arenas.iter().map(|arena| arena.ledger().history()).chain([device.history()]);
+            let mut holdings = self.holdings.lock();
+            let Some(recording) = holdings.recording().cloned() else { return raw };
+            let recorders =
+                || arenas.iter().map(|arena| arena.ledger().history()).chain([holdings.history()]);
             let held = recorders().map(Recorder::len).sum();
             raw.status = recording.status(held);
             if traces {
@@ -165,7 +166,7 @@ impl History {
             raw.recording = Some(recording);
             let active: i64 = arenas.iter().map(|a| a.ledger().counters().both(Count::ActiveBytes)).sum();
             let details = Details { pool: only, ..Details::default() };
-            device.history_mut().record_with(Action::Snapshot, 0, active.unsigned_abs(), details);
+            holdings.history_mut().record_with(Action::Snapshot, 0, active.unsigned_abs(), details);
             raw
         });
         self.tell_trackers();

@@ -1,6 +1,6 @@
 //! Whole granules of a growable segment that lose their memory: what is told and written down before and after.
 
-use super::Base;
+use super::Device;
 use super::holdings::DeviceState;
 use crate::arena::ArenaPool;
 use crate::arena::directory::Arena;
@@ -16,7 +16,7 @@ use std::ops::Range;
 
 /// A busy block of whole granules on its way out.
 pub(super) struct Leaving<'a> {
-    base: &'a Base,
+    device: &'a Device,
     arena: &'a Arena,
     part: BlockId,
     segment: SegmentId,
@@ -30,7 +30,12 @@ pub(super) struct Leaving<'a> {
 
 impl<'a> Leaving<'a> {
     /// Sets the granules to `Pending`, which only this thread ends, and tells observers. `None` where the segment does not grow.
-    pub(super) fn begin(base: &'a Base, arena: &'a Arena, part: BlockId, calls: &Calls<'_>) -> Option<Self> {
+    pub(super) fn begin(
+        device: &'a Device,
+        arena: &'a Arena,
+        part: BlockId,
+        calls: &Calls<'_>,
+    ) -> Option<Self> {
         let leaving = {
             let state = arena.lock();
             let block = &state.layout().blocks()[part];
@@ -38,9 +43,9 @@ impl<'a> Leaving<'a> {
                 return None;
             };
             let range = block.addr..block.end();
-            let memory = base.holdings.lock().regions_mut().begin(region, range.clone());
+            let memory = device.holdings.lock().regions_mut().begin(region, range.clone());
             Self {
-                base,
+                device,
                 arena,
                 part,
                 segment: block.segment,
@@ -68,12 +73,12 @@ impl<'a> Leaving<'a> {
     ) -> Option<(SegmentId, BlockId)> {
         let (addr, left) = (self.range.start, bytes_of(&self.memory[..count]));
         self.tell(SegmentChange::Attached, left, calls);
-        let mut state = self.base.arenas.attend(self.arena, call);
+        let mut state = self.device.arenas.attend(self.arena, call);
         {
-            let mut device = self.base.holdings.lock();
-            device.regions_mut().commit_vacant(self.region, addr..addr + left);
-            device.regions_mut().commit_backed(self.region, &self.memory[count..]);
-            account(&mut device);
+            let mut holdings = self.device.holdings.lock();
+            holdings.regions_mut().commit_vacant(self.region, addr..addr + left);
+            holdings.regions_mut().commit_backed(self.region, &self.memory[count..]);
+            account(&mut holdings);
         }
         if left > 0 {
             let context = state.layout().segments()[self.segment].context.clone();
@@ -87,6 +92,6 @@ impl<'a> Leaving<'a> {
     fn tell(&self, change: SegmentChange, first: u64, calls: &Calls<'_>) {
         let owner = (self.pool.id, self.stream);
         let at = self.range.start + first;
-        self.base.tell_growable(change, owner, DevicePtr(at), self.range.end - at, calls);
+        self.device.tell_growable(change, owner, DevicePtr(at), self.range.end - at, calls);
     }
 }

@@ -4,11 +4,9 @@
 //! the driver is called without a lock, then the outcome is committed. What the driver refuses to take
 //! stays cached.
 
-use super::Base;
+use super::Device;
 use super::leaving::Leaving;
 use super::pools::Flush;
-use super::provider::Provider;
-use super::space::Space;
 use crate::arena::ArenaPool;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::pool::Holder;
@@ -22,18 +20,11 @@ use crate::memory::region::{self, bytes_of};
 use crate::policy::{self, Cached, Request};
 use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
-use crate::sync::{Arc, assert_unlocked};
+use crate::sync::assert_unlocked;
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::history::{ProgramCall, RecordContext};
 use crate::watch::observers::{SegmentChange, SegmentEvent};
 use crate::watch::snapshot::Action;
-
-/// What gives memory back.
-pub(crate) struct Release {
-    base: Base,
-    space: Arc<Space>,
-    provider: Arc<Provider>,
-}
 
 /// Free blocks of fixed segments that are whole segments, in index order.
 fn unsplit_fixed(tier: Tier, heap: &Heap) -> Vec<BlockId> {
@@ -48,49 +39,45 @@ fn may_leave(pool: &ArenaPool, at: DevicePtr, bytes: u64, calls: &Calls<'_>) -> 
     calls.call(Kind::Source, || source.may_leave(at, bytes)).unwrap_or(false)
 }
 
-impl Release {
-    pub(super) fn new(base: &Base, space: &Arc<Space>, provider: &Arc<Provider>) -> Self {
-        Self { base: base.clone(), space: Arc::clone(space), provider: Arc::clone(provider) }
-    }
-
+impl Device {
     /// Waits for pending frees without giving anything back. Blocks.
     pub(crate) fn synchronise(&self) -> Result<()> {
-        let call = self.base.history.begin_call(None, RecordContext::All)?;
-        let outcome = self.base.lifetimes.synchronise(None, &call);
-        self.base.history.tell_trackers();
+        let call = self.history.begin_call(None, RecordContext::All)?;
+        let outcome = self.lifetimes.synchronise(None, &call);
+        self.history.tell_trackers();
         outcome
     }
 
     /// Notices completed frees. Does not block.
     pub(crate) fn poll(&self) -> Result<()> {
-        let call = self.base.history.begin_call(None, RecordContext::All)?;
-        self.base.lifetimes.take_back_shared(Ask::Now, &call);
-        self.base.exchange.imports().retry();
-        let outcome = self.base.lifetimes.drain(&call);
-        self.base.history.tell_trackers();
+        let call = self.history.begin_call(None, RecordContext::All)?;
+        self.lifetimes.take_back_shared(Ask::Now, &call);
+        self.exchange.imports().retry();
+        let outcome = self.lifetimes.drain(&call);
+        self.history.tell_trackers();
         outcome
     }
 
     /// Gives back all that is cached, waiting for whatever it has to wait for.
     pub(crate) fn release_everything(&self) -> Result<()> {
-        self.release(Flush::Everything, &self.base.site.plain_call()?)
+        self.release(Flush::Everything, &self.site.plain_call()?)
     }
 
     /// Gives back what is cached in pools that nobody uses any more.
     pub(super) fn release_unused(&self) -> Result<()> {
-        let capturing = self.base.lifetimes.thread_captures();
-        self.release(Flush::Unused, &Call { capturing, ..self.base.site.plain_call()? })
+        let capturing = self.lifetimes.thread_captures();
+        self.release(Flush::Unused, &Call { capturing, ..self.site.plain_call()? })
     }
 
     /// See [`Pools::end`](crate::allocator::Pools::end).
     pub(crate) fn end_pool(&self, id: PoolId, holder: Holder) -> Result<()> {
-        let (pool, scope) = self.base.pools.end_scope(id, holder)?;
-        self.base.site.foreign().end([scope]);
+        let (pool, scope) = self.pools.end_scope(id, holder)?;
+        self.site.foreign().end([scope]);
         if let Some((slot, use_count)) = pool {
-            self.base.lifetimes.end_reuse(slot);
-            self.base.history.tell_trackers();
+            self.lifetimes.end_reuse(slot);
+            self.history.tell_trackers();
             if use_count == 0 {
-                self.base.pools.forget_empty(Some(slot));
+                self.pools.forget_empty(Some(slot));
             }
         }
         Ok(())
@@ -99,35 +86,23 @@ impl Release {
     /// Gives back what is cached, for others that share the device's memory.
     /// Where it may not wait, what the device still uses stays, as in a capture.
     pub(super) fn release_for_others(&self, may_wait: bool) -> Result<()> {
-        self.flush(Flush::Everything, may_wait, || {})
+        flush(self, Flush::Everything, may_wait, || {})
     }
 
     /// See [`CachingAllocator::empty_cache`](crate::allocator::CachingAllocator::empty_cache).
     pub(crate) fn empty_cache(&self, what: Flush) -> Result<()> {
-        let outcome = self.flush(what, true, || {
+        let outcome = flush(self, what, true, || {
             if matches!(what, Flush::Everything) {
-                self.base.history.note(ProgramCall::EmptyCache);
+                self.history.note(ProgramCall::EmptyCache);
             }
         });
         // What is taken from here on follows what is needed from here on.
-        for (arena, _) in self.base.pools.releasable(what) {
+        for (arena, _) in self.pools.releasable(what) {
             arena.lock().ledger_mut().forget_need();
         }
         if matches!(what, Flush::Everything) {
-            self.base.granule.iter().for_each(|granule| granule.forget_need());
+            self.granule.iter().for_each(|granule| granule.forget_need());
         }
-        outcome
-    }
-
-    /// A call that gives back what is cached; `note` writes down that it was made.
-    fn flush(&self, what: Flush, may_wait: bool, note: impl FnOnce()) -> Result<()> {
-        let mut call = self.base.history.begin_call(None, RecordContext::All)?;
-        note();
-        // The thread's own capture would break if it waited.
-        call.capturing = !may_wait || self.base.lifetimes.thread_captures();
-        let outcome = self.release(what, &call);
-        drop(call);
-        self.base.history.tell_trackers();
         outcome
     }
 
@@ -135,47 +110,47 @@ impl Release {
     /// During a capture of the caller's nothing is waited for, and only what the device is known to be done with goes.
     /// A failure keeps what it concerns and stops nothing else; the first is returned.
     pub(super) fn release(&self, what: Flush, call: &Call<'_>) -> Result<()> {
-        self.space.retry_leftovers();
-        self.base.exchange.imports().retry();
+        self.retry_leftovers();
+        self.exchange.imports().retry();
         let mut outcome = if call.capturing {
             Ok(())
         } else {
             let meant = (what != Flush::Everything).then(|| {
-                let meant = self.base.pools.releasable(what);
+                let meant = self.pools.releasable(what);
                 meant.into_iter().map(|(arena, _)| arena.lock().tenure().number()).collect()
             });
-            self.base.lifetimes.synchronise(meant.as_ref(), call)
+            self.lifetimes.synchronise(meant.as_ref(), call)
         };
         if !call.capturing {
-            self.base.pools.wait_for_launches(what.only());
+            self.pools.wait_for_launches(what.only());
         }
         // The default pool first, from the large end; private pools from the small end: PyTorch's order, which shows in
         // histories and to a pool's own source.
         let steps = [(true, Tier::Large), (true, Tier::Small), (false, Tier::Small), (false, Tier::Large)];
         for (default, tier) in steps {
             let of_step = |(_, slot): &(_, PoolSlot)| (*slot == PoolSlot::DEFAULT) == default;
-            for (arena, slot) in self.base.pools.releasable(what).into_iter().filter(of_step) {
+            for (arena, slot) in self.pools.releasable(what).into_iter().filter(of_step) {
                 let released =
                     self.release_fixed(arena, slot, tier, call, |state| unsplit_fixed(tier, state.heap()));
                 outcome = outcome.and(released);
             }
-            for (arena, slot) in self.base.pools.releasable(what).into_iter().filter(of_step) {
-                outcome = outcome.and(self.vacate_tier(arena, slot, tier, call));
+            for (arena, slot) in self.pools.releasable(what).into_iter().filter(of_step) {
+                outcome = outcome.and(vacate_tier(self, arena, slot, tier, call));
             }
         }
         // What the driver did not take at first.
         if !call.capturing {
-            self.base.uncached.free_unshared();
+            self.uncached.free_unshared();
         }
-        self.space.retry_leftovers();
-        self.base.pools.forget_empty(what.only());
+        self.retry_leftovers();
+        self.pools.forget_empty(what.only());
         outcome
     }
 
     /// Gives back oversize segments until `request` would fit. `false` where the rung is off or there is not enough.
     pub(super) fn release_enough(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<bool> {
         let slot = arena.lock().tenure().slot();
-        if self.base.pools.is_captured(slot) {
+        if self.pools.is_captured(slot) {
             // Graphs know its addresses.
             return Ok(false);
         }
@@ -195,17 +170,17 @@ impl Release {
     /// given back.
     pub(super) fn collect_garbage(&self, call: &Call<'_>) -> Result<bool> {
         let (held, allowed) = {
-            let state = self.base.holdings.lock();
+            let state = self.holdings.lock();
             (state.accounts().whole().counted(), state.accounts().ceilings().allowed())
         };
         let threshold =
-            self.base.arenas.directory().with_template(|template| template.policy.garbage_threshold(allowed));
+            self.arenas.directory().with_template(|template| template.policy.garbage_threshold(allowed));
         let Some(target) = threshold.and_then(|t| held.checked_sub(t)).filter(|target| *target > 0) else {
             return Ok(false);
         };
-        let now = self.base.arenas.directory().shared().searches(Tier::Large);
+        let now = self.arenas.directory().shared().searches(Tier::Large);
         let mut candidates = Vec::new();
-        let default_pool = self.base.pools.releasable(Flush::Pool(PoolSlot::DEFAULT));
+        let default_pool = self.pools.releasable(Flush::Pool(PoolSlot::DEFAULT));
         for (arena, _) in &default_pool {
             let state = arena.lock();
             for id in unsplit_fixed(Tier::Large, state.heap()) {
@@ -236,7 +211,7 @@ impl Release {
         call: &Call<'_>,
         pick: impl FnOnce(&ArenaState) -> Vec<BlockId>,
     ) -> Result<()> {
-        let calls = self.base.site.calls();
+        let calls = self.site.calls();
         let mut state = arena.lock();
         // What a source gave stays while it is asked for something itself.
         let may_go = state.tenure().slot() == slot
@@ -245,7 +220,7 @@ impl Release {
         if picked.is_empty() {
             return Ok(());
         }
-        let _blocks = self.base.arenas.in_transit();
+        let _blocks = self.arenas.in_transit();
         picked.iter().for_each(|id| state.heap_mut().take_free(*id));
         let place = |id: &BlockId| {
             let block = &state.layout().blocks()[*id];
@@ -254,9 +229,9 @@ impl Release {
         let segments: Vec<_> = picked.iter().map(place).collect();
         let (pool, stream) = (state.tenure().pool().clone(), state.tenure().stream());
         drop(state);
-        let mut outcome = self.base.lifetimes.quiesce(arena, &picked, call);
+        let mut outcome = self.lifetimes.quiesce(arena, &picked, call);
         let note = |action, segment, addr, bytes| {
-            let mut state = self.base.arenas.attend(arena, call);
+            let mut state = self.arenas.attend(arena, call);
             let context = state.layout().segments()[segment].context.clone();
             state.ledger_mut().history_mut().record_about(action, addr, bytes, context.as_ref());
         };
@@ -264,132 +239,144 @@ impl Release {
             let leaves = matches!(outcome, Ok(true)) && may_leave(&pool, DevicePtr(addr), bytes, &calls);
             if leaves {
                 let (change, at) = (SegmentChange::Detaching, DevicePtr(addr));
-                let event = self.base.site.segment_event(change, pool.id, stream, at, bytes, false);
+                let event = self.site.segment_event(change, pool.id, stream, at, bytes, false);
                 let note = |action| note(action, segment, addr, bytes);
                 // SAFETY: rule 3: the base of a whole segment, taken out of the index above by this thread only; its
                 // stream's epoch was closed, so no queued work uses it.
-                let freed = unsafe { self.free_segment(&pool, stream, event, &calls, note) };
+                let freed = unsafe { free_segment(self, &pool, stream, event, &calls, note) };
                 outcome = freed.map(|()| true).map_err(AllocError::from);
             }
-            let mut state = self.base.arenas.attend(arena, call);
+            let mut state = self.arenas.attend(arena, call);
             if !leaves || outcome.is_err() {
                 state.heap_mut().insert_free(id);
                 continue;
             }
             let oversize = bytes >= state.tenure().policy().oversize();
             let segment = state.heap_mut().remove_segment(segment, id);
-            self.base.holdings.give_segment_back(pool.id, tier, bytes, oversize);
+            self.holdings.give_segment_back(pool.id, tier, bytes, oversize);
             drop(state);
             calls.end(segment);
         }
         outcome.map(|_| ())
     }
+}
 
-    /// Gives a fixed segment to the driver, or to its pool's own source. `note` records what is done.
-    ///
-    /// # Safety
-    /// It is a whole segment of the pool that nobody can reach, and the device is done with it.
-    unsafe fn free_segment(
-        &self,
-        pool: &ArenaPool,
-        stream: Stream,
-        event: SegmentEvent,
-        calls: &Calls<'_>,
-        note: impl Fn(Action),
-    ) -> std::result::Result<(), BackendError> {
-        let SegmentEvent { addr, bytes, .. } = event;
-        // From the driver's call on the address may be another segment's, which would be recorded before.
-        note(Action::SegmentFree);
-        self.base.observers.tell(event, calls);
-        assert_unlocked();
-        let freed = match &pool.source {
-            // SAFETY: rule 3: as the caller promises.
-            None => unsafe { self.base.site.backend().free(self.base.site.device(), addr) },
-            Some(source) => {
-                // SAFETY: given by this source for this segment; the rest as above.
-                calls.call(Kind::Source, || unsafe { source.free(addr, bytes, shown(stream)) });
-                Ok(())
-            }
-        };
-        if freed.is_err() {
-            note(Action::SegmentAlloc);
-            self.base.observers.tell(SegmentEvent { change: SegmentChange::Attached, ..event }, calls);
+/// A call that gives back what is cached; `note` writes down that it was made.
+fn flush(device: &Device, what: Flush, may_wait: bool, note: impl FnOnce()) -> Result<()> {
+    let mut call = device.history.begin_call(None, RecordContext::All)?;
+    note();
+    // The thread's own capture would break if it waited.
+    call.capturing = !may_wait || device.lifetimes.thread_captures();
+    let outcome = device.release(what, &call);
+    drop(call);
+    device.history.tell_trackers();
+    outcome
+}
+
+/// Gives a fixed segment to the driver, or to its pool's own source. `note` records what is done.
+///
+/// # Safety
+/// It is a whole segment of the pool that nobody can reach, and the device is done with it.
+unsafe fn free_segment(
+    device: &Device,
+    pool: &ArenaPool,
+    stream: Stream,
+    event: SegmentEvent,
+    calls: &Calls<'_>,
+    note: impl Fn(Action),
+) -> std::result::Result<(), BackendError> {
+    let SegmentEvent { addr, bytes, .. } = event;
+    // From the driver's call on the address may be another segment's, which would be recorded before.
+    note(Action::SegmentFree);
+    device.observers.tell(event, calls);
+    assert_unlocked();
+    let freed = match &pool.source {
+        // SAFETY: rule 3: as the caller promises.
+        None => unsafe { device.site.backend().free(device.site.device(), addr) },
+        Some(source) => {
+            // SAFETY: given by this source for this segment; the rest as above.
+            calls.call(Kind::Source, || unsafe { source.free(addr, bytes, shown(stream)) });
+            Ok(())
         }
-        freed
+    };
+    if freed.is_err() {
+        note(Action::SegmentAlloc);
+        device.observers.tell(SegmentEvent { change: SegmentChange::Attached, ..event }, calls);
     }
+    freed
+}
 
-    /// Unmaps every whole free granule of a tier's growable segments, and gives address space back that
-    /// has nothing mapped any more; where the arena is still that of the pool in `slot`.
-    fn vacate_tier(&self, arena: &Arena, slot: PoolSlot, tier: Tier, call: &Call<'_>) -> Result<()> {
-        let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(()) };
-        let calls = self.base.site.calls();
-        let (_, dropped) = self.space.drop_dormant(arena, slot, vm);
-        let is_of_pool = arena.lock().tenure().slot() == slot;
-        let dropped = match tier {
-            Tier::Large if is_of_pool => {
-                let shown = self.provider.before_leaving(arena, call);
-                dropped.and(shown)
-            }
-            _ => dropped,
-        };
-        let mut state = arena.lock();
-        if state.tenure().slot() != slot {
-            return dropped;
+/// Unmaps every whole free granule of a tier's growable segments, and gives address space back that
+/// has nothing mapped any more; where the arena is still that of the pool in `slot`.
+fn vacate_tier(device: &Device, arena: &Arena, slot: PoolSlot, tier: Tier, call: &Call<'_>) -> Result<()> {
+    let Ok(vm) = device.site.backend().virtual_memory() else { return Ok(()) };
+    let calls = device.site.calls();
+    let (_, dropped) = device.drop_dormant(arena, slot, vm);
+    let is_of_pool = arena.lock().tenure().slot() == slot;
+    let dropped = match tier {
+        Tier::Large if is_of_pool => {
+            let shown = device.before_leaving(arena, call);
+            dropped.and(shown)
         }
-        let is_growable = |id: &BlockId| state.layout().segment_of(*id).is_growable();
-        let growable: Vec<_> = state.heap().free(tier, 0).into_iter().filter(is_growable).collect();
-        let device = self.base.holdings.lock();
-        let is_elsewhere = |region, at| device.regions().is_elsewhere(region, at);
-        let vacate = |id| state.heap_mut().begin_vacate(id, is_elsewhere);
-        let parts: Vec<_> = growable.into_iter().flat_map(vacate).collect();
-        drop(device);
-        // Address space that has nothing mapped, because mapping or giving it back failed before.
-        let gives_back = state.tenure().policy().gives_empty_addresses_back();
-        let empty = if gives_back { state.heap_mut().take_empty_regions(tier) } else { Vec::new() };
-        if parts.is_empty() && empty.is_empty() {
-            return dropped;
-        }
-        let _blocks = self.base.arenas.in_transit();
-        drop(state);
-        let mut outcome = dropped;
-        for (segment, block, region) in empty {
-            outcome = outcome.and(self.space.remove_region(arena, segment, block, region, vm));
-        }
-        let mut quiet = self.base.lifetimes.quiesce(arena, &parts, call);
-        for part in parts {
-            if let Ok(true) = quiet {
-                quiet = self.vacate(arena, part, tier, vm, call, &calls).map(|()| true);
-            } else {
-                arena.lock().heap_mut().return_free(part);
-            }
-        }
-        outcome.and(quiet.map(|_| ()))
+        _ => dropped,
+    };
+    let mut state = arena.lock();
+    if state.tenure().slot() != slot {
+        return dropped;
     }
-
-    /// Vacates one busy block of whole granules and commits the outcome.
-    fn vacate(
-        &self,
-        arena: &Arena,
-        part: BlockId,
-        tier: Tier,
-        vm: &dyn VirtualMemory,
-        call: &Call<'_>,
-        calls: &Calls<'_>,
-    ) -> Result<()> {
-        let Some(leaving) = Leaving::begin(&self.base, arena, part, calls) else { return Ok(()) };
-        let pool = &leaving.pool;
-        // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, its epoch is closed.
-        let (count, leftovers, outcome) = unsafe { region::vacate(vm, &leaving.memory, &pool.source, calls) };
-        let empty = leaving.commit(count, call, calls, |device| {
-            device.regions_mut().keep(leftovers);
-            if count > 0 {
-                device.give_back(pool.id, tier, bytes_of(&leaving.memory[..count]));
-            }
-        });
-        outcome?;
-        match empty {
-            Some((segment, block)) => self.space.remove_region(arena, segment, block, leaving.region, vm),
-            None => Ok(()),
+    let is_growable = |id: &BlockId| state.layout().segment_of(*id).is_growable();
+    let growable: Vec<_> = state.heap().free(tier, 0).into_iter().filter(is_growable).collect();
+    let holdings = device.holdings.lock();
+    let is_elsewhere = |region, at| holdings.regions().is_elsewhere(region, at);
+    let take_out = |id| state.heap_mut().begin_vacate(id, is_elsewhere);
+    let parts: Vec<_> = growable.into_iter().flat_map(take_out).collect();
+    drop(holdings);
+    // Address space that has nothing mapped, because mapping or giving it back failed before.
+    let gives_back = state.tenure().policy().gives_empty_addresses_back();
+    let empty = if gives_back { state.heap_mut().take_empty_regions(tier) } else { Vec::new() };
+    if parts.is_empty() && empty.is_empty() {
+        return dropped;
+    }
+    let _blocks = device.arenas.in_transit();
+    drop(state);
+    let mut outcome = dropped;
+    for (segment, block, region) in empty {
+        outcome = outcome.and(device.remove_region(arena, segment, block, region, vm));
+    }
+    let mut quiet = device.lifetimes.quiesce(arena, &parts, call);
+    for part in parts {
+        if let Ok(true) = quiet {
+            quiet = vacate(device, arena, part, tier, vm, call, &calls).map(|()| true);
+        } else {
+            arena.lock().heap_mut().return_free(part);
         }
+    }
+    outcome.and(quiet.map(|_| ()))
+}
+
+/// Vacates one busy block of whole granules and commits the outcome.
+fn vacate(
+    device: &Device,
+    arena: &Arena,
+    part: BlockId,
+    tier: Tier,
+    vm: &dyn VirtualMemory,
+    call: &Call<'_>,
+    calls: &Calls<'_>,
+) -> Result<()> {
+    let Some(leaving) = Leaving::begin(device, arena, part, calls) else { return Ok(()) };
+    let pool = &leaving.pool;
+    // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, its epoch is closed.
+    let (count, leftovers, outcome) = unsafe { region::vacate(vm, &leaving.memory, &pool.source, calls) };
+    let empty = leaving.commit(count, call, calls, |holdings| {
+        holdings.regions_mut().keep(leftovers);
+        if count > 0 {
+            holdings.give_back(pool.id, tier, bytes_of(&leaving.memory[..count]));
+        }
+    });
+    outcome?;
+    match empty {
+        Some((segment, block)) => device.remove_region(arena, segment, block, leaving.region, vm),
+        None => Ok(()),
     }
 }

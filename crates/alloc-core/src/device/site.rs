@@ -19,7 +19,7 @@ use std::path::Path;
 
 /// A device, as it is for as long as its allocator lives. A copy is a handful of pointers.
 #[derive(Clone)]
-pub(super) struct Site {
+pub(crate) struct Site {
     backend: Arc<dyn Backend>,
     device: DeviceIndex,
     map: Arc<AddressMap>,
@@ -147,7 +147,7 @@ impl Site {
     }
 
     /// Lets the calling thread do what captures would forbid, where there are any. Calls the driver, unless that is gone.
-    pub(super) fn relaxed(&self) -> Result<Option<Relaxed<'_>>> {
+    pub(crate) fn relaxed(&self) -> Result<Option<Relaxed<'_>>> {
         if !self.is_beside_capture() || self.edge().is_some() {
             return Ok(None);
         }

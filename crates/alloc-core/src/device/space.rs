@@ -1,7 +1,7 @@
 //! A device's address space: growable segments that come and go, what is mapped in them, in a second place or for another
 //! stream, and what the driver refused to undo.
 
-use super::Base;
+use super::Device;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::granule::Shown;
 use crate::arena::{ArenaState, Bed};
@@ -51,9 +51,8 @@ pub(super) fn side_by_side(base: u64, granules: &[Shown]) -> impl Iterator<Item 
     })
 }
 
-/// The address space of a device.
-pub(super) struct Space {
-    base: Base,
+/// Addresses of a device as they are reserved.
+pub(super) struct Addresses {
     /// Held while leftovers are tried again.
     retrying: Mutex<()>,
     /// So many bytes of addresses at a time, where the driver refused more.
@@ -66,10 +65,9 @@ pub(super) struct Space {
     aliases: Mutex<Option<bool>>,
 }
 
-impl Space {
-    pub(super) fn new(base: &Base) -> Self {
+impl Default for Addresses {
+    fn default() -> Self {
         Self {
-            base: base.clone(),
             retrying: Mutex::new(Rank::Synchronisation, ()),
             largest: AtomicU64::new(u64::MAX),
             refused: AtomicBool::new(false),
@@ -77,20 +75,22 @@ impl Space {
             aliases: Mutex::new(Rank::Synchronisation, None),
         }
     }
+}
 
+impl Device {
     /// Tries whether memory can be in two places, which no capture may be beside; `None` where nothing was learned. Blocks for some
     /// milliseconds. Calls the driver.
-    pub(super) fn try_aliases(&self) -> Option<bool> {
-        let (backend, device) = (&**self.base.site.backend(), self.base.site.device());
+    pub(super) fn prove_aliases(&self) -> Option<bool> {
+        let (backend, device) = (&**self.site.backend(), self.site.device());
         let vm = backend.virtual_memory().ok()?;
         // One thread at a time: what another learns meanwhile holds for all, and so much less memory is on its way.
-        let mut answer = self.aliases.lock();
+        let mut answer = self.addresses.aliases.lock();
         if answer.is_some() {
             return *answer;
         }
         let mut left = Leftovers::default();
         let tried = aliases::prove(backend, vm, device, &mut left);
-        self.base.holdings.lock().regions_mut().keep(left);
+        self.holdings.lock().regions_mut().keep(left);
         *answer = tried.as_ref().ok().map(Option::is_none);
         let agree = *answer;
         drop(answer);
@@ -104,9 +104,9 @@ impl Space {
 
     /// The physical memory of granules.
     pub(super) fn handles(&self, state: &ArenaState, granules: &[Shown]) -> Vec<PhysicalHandle> {
-        let device = self.base.holdings.lock();
+        let holdings = self.holdings.lock();
         let handle = |granule: &Shown| match state.layout().segments()[granule.segment].origin {
-            Origin::Growable { region, .. } => device.regions().handle(region, granule.addr),
+            Origin::Growable { region, .. } => holdings.regions().handle(region, granule.addr),
             _ => None,
         };
         let handles: Vec<_> = granules.iter().filter_map(handle).collect();
@@ -123,10 +123,10 @@ impl Space {
     ) -> std::result::Result<DevicePtr, Mapped> {
         assert_unlocked();
         let bytes = granules.iter().map(|granule| granule.bytes).sum();
-        let base = match vm.reserve_address(self.base.site.device(), bytes, 0, DevicePtr::NULL) {
+        let base = match vm.reserve_address(self.site.device(), bytes, 0, DevicePtr::NULL) {
             Ok(base) => base,
             Err(error) => {
-                self.base.site.backend().clear_error();
+                self.site.backend().clear_error();
                 tracing::warn!(%error, bytes, "no address space for a view of free memory");
                 return Err(Mapped::Refused);
             }
@@ -143,7 +143,7 @@ impl Space {
                 mapped += bytes;
             }
             // SAFETY: the whole range was mapped just above.
-            unsafe { vm.set_access(base, bytes, &self.base.holdings.users(), Access::ReadWrite) }?;
+            unsafe { vm.set_access(base, bytes, &self.holdings.users(), Access::ReadWrite) }?;
             Ok::<_, BackendError>(true)
         })();
         let mut refused = Mapped::Refused;
@@ -151,7 +151,7 @@ impl Space {
             Ok(true) => return Ok(base),
             Ok(false) => {}
             Err(error) => {
-                self.base.site.backend().clear_error();
+                self.site.backend().clear_error();
                 if error.is_passing() {
                     tracing::info!(%error, "free memory could not be shown in one piece");
                 } else {
@@ -160,40 +160,23 @@ impl Space {
                 }
             }
         }
-        self.give_mappings_back(base, bytes, mapped, vm);
+        give_mappings_back(self, base, bytes, mapped, vm);
         Err(refused)
-    }
-
-    /// Takes the first `mapped` bytes of mappings and their addresses away that nothing uses. What the driver refuses is left
-    /// over.
-    fn give_mappings_back(&self, base: DevicePtr, bytes: u64, mapped: u64, vm: &dyn VirtualMemory) {
-        let mut left = Leftovers::default();
-        // SAFETY: rule 3: adjacent mappings of a view in which no block lives, and whose last use is past.
-        let unmapped = if mapped == 0 { Ok(()) } else { unsafe { vm.unmap(base, mapped) } };
-        if let Err(error) = unmapped {
-            tracing::error!(%error, %base, "a view could not be unmapped; it is tried again later");
-            left.keep_view(base, bytes, mapped);
-        // SAFETY: rule 3: one whole reservation, with nothing mapped in it.
-        } else if let Err(error) = unsafe { vm.release_address(base, bytes) } {
-            tracing::error!(%error, %base, "addresses could not be given back; it is tried again later");
-            left.keep_view(base, bytes, 0);
-        }
-        self.base.holdings.lock().regions_mut().keep(left);
     }
 
     /// Gives the addresses of segments back in which nothing is mapped.
     pub(super) fn release_addresses(&self, segments: Vec<Segment>) {
-        let Ok(vm) = self.base.site.backend().virtual_memory() else { return };
+        let Ok(vm) = self.site.backend().virtual_memory() else { return };
         for segment in segments {
             let (base, bytes) = (DevicePtr(segment.base), segment.bytes);
-            self.base.site.foreign().end([segment]);
+            self.site.foreign().end([segment]);
             // SAFETY: rule 3: one whole reservation, with nothing mapped in it.
             if let Err(error) = unsafe { vm.release_address(base, bytes) } {
-                self.base.site.backend().clear_error();
+                self.site.backend().clear_error();
                 tracing::error!(%error, %base, "addresses could not be given back; it is tried again later");
                 let mut left = Leftovers::default();
                 left.keep_view(base, bytes, 0);
-                self.base.holdings.lock().regions_mut().keep(left);
+                self.holdings.lock().regions_mut().keep(left);
             }
         }
     }
@@ -206,7 +189,7 @@ impl Space {
         of: Option<Grain>,
         vm: &dyn VirtualMemory,
     ) -> Result<bool> {
-        let unit = self.base.site.ask_granule(vm)?;
+        let unit = self.site.ask_granule(vm)?;
         let usual = || arena.lock().tenure().policy().granule(request.tier, unit, &Holding::default());
         Ok(request.size / of.unwrap_or_else(usual).usual > MOST_GRANULES)
     }
@@ -221,17 +204,13 @@ impl Space {
         vm: &dyn VirtualMemory,
     ) -> Result<bool> {
         assert_unlocked();
-        let minimum = self.base.site.ask_granule(vm)?;
+        let minimum = self.site.ask_granule(vm)?;
         let (unit, bytes, alignment) = {
             let mut state = arena.lock();
-            let granule = self.new_granule(&mut state, request, of, minimum).usual;
-            let class = self
-                .base
-                .holdings
-                .lock()
-                .class_reserve(state.tenure().stream(), self.base.site.total_memory());
+            let granule = self.grain_for(&mut state, request, of, minimum).usual;
+            let class = self.holdings.lock().class_reserve(state.tenure().stream(), self.site.total_memory());
             let policy = state.tenure().policy();
-            let reserve = class.unwrap_or_else(|| policy.reserve(self.base.site.total_memory(), granule));
+            let reserve = class.unwrap_or_else(|| policy.reserve(self.site.total_memory(), granule));
             let (reserve, alignment) = policy.reservation(reserve, request.size);
             (policy.unit(granule, minimum), reserve.next_multiple_of(granule), alignment)
         };
@@ -239,13 +218,13 @@ impl Space {
             return Ok(false);
         }
         let least = request.size.next_multiple_of(unit);
-        let Some((base, bytes)) = self.reserve_up_to(bytes, least, unit, alignment, vm)? else {
+        let Some((base, bytes)) = reserve_up_to(self, bytes, least, unit, alignment, vm)? else {
             return Ok(false);
         };
         let mut state = arena.lock();
         let (region, registration) = {
-            let mut device = self.base.holdings.lock();
-            (device.regions_mut().add(base, bytes, unit), device.register())
+            let mut holdings = self.holdings.lock();
+            (holdings.regions_mut().add(base, bytes, unit), holdings.register())
         };
         let origin = Origin::Growable { region, unit };
         let segment = Segment::new(base, bytes, registration, request.tier, origin);
@@ -253,79 +232,14 @@ impl Space {
         state.heap_mut().insert_unmapped(block);
         drop(state);
         if region.0 < ROOMY {
-            self.base.site.map().expect(base.0..base.0 + bytes);
+            self.site.map().expect(base.0..base.0 + bytes);
         }
         Ok(true)
     }
 
-    /// Address space for a growable segment: `bytes`, or half of it and so on down to `least` where the driver
-    /// refuses that even after the ladder gave regions back. Some boards have less address space than memory. `None` where
-    /// there is none.
-    fn reserve_up_to(
-        &self,
-        bytes: u64,
-        least: u64,
-        unit: u64,
-        alignment: u64,
-        vm: &dyn VirtualMemory,
-    ) -> Result<Option<(DevicePtr, u64)>> {
-        // What was noted may be no multiple of this unit: it was another tier's.
-        let whole = |most: u64| bytes.min(most - most % unit).max(least);
-        let known = self.largest.load(Ordering::Relaxed);
-        let more = whole(known.saturating_mul(2));
-        if self.came_back.swap(false, Ordering::Relaxed)
-            && more > whole(known)
-            && let Some(base) = self.reserve(more, alignment, vm)?
-        {
-            self.largest.store(if more < bytes { more } else { u64::MAX }, Ordering::Relaxed);
-            return Ok(Some((base, more)));
-        }
-        let mut wanted = whole(known);
-        loop {
-            if let Some(base) = self.reserve(wanted, alignment, vm)? {
-                self.refused.store(false, Ordering::Relaxed);
-                if wanted < bytes && self.largest.fetch_min(wanted, Ordering::Relaxed) == u64::MAX {
-                    let device = self.base.site.device();
-                    tracing::warn!(
-                        %device,
-                        "reservation of a whole device's addresses was refused, so growable segments get {wanted} bytes, not {bytes}"
-                    );
-                }
-                return Ok(Some((base, wanted)));
-            }
-            let again = self.refused.swap(wanted > least, Ordering::Relaxed);
-            if !again || wanted <= least {
-                return Ok(None);
-            }
-            wanted = (wanted / 2).next_multiple_of(unit).max(least);
-        }
-    }
-
-    /// Address space for a growable segment. `None` where there is none.
-    fn reserve(&self, bytes: u64, alignment: u64, vm: &dyn VirtualMemory) -> Result<Option<DevicePtr>> {
-        let device = self.base.site.device();
-        let base = match vm.reserve_address(device, bytes, alignment, DevicePtr::NULL) {
-            Ok(base) => base,
-            // The ladder gives whole regions back, so a lack of addresses is no end.
-            Err(error) if matches!(error.kind, ErrorKind::OutOfMemory | ErrorKind::ResourceLimit) => {
-                self.base.site.backend().clear_error();
-                tracing::debug!(%error, bytes, "no address space for another growable segment");
-                return Ok(None);
-            }
-            Err(error) => return Err(error.into()),
-        };
-        if can_serve(base, bytes) {
-            return Ok(Some(base));
-        }
-        // SAFETY: rule 3: reserved just now, nothing mapped.
-        let _ = unsafe { vm.release_address(base, bytes) };
-        let detail = format!("the driver reserved {bytes} bytes at {base}, beyond 57 bits of address");
-        Err(BackendError::new(ErrorKind::Other, 0, "reserve address", device, detail).into())
-    }
-
     /// The granules of a new growable segment for a request: `of` these sizes, or of the arena's choice in units of `minimum` where
     /// that is `None`. Who asks for certain sizes gets these, whatever the settings have become since.
-    pub(super) fn new_granule(
+    pub(super) fn grain_for(
         &self,
         state: &mut ArenaState,
         request: &Request,
@@ -341,9 +255,9 @@ impl Space {
     /// What new granules are made of.
     pub(super) fn backing(&self, source: &Source) -> Backing {
         Backing {
-            device: self.base.site.device(),
+            device: self.site.device(),
             handle_type: self.handle_type(),
-            access: self.base.holdings.users(),
+            access: self.holdings.users(),
             source: source.clone(),
         }
     }
@@ -360,7 +274,7 @@ impl Space {
             let mut state = arena.lock();
             let (base, bytes) =
                 (state.layout().segments()[segment].base, state.layout().segments()[segment].bytes);
-            if self.base.holdings.lock().regions().has_leftovers_in(base, bytes) {
+            if self.holdings.lock().regions().has_leftovers_in(base, bytes) {
                 // Kept until those are gone, which every flush tries.
                 state.heap_mut().insert_unmapped(block);
                 return Ok(());
@@ -376,38 +290,38 @@ impl Space {
             return Err(error.into());
         }
         let segment = state.heap_mut().remove_segment(segment, block);
-        self.base.holdings.lock().regions_mut().remove(region);
+        self.holdings.lock().regions_mut().remove(region);
         drop(state);
-        self.came_back.store(true, Ordering::Relaxed);
-        self.base.site.foreign().end(segment);
+        self.addresses.came_back.store(true, Ordering::Relaxed);
+        self.site.foreign().end(segment);
         Ok(())
     }
 
     /// Tries again to undo what the driver, or a pool's source, refused to.
     pub(super) fn retry_leftovers(&self) {
-        refused::retry(&**self.base.site.backend());
-        let Ok(vm) = self.base.site.backend().virtual_memory() else { return };
-        let calls = self.base.site.calls();
+        refused::retry(&**self.site.backend());
+        let Ok(vm) = self.site.backend().virtual_memory() else { return };
+        let calls = self.site.calls();
         let (_memory, foreign) = {
             // One thread at a time: whoever grows next to a retry waits for it, or it would find the places taken.
-            let _alone = self.retrying.lock();
-            let leftovers = self.base.holdings.lock().regions_mut().take_leftovers();
+            let _alone = self.addresses.retrying.lock();
+            let leftovers = self.holdings.lock().regions_mut().take_leftovers();
             if leftovers.is_empty() {
                 return;
             }
-            let memory = self.base.arenas.in_transit();
+            let memory = self.arenas.in_transit();
             let (left, foreign) = leftovers.retry(vm, &calls);
-            self.base.holdings.lock().regions_mut().keep(left);
+            self.holdings.lock().regions_mut().keep(left);
             (memory, foreign)
         };
         // Foreign code is called with no lock held.
         let left = foreign.release(vm, &calls);
-        self.base.holdings.lock().regions_mut().keep(left);
+        self.holdings.lock().regions_mut().keep(left);
     }
 
     /// See [`Exchange::handle_type`].
     pub(super) fn handle_type(&self) -> HandleType {
-        self.base.exchange.handle_type(|| self.base.holdings.lock().settings().segments_ipc)
+        self.exchange.handle_type(|| self.holdings.lock().settings().segments_ipc)
     }
 
     /// Free memory that sleeps is forgotten: it need not be woken. Returns how many bytes, and what the driver said where
@@ -427,13 +341,13 @@ impl Space {
                 return (0, Ok(()));
             }
             for (segment, region_id) in state.layout().growable() {
-                let mut device = self.base.holdings.lock();
-                let Some(region) = device.regions().get(region_id) else { continue };
+                let mut holdings = self.holdings.lock();
+                let Some(region) = holdings.regions().get(region_id) else { continue };
                 let (ranges, whole) = Bed::of(state.heap_mut(), segment).drop_dormant(region);
                 for range in ranges {
                     bytes += range.end - range.start;
-                    forgotten.extend(device.regions_mut().forget_saved(region_id, range.clone()));
-                    device.regions_mut().commit_vacant(region_id, range);
+                    forgotten.extend(holdings.regions_mut().forget_saved(region_id, range.clone()));
+                    holdings.regions_mut().commit_vacant(region_id, range);
                 }
                 empty.extend(whole.map(|block| (segment, block, region_id)));
             }
@@ -445,4 +359,86 @@ impl Space {
         }
         (bytes, outcome)
     }
+}
+
+/// Takes the first `mapped` bytes of mappings and their addresses away that nothing uses. What the driver refuses is left
+/// over.
+fn give_mappings_back(device: &Device, base: DevicePtr, bytes: u64, mapped: u64, vm: &dyn VirtualMemory) {
+    let mut left = Leftovers::default();
+    // SAFETY: rule 3: adjacent mappings of a view in which no block lives, and whose last use is past.
+    let unmapped = if mapped == 0 { Ok(()) } else { unsafe { vm.unmap(base, mapped) } };
+    if let Err(error) = unmapped {
+        tracing::error!(%error, %base, "a view could not be unmapped; it is tried again later");
+        left.keep_view(base, bytes, mapped);
+    // SAFETY: rule 3: one whole reservation, with nothing mapped in it.
+    } else if let Err(error) = unsafe { vm.release_address(base, bytes) } {
+        tracing::error!(%error, %base, "addresses could not be given back; it is tried again later");
+        left.keep_view(base, bytes, 0);
+    }
+    device.holdings.lock().regions_mut().keep(left);
+}
+
+/// Address space for a growable segment: `bytes`, or half of it and so on down to `least` where the driver
+/// refuses that even after the ladder gave regions back. Some boards have less address space than memory. `None` where
+/// there is none.
+fn reserve_up_to(
+    device: &Device,
+    bytes: u64,
+    least: u64,
+    unit: u64,
+    alignment: u64,
+    vm: &dyn VirtualMemory,
+) -> Result<Option<(DevicePtr, u64)>> {
+    // What was noted may be no multiple of this unit: it was another tier's.
+    let whole = |most: u64| bytes.min(most - most % unit).max(least);
+    let known = device.addresses.largest.load(Ordering::Relaxed);
+    let more = whole(known.saturating_mul(2));
+    if device.addresses.came_back.swap(false, Ordering::Relaxed)
+        && more > whole(known)
+        && let Some(base) = reserve(device, more, alignment, vm)?
+    {
+        device.addresses.largest.store(if more < bytes { more } else { u64::MAX }, Ordering::Relaxed);
+        return Ok(Some((base, more)));
+    }
+    let mut wanted = whole(known);
+    loop {
+        if let Some(base) = reserve(device, wanted, alignment, vm)? {
+            device.addresses.refused.store(false, Ordering::Relaxed);
+            if wanted < bytes && device.addresses.largest.fetch_min(wanted, Ordering::Relaxed) == u64::MAX {
+                let device = device.site.device();
+                tracing::warn!(
+                    %device,
+                    "reservation of a whole device's addresses was refused, so growable segments get {wanted} bytes, not {bytes}"
+                );
+            }
+            return Ok(Some((base, wanted)));
+        }
+        let again = device.addresses.refused.swap(wanted > least, Ordering::Relaxed);
+        if !again || wanted <= least {
+            return Ok(None);
+        }
+        wanted = (wanted / 2).next_multiple_of(unit).max(least);
+    }
+}
+
+/// Address space for a growable segment. `None` where there is none.
+fn reserve(device: &Device, bytes: u64, alignment: u64, vm: &dyn VirtualMemory) -> Result<Option<DevicePtr>> {
+    let index = device.site.device();
+    let base = match vm.reserve_address(index, bytes, alignment, DevicePtr::NULL) {
+        Ok(base) => base,
+        // The ladder gives whole regions back, so a lack of addresses is no end.
+        Err(error) if matches!(error.kind, ErrorKind::OutOfMemory | ErrorKind::ResourceLimit) => {
+            device.site.backend().clear_error();
+            tracing::debug!(%error, bytes, "no address space for another growable segment");
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if can_serve(base, bytes) {
+        return Ok(Some(base));
+    }
+    // SAFETY: rule 3: reserved just now, nothing mapped.
+    let _ = unsafe { vm.release_address(base, bytes) };
+    let detail = format!("the driver reserved {bytes} bytes at {base}, beyond 57 bits of address");
+    Err(BackendError::new(ErrorKind::Other, 0, "reserve address", index, detail).into())
 }

@@ -12,7 +12,7 @@ impl CachingAllocator {
         }
         let mut settings = self.settings.lock();
         settings.caching = on;
-        self.devices.iter().for_each(|device| device.uncached().turn(!on));
+        self.devices.iter().for_each(|device| device.uncached.turn(!on));
     }
 
     /// Whether requests are served from the cache. PyTorch: `isEnabled`.

@@ -1,7 +1,7 @@
 //! What calls answer at the edges of a process: in a forked child, and once the driver goes away.
 
 use super::CachingAllocator;
-use crate::device::DeviceAllocator;
+use crate::device::Device;
 use crate::error::{AllocError, Result};
 use crate::process::attention::Edge;
 use crate::sync::Arc;
@@ -12,13 +12,13 @@ impl CachingAllocator {
     /// Says that the driver is about to be unloaded, or its device reset: it is never called again. The memory goes
     /// with the driver. An exit of the process says the same by itself.
     pub fn abandon(&self) {
-        self.devices.iter().for_each(DeviceAllocator::abandon);
+        self.all_devices().for_each(Device::abandon);
     }
 
     /// Why the driver may not be called, if that is so.
     #[cold]
     pub(super) fn edge(&self) -> Option<Edge> {
-        self.devices.iter().find_map(DeviceAllocator::edge)
+        self.all_devices().find_map(Device::edge)
     }
 
     /// In a forked child nothing may be locked, not even to look at it.
@@ -27,18 +27,18 @@ impl CachingAllocator {
     }
 
     /// The devices, unless the process is a fork.
-    pub(super) fn reachable(&self) -> impl Iterator<Item = &DeviceAllocator> {
-        self.devices.iter().filter(|device| device.edge() != Some(Edge::Forked))
+    pub(super) fn reachable(&self) -> impl Iterator<Item = &Device> {
+        self.all_devices().filter(|device| device.edge() != Some(Edge::Forked))
     }
 
     /// A device that is asked for something.
-    pub(in crate::api) fn device(&self, device: DeviceIndex) -> Result<&DeviceAllocator> {
+    pub(in crate::api) fn device(&self, device: DeviceIndex) -> Result<&Device> {
         let device = self.device_at(device)?;
         device.edge().map_or(Ok(device), |edge| Err(edge.refusal()))
     }
 
     /// A device that is looked at, which needs no driver.
-    pub(super) fn seen_device(&self, device: DeviceIndex) -> Result<&DeviceAllocator> {
+    pub(super) fn seen_device(&self, device: DeviceIndex) -> Result<&Device> {
         let device = self.device_at(device)?;
         if device.edge() == Some(Edge::Forked) { Err(AllocError::Forked) } else { Ok(device) }
     }
@@ -47,7 +47,7 @@ impl CachingAllocator {
     pub(super) fn give_back(
         &self,
         device: DeviceIndex,
-        take_back: impl FnOnce(&DeviceAllocator) -> Result<()>,
+        take_back: impl FnOnce(&Device) -> Result<()>,
     ) -> Result<()> {
         let device = self.device_at(device)?;
         device.edge().map_or_else(|| device.noticing(take_back(device)), Edge::of_release)
@@ -59,8 +59,13 @@ impl Drop for CachingAllocator {
     /// nor the backend, whose end would call the driver, too, are ever dropped then.
     fn drop(&mut self) {
         if self.edge().is_some() {
-            std::mem::take(&mut self.devices).into_iter().for_each(DeviceAllocator::leak);
+            if !self.is_forked() {
+                self.memberships.iter().for_each(|membership| membership.end(false));
+            }
+            std::mem::take(&mut self.devices).into_iter().for_each(Device::leak);
             let _backend = ManuallyDrop::new(Arc::clone(&self.backend));
+        } else {
+            self.memberships.iter().for_each(|membership| membership.end(true));
         }
     }
 }

@@ -27,7 +27,7 @@ impl<'a> Hooks<'a> {
     pub fn on_low_memory(self, callback: impl Fn() -> bool + Send + Sync + 'static) {
         let callback: FreeMemoryCallback = Arc::new(callback);
         for device in self.0.reachable() {
-            device.observers().add_low_memory(Arc::clone(&callback));
+            device.observers.add_low_memory(Arc::clone(&callback));
         }
     }
 
@@ -37,7 +37,7 @@ impl<'a> Hooks<'a> {
     pub fn on_budget(self, observer: impl Fn(&BudgetEvent) + Send + Sync + 'static) {
         let observer: BudgetObserver = Arc::new(observer);
         for device in self.0.reachable() {
-            device.crossings().add_observer(Arc::clone(&observer));
+            device.crossings.add_observer(Arc::clone(&observer));
         }
     }
 
@@ -55,7 +55,7 @@ impl<'a> Hooks<'a> {
     pub fn on_spill(self, priority: i32, hook: impl Fn(&SpillRequest) -> u64 + Send + Sync + 'static) {
         let hook: SpillHook = Arc::new(hook);
         for device in self.0.reachable() {
-            device.crossings().add_spill_hook(priority, Arc::clone(&hook));
+            device.crossings.add_spill_hook(priority, Arc::clone(&hook));
         }
     }
 
@@ -65,7 +65,7 @@ impl<'a> Hooks<'a> {
     pub fn on_trace(self, tracker: impl Fn(&TraceEntry, Option<&Context>) + Send + Sync + 'static) {
         let tracker: TraceTracker = Arc::new(tracker);
         for device in self.0.reachable() {
-            device.history().add_trace_tracker(Arc::clone(&tracker));
+            device.history.add_trace_tracker(Arc::clone(&tracker));
         }
     }
 
@@ -78,7 +78,7 @@ impl<'a> Hooks<'a> {
         device: DeviceIndex,
         tracker: impl Fn(&TraceEntry, Option<&Context>) + Send + Sync + 'static,
     ) -> Result<()> {
-        self.0.seen_device(device)?.history().add_trace_tracker(Arc::new(tracker));
+        self.0.seen_device(device)?.history.add_trace_tracker(Arc::new(tracker));
         Ok(())
     }
 
@@ -88,7 +88,7 @@ impl<'a> Hooks<'a> {
     pub fn on_segment(self, observer: impl Fn(&SegmentEvent) + Send + Sync + 'static) {
         let observer: SegmentObserver = Arc::new(observer);
         for device in self.0.reachable() {
-            device.observers().add_segment(Arc::clone(&observer));
+            device.observers.add_segment(Arc::clone(&observer));
         }
     }
 
@@ -97,7 +97,7 @@ impl<'a> Hooks<'a> {
     pub fn on_rejection(self, observer: impl Fn(DeviceIndex, u64, u64, u64) + Send + Sync + 'static) {
         let observer: RejectionObserver = Arc::new(observer);
         for device in self.0.reachable() {
-            device.observers().add_rejection(Arc::clone(&observer));
+            device.observers.add_rejection(Arc::clone(&observer));
         }
     }
 
@@ -106,7 +106,7 @@ impl<'a> Hooks<'a> {
     pub fn on_out_of_memory(self, observer: impl Fn(&crate::watch::oom::OomReport) + Send + Sync + 'static) {
         let observer: OutOfMemoryObserver = Arc::new(observer);
         for device in self.0.reachable() {
-            device.observers().add_out_of_memory(Arc::clone(&observer));
+            device.observers.add_out_of_memory(Arc::clone(&observer));
         }
     }
 
@@ -118,7 +118,7 @@ impl<'a> Hooks<'a> {
     ) {
         let source: ProcessMemorySource = Arc::new(source);
         for device in self.0.reachable() {
-            device.observers().set_process_source(Arc::clone(&source));
+            device.observers.set_process_source(Arc::clone(&source));
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::CachingAllocator;
 use crate::backend::{Backend, BackendError, ErrorKind, MAX_DEVICES};
 use crate::config::{AllocatorBackend, Settings};
-use crate::device::DeviceAllocator;
+use crate::device::Device;
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::AddressMap;
 use crate::process::attention::Edge;
@@ -46,9 +46,10 @@ impl CachingAllocator {
         let devices = (0..count)
             .map(|n| {
                 let (backend, map, foreign) = (Arc::clone(&backend), Arc::clone(&map), Arc::clone(&foreign));
-                DeviceAllocator::new(backend, DeviceIndex(n), map, foreign, &settings)
+                Device::new(backend, DeviceIndex(n), map, foreign, &settings).map(Arc::new)
             })
-            .collect::<Result<_>>()?;
+            .collect::<Result<Vec<_>>>()?;
+        let memberships = devices.iter().filter_map(Device::join_unified).collect();
         let history = usize::try_from(settings.history_max_entries).unwrap_or(usize::MAX);
         let settings = Mutex::new(Rank::Registry, settings);
         let configuring = Mutex::new(Rank::Settings, ());
@@ -61,6 +62,7 @@ impl CachingAllocator {
             map,
             foreign,
             devices,
+            memberships,
             policy,
             settings,
             configuring,

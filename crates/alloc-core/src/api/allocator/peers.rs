@@ -46,7 +46,7 @@ impl<'a> Peers<'a> {
             )
         })?;
         owner.noticing(peers.enable_access(from, to).map_err(AllocError::Backend))?;
-        owner.noticing(owner.peers().open_to(from))
+        owner.noticing(owner.open_to(from))
     }
 
     /// Whether work of `from` may use memory of `to`, through [`enable`](Self::enable).
@@ -55,7 +55,7 @@ impl<'a> Peers<'a> {
     /// [`AllocError::InvalidDevice`].
     pub fn is_enabled(self, from: DeviceIndex, to: DeviceIndex) -> Result<bool> {
         self.0.device(from)?;
-        Ok(self.0.device(to)?.holdings().is_reached_by(from))
+        Ok(self.0.device(to)?.holdings.is_reached_by(from))
     }
 
     /// Queues a copy between two devices, or within one, by the way that works. It is a plain copy where the stream's
@@ -80,8 +80,8 @@ impl<'a> Peers<'a> {
             return Ok(());
         }
         let direct = dst.0 == src.0 && dst.0 == stream.device
-            || sides.iter().all(|side| side.holdings().is_reached_by(stream.device))
-            || sides.iter().all(|side| !side.holdings().has_growable_memory());
+            || sides.iter().all(|side| side.holdings.is_reached_by(stream.device))
+            || sides.iter().all(|side| !side.holdings.has_growable_memory());
         let queued = match self.0.backend.peers() {
             // SAFETY: rule 2, by this function's contract.
             Ok(peers) if !direct => unsafe { peers.copy_peer_async(dst, src, bytes, stream) },

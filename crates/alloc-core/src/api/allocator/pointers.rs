@@ -1,7 +1,7 @@
 //! Pointers that the address map does not know: memory from times when caching was off, and wrong ones.
 
 use super::CachingAllocator;
-use crate::device::DeviceAllocator;
+use crate::device::Device;
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::Location;
 use crate::process::foreign::Calls;
@@ -30,9 +30,9 @@ impl CachingAllocator {
         if self.is_forked() {
             return None;
         }
-        let is_live = |at: &Location| self.devices[at.device.0 as usize].arenas().sleeps(ptr, *at).is_some();
+        let is_live = |at: &Location| self.devices[at.device.0 as usize].arenas.sleeps(ptr, *at).is_some();
         self.map.get(ptr).filter(is_live).map(|at| at.device).or_else(|| {
-            let index = self.devices.iter().position(|device| device.uncached().has(ptr))?;
+            let index = self.devices.iter().position(|device| device.uncached.has(ptr))?;
             u16::try_from(index).ok().map(DeviceIndex)
         })
     }
@@ -50,11 +50,11 @@ impl CachingAllocator {
             return Err(AllocError::Forked);
         }
         let changed = match self.map.get(ptr) {
-            Some(at) => self.devices[at.device.0 as usize].arenas().set_owned(ptr, at, owned),
+            Some(at) => self.devices[at.device.0 as usize].arenas.set_owned(ptr, at, owned),
             None => self
                 .devices
                 .iter()
-                .any(|device| device.uncached().set_owned(ptr, owned.map(|(bytes, _)| bytes))),
+                .any(|device| device.uncached.set_owned(ptr, owned.map(|(bytes, _)| bytes))),
         };
         if changed { Ok(()) } else { Err(self.bad_pointer(ptr)) }
     }
@@ -62,14 +62,14 @@ impl CachingAllocator {
     /// Frees what the address map does not know.
     #[cold]
     pub(super) fn free_unknown(&self, ptr: DevicePtr) -> Result<()> {
-        if let Some(edge) = self.devices.iter().find_map(DeviceAllocator::edge) {
+        if let Some(edge) = self.all_devices().find_map(Device::edge) {
             return edge.of_release();
         }
         for device in &self.devices {
             if let Some(edge) = device.edge() {
                 return edge.of_release();
             }
-            let freed = device.noticing(device.uncached().free(ptr));
+            let freed = device.noticing(device.uncached.free(ptr));
             match (freed, device.edge()) {
                 (Ok(false), _) => {}
                 (Err(_), Some(edge)) => return edge.of_release(),
@@ -82,7 +82,7 @@ impl CachingAllocator {
     /// Notes a use of what the address map does not know.
     #[cold]
     pub(super) fn record_unknown(&self, ptr: DevicePtr, stream: Stream) -> Result<()> {
-        if self.devices.iter().any(|device| device.uncached().record_stream(ptr, stream)) {
+        if self.devices.iter().any(|device| device.uncached.record_stream(ptr, stream)) {
             return Ok(());
         }
         if self.sleep_mode().is_asleep(ptr) == Some(true) {
@@ -107,7 +107,7 @@ impl CachingAllocator {
         let found = self.devices.iter().find_map(|device| device.diagnose(ptr));
         let calls = self.calls();
         let history: Vec<TraceEntry> =
-            self.devices.iter().flat_map(|device| device.history().history_of(ptr, &calls)).collect();
+            self.devices.iter().flat_map(|device| device.history.history_of(ptr, &calls)).collect();
         let problem = match found {
             // Its memory may have become part of another free block since, or have gone back to the driver.
             None | Some(Problem::NotHandedOut { .. }) if says_freed(&history, ptr) => Problem::Freed,
@@ -124,9 +124,9 @@ impl CachingAllocator {
         // It may wake, or fall asleep, between two looks.
         while let Some(at) = self.map.get(ptr) {
             let device = &self.devices[at.device.0 as usize];
-            match device.arenas().sleeps(ptr, at) {
-                Some(_) if device.arenas().is_owned(ptr, at) => break,
-                Some(true) if device.sleep().free_asleep(ptr, at) => return Ok(()),
+            match device.arenas.sleeps(ptr, at) {
+                Some(_) if device.arenas.is_owned(ptr, at) => break,
+                Some(true) if device.free_asleep(ptr, at) => return Ok(()),
                 Some(false) if device.free_attentively(ptr, at, &calls) => return Ok(()),
                 Some(_) => {}
                 None => break,

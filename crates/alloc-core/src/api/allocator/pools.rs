@@ -72,7 +72,7 @@ impl<'a> Pools<'a> {
         for other in &options.reached_by {
             self.0.device(*other)?;
         }
-        let exchange = self.0.device(device)?.exchange();
+        let exchange = &self.0.device(device)?.exchange;
         RegisteredMemory::new(&self.0.backend, device, exchange.shareable(), options).map(Arc::new)
     }
 
@@ -83,7 +83,7 @@ impl<'a> Pools<'a> {
         source: Option<Arc<dyn SegmentSource>>,
         holder: Holder,
     ) -> Result<()> {
-        self.0.device(device)?.pools().create(pool, source, holder)
+        self.0.device(device)?.pools.create(pool, source, holder)
     }
 
     /// Sends requests that `filter` accepts to the pool. The pool gets one more reference, and is made if there is
@@ -107,7 +107,7 @@ impl<'a> Pools<'a> {
             Filter::CaptureOf(stream) => Filter::CaptureOf(self.0.own(stream)?),
             other => other,
         };
-        self.0.device(device)?.pools().begin(pool, filter, holder)
+        self.0.device(device)?.pools.begin(pool, filter, holder)
     }
 
     /// Ends the pool's scope. The pool's references stay: [`release`](Self::release) takes the reference of
@@ -123,7 +123,7 @@ impl<'a> Pools<'a> {
     }
 
     pub(crate) fn close_scope(self, device: DeviceIndex, pool: PoolId, holder: Holder) -> Result<()> {
-        self.0.give_back(device, |device| device.release().end_pool(pool, holder))
+        self.0.give_back(device, |device| device.end_pool(pool, holder))
     }
 
     /// Takes a reference of [`create`](Self::create) or [`begin`](Self::begin) away. References of values
@@ -142,8 +142,8 @@ impl<'a> Pools<'a> {
 
     pub(crate) fn unreference_pool(self, device: DeviceIndex, pool: PoolId, holder: Holder) -> Result<()> {
         self.0.give_back(device, |device| {
-            if device.pools().release(pool, holder)? {
-                device.history().note(ProgramCall::PoolEnds { pool });
+            if device.pools.release(pool, holder)? {
+                device.history.note(ProgramCall::PoolEnds { pool });
             }
             Ok(())
         })
@@ -151,7 +151,7 @@ impl<'a> Pools<'a> {
 
     /// A graph knows addresses of the pool: nothing of it leaves while it is in use.
     pub(crate) fn note_captured(self, device: DeviceIndex, pool: PoolId) -> Result<()> {
-        self.0.device(device)?.pools().note_captured(pool)
+        self.0.device(device)?.pools.note_captured(pool)
     }
 
     /// Keeps a pool's memory until `launches` are done, also when nobody uses the pool any more.
@@ -161,7 +161,7 @@ impl<'a> Pools<'a> {
         pool: PoolId,
         launches: &[Arc<LastWork>],
     ) -> Result<()> {
-        self.0.give_back(device, |device| device.pools().keep_for(pool, launches))
+        self.0.give_back(device, |device| device.pools.keep_for(pool, launches))
     }
 
     /// References to a pool. PyTorch: `getPoolUseCount`.
@@ -169,7 +169,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`].
     pub fn use_count(self, device: DeviceIndex, pool: PoolId) -> Result<u32> {
-        self.0.seen_device(device)?.pools().use_count(pool)
+        self.0.seen_device(device)?.pools.use_count(pool)
     }
 
     /// Whether requests to the default pool that cannot be served otherwise may take what this pool has cached.
@@ -178,7 +178,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`].
     pub fn set_use_on_oom(self, device: DeviceIndex, pool: PoolId, on: bool) -> Result<()> {
-        self.0.device(device)?.pools().set_use_on_oom(pool, on)
+        self.0.device(device)?.pools.set_use_on_oom(pool, on)
     }
 
     /// The pool hands blocks out whole from here on, until it is released. PyTorch: `setNoSplit`.
@@ -186,7 +186,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`].
     pub fn set_no_split(self, device: DeviceIndex, pool: PoolId) -> Result<()> {
-        self.0.device(device)?.pools().set_no_split(pool)
+        self.0.device(device)?.pools.set_no_split(pool)
     }
 
     /// Gives the cached memory of one pool back on every device that has the pool, if nobody uses it any more. A pool
@@ -195,14 +195,14 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// The first driver error; memory that could not be given back stays cached.
     pub fn empty(self, pool: PoolId) -> Result<()> {
-        self.0.each_device(|device| match device.pools().slot_of(pool) {
+        self.0.each_device(|device| match device.pools.slot_of(pool) {
             Ok(slot) => {
-                device.history().note(ProgramCall::EmptyPool { pool });
-                device.release().empty_cache(Flush::Pool(slot))
+                device.history.note(ProgramCall::EmptyPool { pool });
+                device.empty_cache(Flush::Pool(slot))
             }
             // Another device's, or gone with its memory.
             Err(_) => {
-                device.pools().pass_over_gone(pool);
+                device.pools.pass_over_gone(pool);
                 Ok(())
             }
         })
@@ -213,7 +213,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`].
     pub fn stats(self, device: DeviceIndex, pool: PoolId) -> Result<PoolStats> {
-        self.0.seen_device(device)?.pools().stats(pool)
+        self.0.seen_device(device)?.pools.stats(pool)
     }
 
     /// Takes memory into a pool for requests of these sizes in bytes, all live at a time, for `stream`. The requests
@@ -233,7 +233,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`].
     pub fn has_live(self, device: DeviceIndex, pool: PoolId, expected: &BTreeSet<DevicePtr>) -> Result<bool> {
-        self.0.seen_device(device)?.pools().has_live(pool, expected)
+        self.0.seen_device(device)?.pools.has_live(pool, expected)
     }
 
     /// Says that a stream of `device` is being captured from here on, until
@@ -246,7 +246,7 @@ impl<'a> Pools<'a> {
     }
 
     pub(crate) fn mark_begin(self, device: DeviceIndex, holder: Holder) -> Result<()> {
-        self.0.device(device)?.lifetimes().mark_capture_begin(holder)
+        self.0.device(device)?.lifetimes.mark_capture_begin(holder)
     }
 
     /// Says that a capture has ended, well or not, after its begin was [marked](Self::mark_capture_begin). A
@@ -263,7 +263,7 @@ impl<'a> Pools<'a> {
     }
 
     pub(crate) fn mark_end(self, device: DeviceIndex, holder: Holder) -> Result<()> {
-        self.0.give_back(device, |device| device.lifetimes().mark_capture_end(holder))
+        self.0.give_back(device, |device| device.lifetimes.mark_capture_end(holder))
     }
 
     /// Saves which blocks of a pool are live. PyTorch: `getCheckpointState`.
@@ -271,7 +271,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`]; [`AllocError::Checkpoint`] while blocks wait for streams, or lie in views (`policy:granule`).
     pub fn checkpoint(self, device: DeviceIndex, pool: PoolId) -> Result<PoolCheckpoint> {
-        self.0.device(device)?.checkpoints().checkpoint(pool)
+        self.0.device(device)?.checkpoint(pool)
     }
 
     /// Makes exactly those blocks of the pool live that were live when `saved` was made. Memory that came since stays
@@ -286,7 +286,7 @@ impl<'a> Pools<'a> {
         saved: &PoolCheckpoint,
         stale: Option<&BTreeSet<DevicePtr>>,
     ) -> Result<CheckpointDelta> {
-        self.0.device(saved.device())?.checkpoints().restore(saved, stale)
+        self.0.device(saved.device())?.restore(saved, stale)
     }
 
     /// Limits the memory that a pool, the default one included, may hold. Beyond `soft` its cached memory goes back
@@ -303,7 +303,7 @@ impl<'a> Pools<'a> {
         hard: Option<MemoryLimit>,
         soft: Option<MemoryLimit>,
     ) -> Result<()> {
-        self.0.device(device)?.budgets().set_pool_limits(pool, hard, Some(soft))
+        self.0.device(device)?.set_pool_limits(pool, hard, Some(soft))
     }
 
     /// [`set_limits`](Self::set_limits) for the hard limit alone; the soft one stays as it is.
@@ -311,7 +311,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// Those of [`set_limits`](Self::set_limits).
     pub fn set_hard_limit(self, device: DeviceIndex, pool: PoolId, limit: Option<MemoryLimit>) -> Result<()> {
-        self.0.device(device)?.budgets().set_pool_limits(pool, limit, None)
+        self.0.device(device)?.set_pool_limits(pool, limit, None)
     }
 
     /// [`snapshot`](CachingAllocator::snapshot) of one pool's segments; none where there is no such pool. The history

@@ -48,7 +48,7 @@ impl StatScope {
     /// # Errors
     /// [`AllocError::InvalidDevice`], [`AllocError::Forked`].
     pub fn begin(allocator: &Arc<CachingAllocator>, device: DeviceIndex) -> Result<Self> {
-        let id = allocator.seen_device(device)?.statistics().begin_scope();
+        let id = allocator.seen_device(device)?.begin_scope();
         Ok(Self { allocator: Arc::clone(allocator), device, id })
     }
 
@@ -63,7 +63,7 @@ impl StatScope {
     /// # Errors
     /// [`AllocError::Forked`] in a child of the process that began the scope.
     pub fn peaks(&self) -> Result<ScopeStats> {
-        Ok(self.allocator.seen_device(self.device)?.statistics().scope_stats(self.id))
+        Ok(self.allocator.seen_device(self.device)?.scope_stats(self.id))
     }
 
     /// Ends the scope, and says what happened in it.
@@ -79,7 +79,7 @@ impl Drop for StatScope {
     fn drop(&mut self) {
         // In a forked child nothing may be locked; the scope is the parent's.
         if let Ok(device) = self.allocator.seen_device(self.device) {
-            device.statistics().end_scope(self.id);
+            device.end_scope(self.id);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Blocks that other processes use.
 
 use super::CachingAllocator;
-use crate::device::DeviceAllocator;
+use crate::device::Device;
 use crate::error::{AllocError, Result};
 use crate::features::share::handle::Handle;
 use crate::features::share::{ImportedMemory, SharedBlock};
@@ -41,7 +41,7 @@ impl<'a> Sharing<'a> {
         let shared = match self.0.map.get(ptr) {
             Some(at) => {
                 let device = self.0.device(at.device)?;
-                device.noticing(device.sharing().share(ptr, at, owned))?
+                device.noticing(device.share(ptr, at, owned))?
             }
             None => self.share_uncached(ptr, owned)?,
         };
@@ -52,9 +52,9 @@ impl<'a> Sharing<'a> {
     }
 
     fn share_uncached(self, ptr: DevicePtr, owned: bool) -> Result<Option<SharedBlock>> {
-        let is_there = |device: &&DeviceAllocator| device.uncached().is_owned(ptr) == Some(owned);
-        let Some(device) = self.0.devices.iter().find(is_there) else { return Ok(None) };
-        device.noticing(device.sharing().share_uncached(ptr))
+        let is_there = |device: &&Device| device.uncached.is_owned(ptr) == Some(owned);
+        let Some(device) = self.0.all_devices().find(is_there) else { return Ok(None) };
+        device.noticing(device.share_uncached(ptr))
     }
 
     /// Opens a block by the handle that [`share`](Self::share) gave in another process, for use on `device`. The block
@@ -68,11 +68,11 @@ impl<'a> Sharing<'a> {
     pub fn open(self, device: DeviceIndex, handle: &[u8]) -> Result<Arc<ImportedMemory>> {
         let device = self.0.device(device)?;
         let read = Handle::from_bytes(handle).map_err(|problem| AllocError::Open { problem })?;
-        if self.0.devices.iter().any(|device| device.exchange().is_exporter(read.exporter.nonce)) {
+        if self.0.devices.iter().any(|device| device.exchange.is_exporter(read.exporter.nonce)) {
             let problem = "the block is this process's own, as long as it is not freed: use the address it was allocated at".into();
             return Err(AllocError::Open { problem });
         }
-        device.noticing(device.sharing().open_shared(handle, read))
+        device.noticing(device.open_shared(handle, read))
     }
 
     /// Bytes of address space on `device` that show other processes' memory: never more than the memory that is shown.
@@ -80,6 +80,6 @@ impl<'a> Sharing<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`].
     pub fn imported_bytes(self, device: DeviceIndex) -> Result<u64> {
-        Ok(self.0.seen_device(device)?.exchange().imports().bytes())
+        Ok(self.0.seen_device(device)?.exchange.imports().bytes())
     }
 }

@@ -1,7 +1,7 @@
 //! Sleep and wake; [`crate::sleep`] says what they mean.
 
 use super::CachingAllocator;
-use crate::device::{DeviceAllocator, FallingAsleep, Pieces, Sleeper, carry};
+use crate::device::{Device, FallingAsleep, Pieces, Sleeper, carry};
 use crate::error::{AllocError, Result};
 use crate::features::sleep::{Backup, SleepReport, SleepTag, Tags, WakeReport};
 use crate::lifetimes::call::Relaxed;
@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// Pools of one device that sleep or wake together.
-type Together<'a> = (&'a DeviceAllocator, Vec<Sleeper>);
+type Together<'a> = (&'a Device, Vec<Sleeper>);
 
 /// Pools by device, in the order in which each device comes first.
-fn by_device(pools: Vec<(&DeviceAllocator, Sleeper)>) -> Vec<Together<'_>> {
+fn by_device(pools: Vec<(&Device, Sleeper)>) -> Vec<Together<'_>> {
     let mut devices: Vec<Together<'_>> = Vec::new();
     for (device, pool) in pools {
         match devices.iter_mut().find(|(known, _)| std::ptr::eq(*known, device)) {
@@ -41,7 +41,7 @@ impl<'a> SleepMode<'a> {
     /// [`AllocError::Sleep`] where the device has no virtual memory, with the reason, and for the default pool without
     /// `expandable_segments`; [`AllocError::UnknownPool`].
     pub fn set_tag(self, device: DeviceIndex, pool: PoolId, tag: Option<SleepTag>) -> Result<()> {
-        self.0.device(device)?.sleep().set_tag(pool, tag)
+        self.0.device(device)?.set_tag(pool, tag)
     }
 
     /// Puts the pools with these tags to sleep, on all devices at once. It waits once for each device that may use their
@@ -62,15 +62,11 @@ impl<'a> SleepMode<'a> {
         let began = Instant::now();
         let pools = self.tagged(tags)?;
         for (device, pool) in &pools {
-            device.sleep().refuse_backup(backup)?;
+            device.refuse_backup(backup)?;
             // To wait for a device would break its captures.
-            device
-                .sleep()
-                .users_of(pool)
-                .into_iter()
-                .try_for_each(|user| self.0.device(user)?.sleep().refuse_capture())?;
+            device.users_of(pool).into_iter().try_for_each(|user| self.0.device(user)?.refuse_capture())?;
             if *backup == Backup::Discard {
-                device.sleep().refuse_to_discard(pool)?;
+                device.refuse_to_discard(pool)?;
             }
         }
         let _claims = self.claim(&pools)?;
@@ -95,11 +91,11 @@ impl<'a> SleepMode<'a> {
     /// Puts pools of several devices to sleep at once; each device is waited for once.
     fn fall_asleep(self, devices: &[Together<'a>], backup: &Backup) -> Result<Vec<SleepReport>> {
         let begin =
-            |(device, pools): &Together<'a>| device.noticing(device.sleep().begin(pools.clone(), backup));
+            |(device, pools): &Together<'a>| device.noticing(device.begin_sleep(pools.clone(), backup));
         let mut falling = devices.iter().map(begin).collect::<Result<Vec<_>>>()?;
         let users: BTreeSet<DeviceIndex> = falling.iter_mut().flat_map(|device| device.lie_down()).collect();
         let Some((first, _)) = devices.first() else { return Ok(Vec::new()) };
-        let waited = first.sleep().wait_for_users(&users).map_err(AllocError::from);
+        let waited = first.wait_for_users(&users).map_err(AllocError::from);
         let outcome = match waited {
             Ok(()) => carry(&mut falling),
             Err(error) => {
@@ -126,7 +122,7 @@ impl<'a> SleepMode<'a> {
         for pools in pools.chunk_by(|(_, one), (_, other)| one.priority == other.priority) {
             let _claims = self.claim(pools)?;
             let devices = by_device(pools.to_vec());
-            let begin = |(device, pools): &Together<'a>| device.noticing(device.wake().begin(pools.clone()));
+            let begin = |(device, pools): &Together<'a>| device.noticing(device.begin_wake(pools.clone()));
             let mut waking = devices.iter().map(begin).collect::<Result<Vec<_>>>()?;
             let mut outcome = carry(&mut waking);
             for ((device, _), woken) in devices.iter().zip(waking) {
@@ -142,14 +138,14 @@ impl<'a> SleepMode<'a> {
     /// For the whole of a call, whose devices each begin and end in their own order: no capture elsewhere is broken, and the
     /// thread's capture mode is what it was afterwards.
     fn relaxed(self) -> Result<Option<Relaxed<'a>>> {
-        self.0.devices.first().map_or(Ok(None), |first| first.sleep().relaxed())
+        self.0.devices.first().map_or(Ok(None), |first| first.site.relaxed())
     }
 
     /// Waits until no other thread puts one of the pools to sleep or wakes it.
-    fn claim(self, pools: &[(&DeviceAllocator, Sleeper)]) -> Result<Vec<Claim<'a, (DeviceIndex, PoolId)>>> {
-        let keys = pools.iter().map(|(device, pool)| (device.sleep().device(), pool.id)).collect();
+    fn claim(self, pools: &[(&Device, Sleeper)]) -> Result<Vec<Claim<'a, (DeviceIndex, PoolId)>>> {
+        let keys = pools.iter().map(|(device, pool)| (device.index(), pool.id)).collect();
         let Some(first) = self.0.devices.first() else { return Ok(Vec::new()) };
-        first.sleep().claims().take_all(&keys).map_err(|(_, pool)| {
+        first.sleep_claims().take_all(&keys).map_err(|(_, pool)| {
             AllocError::Sleep(format!(
                 "pool {pool} is being put to sleep or woken by the call that this one is made from, or by another thread \
                  while this one does the same to another pool; call again from outside"
@@ -158,13 +154,13 @@ impl<'a> SleepMode<'a> {
     }
 
     /// The pools that are meant; an unknown tag is an error, not nothing.
-    fn tagged(self, tags: Tags<'_>) -> Result<Vec<(&'a DeviceAllocator, Sleeper)>> {
+    fn tagged(self, tags: Tags<'_>) -> Result<Vec<(&'a Device, Sleeper)>> {
         if let Some(edge) = self.0.edge() {
             return Err(edge.refusal());
         }
         if let Tags::Only(names) = tags {
             let known: Vec<SleepTag> =
-                self.0.devices.iter().flat_map(|device| device.pools().sleep_tags()).collect();
+                self.0.devices.iter().flat_map(|device| device.pools.sleep_tags()).collect();
             if let Some(unknown) = names.iter().find(|name| !known.iter().any(|tag| &*tag.name == **name)) {
                 let mut names: Vec<&str> = known.iter().map(|tag| &*tag.name).collect();
                 names.sort_unstable();
@@ -175,10 +171,9 @@ impl<'a> SleepMode<'a> {
                 )));
             }
         }
-        let of = |device: &'a DeviceAllocator| {
-            device.pools().sleepers_of(tags).into_iter().map(move |pool| (device, pool))
-        };
-        Ok(self.0.devices.iter().flat_map(of).collect())
+        let of =
+            |device: &'a Device| device.pools.sleepers_of(tags).into_iter().map(move |pool| (device, pool));
+        Ok(self.0.all_devices().flat_map(of).collect())
     }
 
     /// Whether some memory of the pool sleeps.
@@ -186,14 +181,14 @@ impl<'a> SleepMode<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`], [`AllocError::UnknownPool`].
     pub fn is_pool_asleep(self, device: DeviceIndex, pool: PoolId) -> Result<bool> {
-        self.0.seen_device(device)?.pools().is_asleep(pool)
+        self.0.seen_device(device)?.pools.is_asleep(pool)
     }
 
     /// Whether the block at `ptr` sleeps; `None` where that is no live block.
     #[must_use]
     pub fn is_asleep(self, ptr: DevicePtr) -> Option<bool> {
         let at = self.0.map.get(ptr).filter(|_| !self.0.is_forked())?;
-        self.0.devices[at.device.0 as usize].arenas().sleeps(ptr, at)
+        self.0.devices[at.device.0 as usize].arenas.sleeps(ptr, at)
     }
 
     /// Copies what was saved of sleeping memory from `ptr` on, as much as `into` has room for. `false` where some of it is awake,
@@ -205,7 +200,7 @@ impl<'a> SleepMode<'a> {
         let (bytes, place) = (into.len() as u64, DevicePtr(into.as_mut_ptr() as u64));
         for device in self.0.reachable() {
             // SAFETY: the slice is that much room, and borrowed for the call.
-            if unsafe { device.sleep().read_backup(ptr, bytes, place) }? {
+            if unsafe { device.read_backup(ptr, bytes, place) }? {
                 return Ok(true);
             }
         }
@@ -215,7 +210,7 @@ impl<'a> SleepMode<'a> {
     /// Bytes of host memory, or of files, that backups hold now, those kept for later sleeps included.
     #[must_use]
     pub fn backup_bytes(self) -> u64 {
-        self.0.reachable().map(|device| device.sleep().backup_bytes()).sum()
+        self.0.reachable().map(|device| device.backup_bytes()).sum()
     }
 
     /// Gives back host memory that [`Retention::Keep`](crate::sleep::Retention::Keep) kept and that no sleeping memory
@@ -223,7 +218,7 @@ impl<'a> SleepMode<'a> {
     pub fn drop_backups(self) {
         let _relaxed = self.relaxed();
         for device in self.0.reachable() {
-            device.sleep().drop_backups();
+            device.drop_backups();
         }
     }
 }

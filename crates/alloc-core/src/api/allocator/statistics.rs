@@ -38,7 +38,7 @@ impl<'a> Statistics<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn reset_peaks(self, device: DeviceIndex) -> Result<()> {
-        self.0.seen_device(device)?.statistics().reset_peak_stats();
+        self.0.seen_device(device)?.reset_peak_stats();
         Ok(())
     }
 
@@ -48,7 +48,7 @@ impl<'a> Statistics<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn reset_accumulated(self, device: DeviceIndex) -> Result<()> {
-        self.0.seen_device(device)?.statistics().reset_accumulated_stats();
+        self.0.seen_device(device)?.reset_accumulated_stats();
         Ok(())
     }
 
@@ -69,7 +69,7 @@ impl<'a> Statistics<'a> {
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice); the driver's error.
     pub fn ledger(self, device: DeviceIndex) -> Result<DeviceLedger> {
         let engine = self.0.device(device)?;
-        engine.noticing(engine.statistics().ledger())
+        engine.noticing(engine.ledger())
     }
 
     /// The largest pieces to be had. Asks the driver. PyTorch: `cacheInfo`.
@@ -79,7 +79,7 @@ impl<'a> Statistics<'a> {
     pub fn cache_info(self, device: DeviceIndex) -> Result<CacheInfo> {
         let engine = self.0.device(device)?;
         let device_free = engine.memory_info()?.free;
-        Ok(CacheInfo { largest_cached: engine.arenas().largest_free_block(), device_free })
+        Ok(CacheInfo { largest_cached: engine.arenas.largest_free_block(), device_free })
     }
 
     /// The largest free block that a device has cached, in bytes. Takes time with the number of blocks.
@@ -87,7 +87,7 @@ impl<'a> Statistics<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn largest_free_block(self, device: DeviceIndex) -> Result<u64> {
-        Ok(self.0.seen_device(device)?.arenas().largest_free_block())
+        Ok(self.0.seen_device(device)?.arenas.largest_free_block())
     }
 
     /// The most bytes that a stream could be given in one piece from its free memory in the default pool, for a request
@@ -98,7 +98,7 @@ impl<'a> Statistics<'a> {
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn largest_in_one_piece(self, stream: Stream) -> Result<u64> {
         let stream = self.0.own(stream)?;
-        Ok(self.0.seen_device(stream.device)?.statistics().largest_in_one_piece(stream))
+        Ok(self.0.seen_device(stream.device)?.largest_in_one_piece(stream))
     }
 
     /// The memory that growable segments hold, by stream and tier. Takes time with the number of blocks. PyTorch:
@@ -107,6 +107,6 @@ impl<'a> Statistics<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn growable_sizes(self, device: DeviceIndex) -> Result<Vec<GrowableSize>> {
-        Ok(self.0.seen_device(device)?.statistics().growable_sizes())
+        Ok(self.0.seen_device(device)?.growable_sizes())
     }
 }

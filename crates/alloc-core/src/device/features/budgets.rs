@@ -3,30 +3,19 @@
 
 use crate::base::round::format_bytes;
 use crate::config::MemoryLimit;
-use crate::device::Base;
+use crate::device::Device;
 use crate::device::holdings::DeviceState;
 use crate::device::holdings::guarantees::Unkept;
 use crate::device::holdings::tenants::Owner;
 use crate::device::pools::Flush;
-use crate::device::release::Release;
 use crate::error::{AllocError, Result};
 use crate::features::budget::{Budget, TenantId, TenantStats};
 use crate::sync::Arc;
 use crate::types::PoolId;
 
-/// The budgets of a device.
-pub(crate) struct Budgets {
-    base: Base,
-    release: Arc<Release>,
-}
-
-impl Budgets {
-    pub(in crate::device) fn new(base: &Base, release: &Arc<Release>) -> Self {
-        Self { base: base.clone(), release: Arc::clone(release) }
-    }
-
+impl Device {
     pub(crate) fn create_tenant(&self, name: &str, budget: &Budget) -> Result<TenantId> {
-        let number = self.promise(budget, |state| {
+        let number = promise(self, budget, |state| {
             let taken = state.accounts().tenants().iter().any(|(_, tenant)| &**tenant.name() == name);
             if taken {
                 let problem = "a tenant of this device has that name; choose another".into();
@@ -34,90 +23,23 @@ impl Budgets {
             }
             Ok((None, name.into()))
         })?;
-        Ok(TenantId { device: self.base.site.device(), number })
+        Ok(TenantId { device: self.site.device(), number })
     }
 
     pub(crate) fn set_budget(&self, tenant: TenantId, budget: &Budget) -> Result<()> {
-        self.promise(budget, |state| {
+        promise(self, budget, |state| {
             let record = state.accounts().tenants().get(tenant.number);
             let record = record.ok_or(AllocError::UnknownTenant { tenant })?;
             Ok((Some(tenant.number), Arc::clone(record.name())))
         })?;
-        self.base.crossings.tell();
+        self.crossings.tell();
         Ok(())
-    }
-
-    /// Gives a tenant, new or not, its budget. Where others hold too much for its guarantee, cached memory goes back first.
-    fn promise(
-        &self,
-        budget: &Budget,
-        find: impl Fn(&DeviceState) -> Result<(Option<u32>, Arc<str>)>,
-    ) -> Result<u32> {
-        let mut emptied = false;
-        loop {
-            let mut state = self.base.holdings.lock();
-            let (number, name) = find(&state)?;
-            let refusal = |problem| AllocError::Budget { owner: format!("tenant {name:?}"), problem };
-            let marks = budget.marks(self.base.site.total_memory()).map_err(refusal)?;
-            let Err(unkept) = state.accounts().guarantees().can_promise(number, marks) else {
-                self.base.holdings.use_budgets();
-                return Ok(match number {
-                    None => state.accounts_mut().add_tenant(&name, marks),
-                    Some(number) => {
-                        state.accounts_mut().set_marks(number, marks);
-                        number
-                    }
-                });
-            };
-            drop(state);
-            let wanted = format_bytes(marks.guarantee);
-            match unkept {
-                Unkept::Promised { others, capacity } => {
-                    return Err(refusal(format!(
-                        "{wanted} cannot be guaranteed: {} are guaranteed to others, and {} may be held in all; lower a \
-                         guarantee, or raise the device's limits",
-                        format_bytes(others),
-                        format_bytes(capacity)
-                    )));
-                }
-                Unkept::Held { taken, capacity } if emptied => {
-                    return Err(refusal(format!(
-                        "{wanted} cannot be guaranteed: of {} that may be held in all, {} are in use or guaranteed to \
-                         others; free memory first, or lower the guarantee",
-                        format_bytes(capacity),
-                        format_bytes(taken)
-                    )));
-                }
-                Unkept::Held { .. } => {
-                    self.release.empty_cache(Flush::Everything)?;
-                    if let Some(unified) = self.base.site.unified() {
-                        unified.ask_caches(true);
-                    }
-                    for pool in self.pools_of_tenants() {
-                        self.empty_if_known(pool)?;
-                    }
-                    emptied = true;
-                }
-            }
-        }
-    }
-
-    fn pools_of_tenants(&self) -> Vec<PoolId> {
-        let state = self.base.holdings.lock();
-        let accounts = state.accounts();
-        let numbers = accounts.tenants().numbers();
-        numbers.flat_map(|number| accounts.pools_of(Owner::Tenant(number))).collect()
-    }
-
-    fn empty_if_known(&self, pool: PoolId) -> Result<()> {
-        // A pool that is gone has nothing to give.
-        self.base.pools.slot_of(pool).map_or(Ok(()), |slot| self.release.empty_cache(Flush::InUse(slot)))
     }
 
     pub(crate) fn join_tenant(&self, pool: PoolId, tenant: TenantId) -> Result<()> {
         {
-            let mut state = self.base.holdings.lock();
-            self.base.pools.is_there(pool)?;
+            let mut state = self.holdings.lock();
+            self.pools.is_there(pool)?;
             let accounts = state.accounts_mut();
             let refusal = |problem| Err(AllocError::Budget { owner: format!("pool {pool}"), problem });
             match accounts.tenant_of(pool) {
@@ -143,13 +65,13 @@ impl Budgets {
             }
             accounts.set_tenant(pool, Some(tenant.number));
         }
-        self.base.crossings.tell();
+        self.crossings.tell();
         Ok(())
     }
 
     pub(crate) fn leave_tenant(&self, pool: PoolId) -> Result<()> {
-        let mut state = self.base.holdings.lock();
-        self.base.pools.is_there(pool)?;
+        let mut state = self.holdings.lock();
+        self.pools.is_there(pool)?;
         let accounts = state.accounts_mut();
         let held = accounts.held_by(pool);
         let eats = accounts.tenant_of(pool).filter(|own| !accounts.guarantees().may_leave(*own, held));
@@ -166,7 +88,7 @@ impl Budgets {
     }
 
     pub(crate) fn remove_tenant(&self, tenant: TenantId) -> Result<()> {
-        let mut state = self.base.holdings.lock();
+        let mut state = self.holdings.lock();
         let accounts = state.accounts_mut();
         if accounts.tenants().get(tenant.number).is_none() {
             return Err(AllocError::UnknownTenant { tenant });
@@ -176,14 +98,14 @@ impl Budgets {
     }
 
     pub(crate) fn tenants(&self) -> Vec<TenantId> {
-        let device = self.base.site.device();
-        let state = self.base.holdings.lock();
+        let device = self.site.device();
+        let state = self.holdings.lock();
         let accounts = state.accounts();
         accounts.tenants().numbers().map(|number| TenantId { device, number }).collect()
     }
 
     pub(crate) fn tenant_stats(&self, tenant: TenantId) -> Result<TenantStats> {
-        let state = self.base.holdings.lock();
+        let state = self.holdings.lock();
         let accounts = state.accounts();
         let record = accounts.tenants().get(tenant.number);
         let record = record.ok_or(AllocError::UnknownTenant { tenant })?;
@@ -191,10 +113,10 @@ impl Budgets {
     }
 
     pub(crate) fn tenant_of(&self, pool: PoolId) -> Result<Option<TenantId>> {
-        let state = self.base.holdings.lock();
-        self.base.pools.is_there(pool)?;
+        let state = self.holdings.lock();
+        self.pools.is_there(pool)?;
         let number = state.accounts().tenant_of(pool).map(|(number, _)| number);
-        Ok(number.map(|number| TenantId { device: self.base.site.device(), number }))
+        Ok(number.map(|number| TenantId { device: self.site.device(), number }))
     }
 
     /// Sets a pool's limits; a soft limit of `None` stays as it is.
@@ -205,17 +127,84 @@ impl Budgets {
         soft: Option<Option<MemoryLimit>>,
     ) -> Result<()> {
         {
-            let mut state = self.base.holdings.lock();
-            self.base.pools.is_there(pool)?;
+            let mut state = self.holdings.lock();
+            self.pools.is_there(pool)?;
             let accounts = state.accounts_mut();
             let before = accounts.soft_of(pool).map(MemoryLimit::Bytes);
             let budget = Budget { guarantee: None, soft: soft.unwrap_or(before), hard };
             let refusal = |problem| AllocError::Budget { owner: format!("pool {pool}"), problem };
-            let marks = budget.marks(self.base.site.total_memory()).map_err(refusal)?;
+            let marks = budget.marks(self.site.total_memory()).map_err(refusal)?;
             accounts.set_limits(pool, marks.hard, marks.soft);
-            self.base.holdings.use_budgets();
+            self.holdings.use_budgets();
         }
-        self.base.crossings.tell();
+        self.crossings.tell();
         Ok(())
     }
+}
+
+/// Gives a tenant, new or not, its budget. Where others hold too much for its guarantee, cached memory goes back first.
+fn promise(
+    device: &Device,
+    budget: &Budget,
+    find: impl Fn(&DeviceState) -> Result<(Option<u32>, Arc<str>)>,
+) -> Result<u32> {
+    let mut emptied = false;
+    loop {
+        let mut state = device.holdings.lock();
+        let (number, name) = find(&state)?;
+        let refusal = |problem| AllocError::Budget { owner: format!("tenant {name:?}"), problem };
+        let marks = budget.marks(device.site.total_memory()).map_err(refusal)?;
+        let Err(unkept) = state.accounts().guarantees().can_promise(number, marks) else {
+            device.holdings.use_budgets();
+            return Ok(match number {
+                None => state.accounts_mut().add_tenant(&name, marks),
+                Some(number) => {
+                    state.accounts_mut().set_marks(number, marks);
+                    number
+                }
+            });
+        };
+        drop(state);
+        let wanted = format_bytes(marks.guarantee);
+        match unkept {
+            Unkept::Promised { others, capacity } => {
+                return Err(refusal(format!(
+                    "{wanted} cannot be guaranteed: {} are guaranteed to others, and {} may be held in all; lower a \
+                     guarantee, or raise the device's limits",
+                    format_bytes(others),
+                    format_bytes(capacity)
+                )));
+            }
+            Unkept::Held { taken, capacity } if emptied => {
+                return Err(refusal(format!(
+                    "{wanted} cannot be guaranteed: of {} that may be held in all, {} are in use or guaranteed to \
+                     others; free memory first, or lower the guarantee",
+                    format_bytes(capacity),
+                    format_bytes(taken)
+                )));
+            }
+            Unkept::Held { .. } => {
+                device.empty_cache(Flush::Everything)?;
+                if let Some(unified) = device.site.unified() {
+                    unified.ask_caches(true);
+                }
+                for pool in pools_of_tenants(device) {
+                    empty_if_known(device, pool)?;
+                }
+                emptied = true;
+            }
+        }
+    }
+}
+
+fn pools_of_tenants(device: &Device) -> Vec<PoolId> {
+    let state = device.holdings.lock();
+    let accounts = state.accounts();
+    let numbers = accounts.tenants().numbers();
+    numbers.flat_map(|number| accounts.pools_of(Owner::Tenant(number))).collect()
+}
+
+fn empty_if_known(device: &Device, pool: PoolId) -> Result<()> {
+    // A pool that is gone has nothing to give.
+    device.pools.slot_of(pool).map_or(Ok(()), |slot| device.empty_cache(Flush::InUse(slot)))
 }

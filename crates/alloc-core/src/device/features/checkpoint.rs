@@ -5,7 +5,7 @@
 
 use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
-use crate::device::Base;
+use crate::device::Device;
 use crate::error::{AllocError, Result};
 use crate::lifetimes::uses::BlockUse;
 use crate::memory::address_map::AddressMap;
@@ -16,11 +16,6 @@ use crate::sync::{Arc, Guard, Weak};
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
 use crate::watch::history::{Context, RecordContext};
 use std::collections::BTreeSet;
-
-/// Checkpoints of pools.
-pub(crate) struct Checkpoints {
-    base: Base,
-}
 
 /// A live block as it was saved. Its uses by other streams are not: a restore is refused while one may go on.
 #[derive(Clone, Debug)]
@@ -191,18 +186,14 @@ fn refuse_lost(pool: PoolId, arenas: &[Guard<'_, ArenaState>], saved: &SavedSegm
     Ok(())
 }
 
-impl Checkpoints {
-    pub(in crate::device) fn new(base: &Base) -> Self {
-        Self { base: base.clone() }
-    }
-
+impl Device {
     /// See [`Pools::checkpoint`](crate::allocator::Pools::checkpoint).
     pub(crate) fn checkpoint(&self, pool: PoolId) -> Result<PoolCheckpoint> {
-        let slot = self.base.pools.slot_of(pool)?;
-        let _trackers = self.base.history.deliver_at_end();
-        let call = self.base.history.begin_call(None, RecordContext::All)?;
-        self.base.lifetimes.drain(&call)?;
-        self.base.arenas.with_all(|_, arenas| {
+        let slot = self.pools.slot_of(pool)?;
+        let _trackers = self.history.deliver_at_end();
+        let call = self.history.begin_call(None, RecordContext::All)?;
+        self.lifetimes.drain(&call)?;
+        self.arenas.with_all(|_, arenas| {
             let mut segments = Vec::new();
             for arena in arenas.iter().filter(|arena| arena.tenure().slot() == slot) {
                 refuse_undecided(pool, arena)?;
@@ -231,8 +222,8 @@ impl Checkpoints {
                 }));
             }
             Ok(PoolCheckpoint {
-                map: Arc::downgrade(self.base.site.map()),
-                device: self.base.site.device(),
+                map: Arc::downgrade(self.site.map()),
+                device: self.site.device(),
                 pool,
                 slot,
                 segments,
@@ -247,19 +238,19 @@ impl Checkpoints {
         stale: Option<&BTreeSet<DevicePtr>>,
     ) -> Result<CheckpointDelta> {
         let pool = saved.pool;
-        if !std::ptr::eq(saved.map.as_ptr(), Arc::as_ptr(self.base.site.map())) {
+        if !std::ptr::eq(saved.map.as_ptr(), Arc::as_ptr(self.site.map())) {
             return Err(refuse(pool, "it was made by another allocator".into()));
         }
-        if pool != PoolId::DEFAULT && self.base.pools.use_count(pool)? == 0 {
+        if pool != PoolId::DEFAULT && self.pools.use_count(pool)? == 0 {
             return Err(AllocError::DeadPool { pool });
         }
-        if self.base.pools.slot_of(pool)? != saved.slot {
+        if self.pools.slot_of(pool)? != saved.slot {
             return Err(AllocError::UnknownPool { pool });
         }
-        let _trackers = self.base.history.deliver_at_end();
-        let call = self.base.history.begin_call(None, RecordContext::All)?;
-        self.base.lifetimes.drain(&call)?;
-        let (delta, (contexts, uses)) = self.base.arenas.with_all(|peaks, arenas| {
+        let _trackers = self.history.deliver_at_end();
+        let call = self.history.begin_call(None, RecordContext::All)?;
+        self.lifetimes.drain(&call)?;
+        let (delta, (contexts, uses)) = self.arenas.with_all(|peaks, arenas| {
             let mine = |arena: &&mut Guard<'_, ArenaState>| arena.tenure().slot() == saved.slot;
             for arena in arenas.iter_mut().filter(mine) {
                 refuse_undecided(pool, arena)?;
@@ -270,53 +261,53 @@ impl Checkpoints {
             let mut trash = (Vec::new(), Vec::new());
             for arena in arenas.iter_mut().filter(mine) {
                 arena.ledger_mut().history_mut().begin_call(call.context());
-                delta.freed.extend(self.free_all(arena, &mut trash.1));
+                delta.freed.extend(free_all(arena, &mut trash.1));
                 let number = arena.tenure().number();
                 for segment in saved.segments.iter().filter(|s| s.arena == number) {
-                    delta.allocated.extend(segment.live.iter().map(|block| self.bring_back(arena, block)));
+                    delta.allocated.extend(segment.live.iter().map(|block| bring_back(arena, block)));
                 }
                 trash.0.extend(arena.ledger_mut().history_mut().end_call());
                 arena.note_used(peaks);
             }
             if arenas.iter().any(|arena| arena.ledger().counters().crossed()) {
-                self.base.arenas.settle(peaks, arenas);
+                self.arenas.settle(peaks, arenas);
             }
             Ok::<_, AllocError>((delta, trash))
         })?;
-        self.base.lifetimes.end_uses(uses.iter());
-        self.base.site.foreign().end(contexts);
+        self.lifetimes.end_uses(uses.iter());
+        self.site.foreign().end(contexts);
         #[cfg(feature = "paranoid")]
-        self.base.arenas.check_invariants();
+        self.arenas.check_invariants();
         Ok(delta)
     }
+}
 
-    /// Frees every live block of an arena. No stream but its own, or those of graphs, uses them: these uses go to
-    /// `forgotten`.
-    fn free_all(&self, arena: &mut ArenaState, forgotten: &mut Vec<BlockUse>) -> Vec<DevicePtr> {
-        let live: Vec<BlockId> = live_blocks(arena.layout()).collect();
-        let mut freed: Vec<_> = live
-            .into_iter()
-            .map(|id| {
-                let ptr = DevicePtr(arena.layout().blocks()[id].addr);
-                forgotten.extend(arena.uses_of(id).forget());
-                arena.free(id);
-                ptr
-            })
-            .collect();
-        freed.sort_unstable();
-        freed
-    }
+/// Frees every live block of an arena. No stream but its own, or those of graphs, uses them: these uses go to
+/// `forgotten`.
+fn free_all(arena: &mut ArenaState, forgotten: &mut Vec<BlockUse>) -> Vec<DevicePtr> {
+    let live: Vec<BlockId> = live_blocks(arena.layout()).collect();
+    let mut freed: Vec<_> = live
+        .into_iter()
+        .map(|id| {
+            let ptr = DevicePtr(arena.layout().blocks()[id].addr);
+            forgotten.extend(arena.uses_of(id).forget());
+            arena.free(id);
+            ptr
+        })
+        .collect();
+    freed.sort_unstable();
+    freed
+}
 
-    fn bring_back(&self, arena: &mut ArenaState, saved: &SavedBlock) -> DevicePtr {
-        let segments = crate::memory::block::Tier::ALL.map(|tier| arena.heap().segment_at(tier, saved.addr));
-        let mut segments = segments.into_iter().flatten();
-        let holder = segments.find_map(|segment| arena.heap().free_at(segment, saved.addr));
-        let Some(holder) = holder else { unreachable!("checked before anything was changed") };
-        let call = arena.ledger().history().call();
-        arena.ledger_mut().history_mut().begin_call(saved.context.as_ref().or(call.as_ref()));
-        let place = (saved.addr, saved.size);
-        let ptr = arena.hand_out_at(holder, place, saved.requested, true);
-        arena.ledger_mut().history_mut().begin_call(call.as_ref());
-        ptr
-    }
+fn bring_back(arena: &mut ArenaState, saved: &SavedBlock) -> DevicePtr {
+    let segments = crate::memory::block::Tier::ALL.map(|tier| arena.heap().segment_at(tier, saved.addr));
+    let mut segments = segments.into_iter().flatten();
+    let holder = segments.find_map(|segment| arena.heap().free_at(segment, saved.addr));
+    let Some(holder) = holder else { unreachable!("checked before anything was changed") };
+    let call = arena.ledger().history().call();
+    arena.ledger_mut().history_mut().begin_call(saved.context.as_ref().or(call.as_ref()));
+    let place = (saved.addr, saved.size);
+    let ptr = arena.hand_out_at(holder, place, saved.requested, true);
+    arena.ledger_mut().history_mut().begin_call(call.as_ref());
+    ptr
 }

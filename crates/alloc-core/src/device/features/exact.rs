@@ -2,21 +2,12 @@
 
 use crate::arena::granule::take_in_view;
 use crate::base::round::{EXABYTE, MIN_BLOCK};
-use crate::device::Base;
+use crate::device::Device;
 use crate::error::{AllocError, Result};
 use crate::types::{DevicePtr, Stream};
 use crate::watch::history::RecordContext;
 
-/// Memory at given addresses.
-pub(crate) struct ExactPlaces {
-    base: Base,
-}
-
-impl ExactPlaces {
-    pub(in crate::device) fn new(base: &Base) -> Self {
-        Self { base: base.clone() }
-    }
-
+impl Device {
     /// See [`CachingAllocator::malloc_at`](crate::allocator::CachingAllocator::malloc_at).
     pub(crate) fn malloc_at(&self, bytes: u64, ptr: DevicePtr, stream: Stream) -> Result<DevicePtr> {
         let refuse = |problem| Err(AllocError::ExactAddress { ptr, problem });
@@ -24,49 +15,49 @@ impl ExactPlaces {
             return refuse("mallocWithAddress: addr must be aligned to kMinBlockSize (512 bytes)");
         }
         if bytes >= EXABYTE {
-            return Err(AllocError::MoreThanAnExabyte { label: self.base.site.backend().label() });
+            return Err(AllocError::MoreThanAnExabyte { label: self.site.backend().label() });
         }
-        let calls = self.base.site.calls();
-        let outcome = self.place(bytes, ptr, stream);
-        self.base.history.deliver(&calls);
-        self.base.lifetimes.arrived(outcome, &calls)
+        let calls = self.site.calls();
+        let outcome = place(self, bytes, ptr, stream);
+        self.history.deliver(&calls);
+        self.lifetimes.arrived(outcome, &calls)
     }
+}
 
-    fn place(&self, bytes: u64, ptr: DevicePtr, stream: Stream) -> Result<DevicePtr> {
-        let refuse = |problem| Err(AllocError::ExactAddress { ptr, problem });
-        let call = self.base.history.begin_call(Some(stream), RecordContext::State)?;
-        if !call.capturing {
-            self.base.lifetimes.drain(&call)?;
-        }
-        let visit = self.base.pools.route(stream, call.capturing)?;
-        let Some(arena) = self.base.arenas.directory().of_stream(visit.pool.slot, stream) else {
-            return refuse("the stream has no memory in this pool");
-        };
-        let mut state = self.base.arenas.attend(arena, &call);
-        if !state.tenure().serves(visit.pool.slot, stream) {
-            return refuse("the stream has no memory in this pool");
-        }
-        state.change_tenure(|tenure| tenure.note_pool(&visit.pool));
-        let request = state.tenure().policy().request(bytes);
-        let segment = state.heap().segment_at(request.tier, ptr.0);
-        if let Some(view) = segment.filter(|segment| state.layout().segments().is_view(*segment)) {
-            let Some(block) = take_in_view(state.granule_mut(), view, ptr.0, request.size) else {
-                return refuse("not all of the memory that is shown there is free");
-            };
-            return Ok(state.hand_out_whole(block, request.requested));
-        }
-        let Some(block) = segment.and_then(|segment| state.heap().free_at(segment, ptr.0)) else {
-            return refuse("no free block of this stream, pool and size class holds it");
-        };
-        let room = state.layout().blocks()[block].end() - ptr.0;
-        if room < request.size {
-            return refuse("the free block there is too short");
-        }
-        let no_split = state.tenure().pool().no_split;
-        let cuts = room > request.size && !no_split && state.heap_mut().splits(room, &request);
-        if no_split && ptr.0 != state.layout().blocks()[block].addr {
-            return refuse("the pool hands blocks out whole, and one begins elsewhere");
-        }
-        Ok(state.hand_out_at(block, (ptr.0, request.size), bytes, cuts))
+fn place(device: &Device, bytes: u64, ptr: DevicePtr, stream: Stream) -> Result<DevicePtr> {
+    let refuse = |problem| Err(AllocError::ExactAddress { ptr, problem });
+    let call = device.history.begin_call(Some(stream), RecordContext::State)?;
+    if !call.capturing {
+        device.lifetimes.drain(&call)?;
     }
+    let visit = device.pools.route(stream, call.capturing)?;
+    let Some(arena) = device.arenas.directory().of_stream(visit.pool.slot, stream) else {
+        return refuse("the stream has no memory in this pool");
+    };
+    let mut state = device.arenas.attend(arena, &call);
+    if !state.tenure().serves(visit.pool.slot, stream) {
+        return refuse("the stream has no memory in this pool");
+    }
+    state.change_tenure(|tenure| tenure.note_pool(&visit.pool));
+    let request = state.tenure().policy().request(bytes);
+    let segment = state.heap().segment_at(request.tier, ptr.0);
+    if let Some(view) = segment.filter(|segment| state.layout().segments().is_view(*segment)) {
+        let Some(block) = take_in_view(state.granule_mut(), view, ptr.0, request.size) else {
+            return refuse("not all of the memory that is shown there is free");
+        };
+        return Ok(state.hand_out_whole(block, request.requested));
+    }
+    let Some(block) = segment.and_then(|segment| state.heap().free_at(segment, ptr.0)) else {
+        return refuse("no free block of this stream, pool and size class holds it");
+    };
+    let room = state.layout().blocks()[block].end() - ptr.0;
+    if room < request.size {
+        return refuse("the free block there is too short");
+    }
+    let no_split = state.tenure().pool().no_split;
+    let cuts = room > request.size && !no_split && state.heap_mut().splits(room, &request);
+    if no_split && ptr.0 != state.layout().blocks()[block].addr {
+        return refuse("the pool hands blocks out whole, and one begins elsewhere");
+    }
+    Ok(state.hand_out_at(block, (ptr.0, request.size), bytes, cuts))
 }

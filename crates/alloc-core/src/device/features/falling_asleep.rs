@@ -2,8 +2,9 @@
 
 use crate::arena::directory::Arena;
 use crate::arena::{Bed, Sleepers};
+use crate::device::Device;
 use crate::device::features::rounds::{Begun, PIECE, Pieces};
-use crate::device::features::sleep::{GranuleRun, Sleep};
+use crate::device::features::sleep::GranuleRun;
 use crate::device::pools::Sleeper;
 use crate::error::Result;
 use crate::features::sleep::{Backup, Kept, SleepReport};
@@ -19,7 +20,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// Pools that are being put to sleep.
 pub(crate) struct FallingAsleep<'s> {
-    sleep: &'s Sleep,
+    device: &'s Device,
     pools: Vec<Sleeper>,
     backup: &'s Backup,
     report: SleepReport,
@@ -45,23 +46,22 @@ struct Lying {
 impl<'s> FallingAsleep<'s> {
     /// Nothing lies down yet.
     pub(super) fn new(
-        sleep: &'s Sleep,
+        device: &'s Device,
         pools: Vec<Sleeper>,
         backup: &'s Backup,
         report: SleepReport,
         call: Call<'s>,
         calls: Calls<'s>,
     ) -> Self {
-        let base = sleep.base();
         Self {
-            sleep,
+            device,
             pools,
             backup,
             report,
             awake: VecDeque::new(),
             copied: VecDeque::new(),
-            lane: Lane::new(base.site.backend(), base.site.device()),
-            _memory: base.arenas.in_transit(),
+            lane: Lane::new(device.site.backend(), device.site.device()),
+            _memory: device.arenas.in_transit(),
             call,
             calls,
         }
@@ -69,10 +69,9 @@ impl<'s> FallingAsleep<'s> {
 
     /// Takes what can sleep out of everyone's reach. Returns all devices that may be using it.
     pub(crate) fn lie_down(&mut self) -> BTreeSet<DeviceIndex> {
-        let base = self.sleep.base();
-        let mut users: BTreeSet<DeviceIndex> = base.holdings.users().into_iter().collect();
+        let mut users: BTreeSet<DeviceIndex> = self.device.holdings.users().into_iter().collect();
         for number in 0..self.pools.len() {
-            for arena in base.arenas.directory().of_pool(self.pools[number].slot) {
+            for arena in self.device.arenas.directory().of_pool(self.pools[number].slot) {
                 self.lie_down_in(arena, number, &mut users);
             }
         }
@@ -80,26 +79,25 @@ impl<'s> FallingAsleep<'s> {
     }
 
     fn lie_down_in(&mut self, arena: &Arc<Arena>, number: usize, users: &mut BTreeSet<DeviceIndex>) {
-        let base = self.sleep.base();
         let pool = &self.pools[number];
-        let free_too = base.pools.is_known_to_graphs(pool.slot);
+        let free_too = self.device.pools.is_known_to_graphs(pool.slot);
         let mut state = arena.lock();
         if state.tenure().slot() != pool.slot {
             return;
         }
         users.extend(state.uses().devices());
         for (segment, region_id) in state.layout().growable() {
-            let mut device = base.holdings.lock();
-            let Some(region) = device.regions().get(region_id) else { continue };
-            let is_elsewhere = |at| device.regions().is_elsewhere(region_id, at);
+            let mut holdings = self.device.holdings.lock();
+            let Some(region) = holdings.regions().get(region_id) else { continue };
+            let is_elsewhere = |at| holdings.regions().is_elsewhere(region_id, at);
             let found = Sleepers::of(state.heap(), segment, region, is_elsewhere, free_too);
             for (bytes, because) in found.kept {
-                let (device, pool) = (base.site.device(), pool.id);
+                let (device, pool) = (self.device.index(), pool.id);
                 self.report.kept.push(Kept { device, pool, bytes, because });
             }
             for range in found.ranges {
                 Bed::of(state.heap_mut(), segment).lie_down(&range);
-                let run = GranuleRun::take(&state, &mut device, segment, region_id, range);
+                let run = GranuleRun::take(&state, &mut holdings, segment, region_id, range);
                 self.awake.push_back(Lying { arena: Arc::clone(arena), pool: number, run, store: None });
             }
         }
@@ -107,9 +105,9 @@ impl<'s> FallingAsleep<'s> {
 
     /// What was done. Trackers are told.
     pub(crate) fn end(self) -> SleepReport {
-        let Self { sleep, report, call, .. } = self;
+        let Self { device, report, call, .. } = self;
         drop(call);
-        sleep.base().history.tell_trackers();
+        device.history.tell_trackers();
         report
     }
 
@@ -117,16 +115,16 @@ impl<'s> FallingAsleep<'s> {
     fn stay_awake(&self, lying: &Lying) {
         let run = &lying.run;
         let mut state = lying.arena.lock();
-        let mut device = self.sleep.base().holdings.lock();
-        device.regions_mut().commit_backed(run.region, &run.memory);
-        run.follow(&mut state, &device);
+        let mut holdings = self.device.holdings.lock();
+        holdings.regions_mut().commit_backed(run.region, &run.memory);
+        run.follow(&mut state, &holdings);
     }
 
     /// The next piece of what lies down, with a place for its contents.
     fn next(&mut self) -> Result<Option<Lying>> {
         let Some(mut lying) = self.awake.pop_front() else { return Ok(None) };
         if lying.store.is_none() {
-            match self.sleep.store_for(self.backup, lying.run.bytes()) {
+            match self.device.store_for(self.backup, lying.run.bytes()) {
                 Ok(store) => lying.store = store.map(|store| (store, 0)),
                 Err(error) => {
                     self.awake.push_front(lying);
@@ -153,8 +151,8 @@ impl<'s> FallingAsleep<'s> {
 
     /// Gives up the memory of a piece whose contents are where they are to be.
     fn give_up(&mut self, lying: &Lying) -> Result<()> {
-        let (base, run) = (self.sleep.base(), &lying.run);
-        let Ok(vm) = base.site.backend().virtual_memory() else { return Ok(()) };
+        let run = &lying.run;
+        let Ok(vm) = self.device.site.backend().virtual_memory() else { return Ok(()) };
         let pool = &self.pools[lying.pool];
         let place = |mapping: &Mapping| -> (u64, Saved) {
             let offset = mapping.addr - run.range.start;
@@ -162,13 +160,13 @@ impl<'s> FallingAsleep<'s> {
         };
         let mut saved: Vec<_> = run.memory.iter().map(place).collect();
         let owner = (pool.id, run.stream);
-        base.tell_growable(SegmentChange::Detaching, owner, run.at(), run.bytes(), &self.calls);
+        self.device.tell_growable(SegmentChange::Detaching, owner, run.at(), run.bytes(), &self.calls);
         // SAFETY: the granules are set to `Pending` by this thread only; their blocks are in nobody's reach, and all devices
         // that may use them are done.
         let (count, leftovers, outcome) =
             unsafe { region::vacate(vm, &run.memory, &pool.source, &self.calls) };
         let slept = bytes_of(&run.memory[..count]);
-        base.tell_growable(
+        self.device.tell_growable(
             SegmentChange::Attached,
             owner,
             run.at().add(slept),
@@ -178,16 +176,16 @@ impl<'s> FallingAsleep<'s> {
         let _dropped_without_a_lock = saved.split_off(count);
         let lost = leftovers.handle_bytes();
         {
-            let mut state = base.arenas.attend(&lying.arena, &self.call);
-            let mut device = base.holdings.lock();
-            device.regions_mut().keep(leftovers);
-            device.regions_mut().commit_asleep(run.region, saved);
-            device.regions_mut().commit_backed(run.region, &run.memory[count..]);
+            let mut state = self.device.arenas.attend(&lying.arena, &self.call);
+            let mut holdings = self.device.holdings.lock();
+            holdings.regions_mut().keep(leftovers);
+            holdings.regions_mut().commit_asleep(run.region, saved);
+            holdings.regions_mut().commit_backed(run.region, &run.memory[count..]);
             if slept > 0 {
-                device.give_back(pool.id, run.tier, slept);
+                holdings.give_back(pool.id, run.tier, slept);
             }
-            run.follow(&mut state, &device);
-            drop(device);
+            run.follow(&mut state, &holdings);
+            drop(holdings);
             if slept > 0 {
                 let context = state.layout().segments()[run.segment].context.clone();
                 state.ledger_mut().history_mut().record_about(

@@ -1,7 +1,7 @@
 //! Settings and limits as the program changes them.
 
 use crate::config::{MemoryLimit, Settings};
-use crate::device::Base;
+use crate::device::Device;
 use crate::device::holdings::DeviceState;
 use crate::device::holdings::ceilings::Ceilings;
 use crate::error::{AllocError, Result};
@@ -9,40 +9,23 @@ use crate::policy::Policy;
 use crate::sync::Arc;
 use std::mem::ManuallyDrop;
 
-/// What a device may hold, and how it is set.
-pub(crate) struct Limits {
-    base: Base,
-}
-
-impl Limits {
-    pub(in crate::device) fn new(base: &Base) -> Self {
-        Self { base: base.clone() }
-    }
-
+impl Device {
     /// Begins to replace the settings, which were `before`. From here on nothing is promised any more for which `settings`
     /// leave no room.
-    pub(crate) fn begin(&self, before: &Settings, settings: &Settings) -> Result<Change<'_>> {
-        let mut state = self.base.holdings.lock();
+    pub(crate) fn begin_settings(&self, before: &Settings, settings: &Settings) -> Result<Change<'_>> {
+        let mut state = self.holdings.lock();
         let accounts = state.accounts_mut();
         let was = *accounts.ceilings();
         let will_be = was.following(before, settings);
         accounts.guarantees().are_kept_under(&will_be)?;
         accounts.set_ceilings(was.and(&will_be));
-        Ok(Change { limits: self, was, will_be })
-    }
-
-    /// Sets the limits to those of `limits`, which the caller has checked; the memory fraction stays. Returns what is allowed.
-    fn set(state: &mut DeviceState, limits: &Ceilings) -> Option<u64> {
-        let accounts = state.accounts_mut();
-        let ceilings = Ceilings { hard: limits.hard, soft: limits.soft, ..*accounts.ceilings() };
-        accounts.set_ceilings(ceilings);
-        ceilings.allowed()
+        Ok(Change { device: self, was, will_be })
     }
 
     /// Tells of new settings. Runs observers, which may change settings themselves.
     pub(crate) fn follow_settings(&self) {
-        self.base.history.tell_trackers();
-        self.base.crossings.tell();
+        self.history.tell_trackers();
+        self.crossings.tell();
     }
 
     /// See [`CachingAllocator::set_memory_fraction`](crate::allocator::CachingAllocator::set_memory_fraction).
@@ -50,16 +33,16 @@ impl Limits {
         if !(0.0..=1.0).contains(&fraction) {
             return Err(AllocError::InvalidFraction { fraction });
         }
-        let _alone = self.base.arenas.configuring();
+        let _alone = self.arenas.configuring();
         let allowed = {
-            let mut state = self.base.holdings.lock();
+            let mut state = self.holdings.lock();
             let accounts = state.accounts_mut();
             let ceilings = accounts.ceilings().with_fraction(fraction);
             accounts.guarantees().are_kept_under(&ceilings)?;
             accounts.set_ceilings(ceilings);
             ceilings.allowed()
         };
-        self.base.arenas.refresh_ages(allowed);
+        self.arenas.refresh_ages(allowed);
         Ok(())
     }
 
@@ -69,21 +52,29 @@ impl Limits {
         hard: Option<MemoryLimit>,
         soft: Option<MemoryLimit>,
     ) -> Result<()> {
-        let alone = self.base.arenas.configuring();
+        let alone = self.arenas.configuring();
         let allowed = {
-            let mut state = self.base.holdings.lock();
-            let total = self.base.site.total_memory();
+            let mut state = self.holdings.lock();
+            let total = self.site.total_memory();
             let [hard_bytes, soft_bytes] = [hard, soft].map(|limit| limit.map(|limit| limit.bytes(total)));
             let ceilings = Ceilings { hard: hard_bytes, soft: soft_bytes, ..*state.accounts().ceilings() };
             state.accounts().guarantees().are_kept_under(&ceilings)?;
             state.accounts_mut().set_ceilings(ceilings);
             ceilings.allowed()
         };
-        self.base.arenas.refresh_ages(allowed);
+        self.arenas.refresh_ages(allowed);
         drop(alone);
-        self.base.crossings.tell();
+        self.crossings.tell();
         Ok(())
     }
+}
+
+/// Sets the limits to those of `limits`, which the caller has checked; the memory fraction stays. Returns what is allowed.
+fn set_limits(state: &mut DeviceState, limits: &Ceilings) -> Option<u64> {
+    let accounts = state.accounts_mut();
+    let ceilings = Ceilings { hard: limits.hard, soft: limits.soft, ..*accounts.ceilings() };
+    accounts.set_ceilings(ceilings);
+    ceilings.allowed()
 }
 
 /// Settings that are being replaced. Until that is [complete](Self::complete), the device keeps within the limits of both: what
@@ -91,7 +82,7 @@ impl Limits {
 ///
 /// The limits are changed by nobody else meanwhile.
 pub(crate) struct Change<'a> {
-    limits: &'a Limits,
+    device: &'a Device,
     was: Ceilings,
     will_be: Ceilings,
 }
@@ -100,28 +91,28 @@ impl Change<'_> {
     /// The device has the new settings. What is handed out or cached stays as it is.
     pub(crate) fn complete(self, settings: &Settings) {
         let change = ManuallyDrop::new(self);
-        let base = &change.limits.base;
-        let policy = Arc::new(Policy::new(settings, base.site.has_virtual_memory()));
-        let _alone = base.arenas.configuring();
+        let device = change.device;
+        let policy = Arc::new(Policy::new(settings, device.site.has_virtual_memory()));
+        let _alone = device.arenas.configuring();
         let allowed = {
-            let mut state = base.holdings.lock();
+            let mut state = device.holdings.lock();
             state.set_settings(settings.clone());
-            Limits::set(&mut state, &change.will_be)
+            set_limits(&mut state, &change.will_be)
         };
-        base.arenas.directory().with_template(|template| template.policy = policy.clone());
-        for arena in base.arenas.directory().all() {
+        device.arenas.directory().with_template(|template| template.policy = policy.clone());
+        for arena in device.arenas.directory().all() {
             arena.lock().set_policy(policy.clone());
         }
-        base.arenas.refresh_ages(allowed);
+        device.arenas.refresh_ages(allowed);
     }
 }
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        let base = &self.limits.base;
-        let _alone = base.arenas.configuring();
-        let allowed = Limits::set(&mut base.holdings.lock(), &self.was);
+        let device = self.device;
+        let _alone = device.arenas.configuring();
+        let allowed = set_limits(&mut device.holdings.lock(), &self.was);
         // Somebody may have changed the memory fraction under the limits of both.
-        base.arenas.refresh_ages(allowed);
+        device.arenas.refresh_ages(allowed);
     }
 }

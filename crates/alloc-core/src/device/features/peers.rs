@@ -1,30 +1,19 @@
 //! Other devices that reach this device's memory.
 
 use crate::backend::{Access, VirtualMemory};
-use crate::device::Base;
+use crate::device::Device;
 use crate::error::{AllocError, Result};
-use crate::sync::{Mutex, Rank, assert_unlocked, this_thread};
+use crate::sync::{assert_unlocked, this_thread};
 use crate::types::{DeviceIndex, DevicePtr};
 
-/// Other devices that reach the memory of one.
-pub(crate) struct Peers {
-    base: Base,
-    /// Held while the memory is opened to another device.
-    opening: Mutex<()>,
-}
-
-impl Peers {
-    pub(in crate::device) fn new(base: &Base) -> Self {
-        Self { base: base.clone(), opening: Mutex::new(Rank::LastResort, ()) }
-    }
-
+impl Device {
     /// Lets `peer` reach this device's memory: what is mapped now and what will be. The driver's own switch is set already.
     /// Calls the driver.
     pub(crate) fn open_to(&self, peer: DeviceIndex) -> Result<()> {
         let me = this_thread();
-        if self.base.arenas.transit().concerns(me) {
+        if self.arenas.transit().concerns(me) {
             // Foreign code that the engine called while it moves memory: who waits for that may be waited for.
-            return if self.base.holdings.is_reached_by(peer) {
+            return if self.holdings.is_reached_by(peer) {
                 Ok(())
             } else {
                 Err(AllocError::Limit(
@@ -33,44 +22,44 @@ impl Peers {
                 ))
             };
         }
-        let _relaxed = self.base.site.relaxed()?;
+        let _relaxed = self.site.relaxed()?;
         // A second thread that opens it returns once it is open.
         let _alone = self.opening.lock();
-        if self.base.holdings.is_reached_by(peer) {
+        if self.holdings.is_reached_by(peer) {
             return Ok(());
         }
-        self.base.exchange.imports().open_to(peer)?;
-        self.base.holdings.lock().add_peer(peer);
-        let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(()) };
+        self.exchange.imports().open_to(peer)?;
+        self.holdings.lock().add_peer(peer);
+        let Ok(vm) = self.site.backend().virtual_memory() else { return Ok(()) };
         // Whoever began to map before the peer was known ends first; whoever begins now maps for it, too.
-        self.base.arenas.transit().wait_for(|thread| thread != me, || None::<()>);
-        let opened = self.grant(vm, peer);
+        self.arenas.transit().wait_for(|thread| thread != me, || None::<()>);
+        let opened = grant(self, vm, peer);
         if opened.is_err() {
-            self.base.holdings.lock().remove_peer(peer);
+            self.holdings.lock().remove_peer(peer);
         }
         opened
     }
+}
 
-    /// Also what a thread is about to take away: it may stay.
-    fn grant(&self, vm: &dyn VirtualMemory, peer: DeviceIndex) -> Result<()> {
-        let ranges: Vec<_> = {
-            let state = self.base.holdings.lock();
-            let home = state.regions().iter().flat_map(|region| region.held_granules().collect::<Vec<_>>());
-            let shown = state.regions().shown().iter().map(|(at, bytes)| (DevicePtr(*at), *bytes));
-            home.chain(shown).collect()
-        };
-        assert_unlocked();
-        for (at, bytes) in ranges {
-            // SAFETY: the granule was mapped a moment ago; on one that has gone since the driver refuses, and what came in its
-            // place was mapped for the peer already. Access is only added.
-            let granted = unsafe { vm.set_access(at, bytes, &[peer], Access::ReadWrite) };
-            if let Err(error) = granted {
-                self.base.site.backend().clear_error();
-                if self.base.holdings.lock().regions().is_mapped(at.0, bytes) {
-                    return Err(error.into());
-                }
+/// Also what a thread is about to take away: it may stay.
+fn grant(device: &Device, vm: &dyn VirtualMemory, peer: DeviceIndex) -> Result<()> {
+    let ranges: Vec<_> = {
+        let state = device.holdings.lock();
+        let home = state.regions().iter().flat_map(|region| region.held_granules().collect::<Vec<_>>());
+        let shown = state.regions().shown().iter().map(|(at, bytes)| (DevicePtr(*at), *bytes));
+        home.chain(shown).collect()
+    };
+    assert_unlocked();
+    for (at, bytes) in ranges {
+        // SAFETY: the granule was mapped a moment ago; on one that has gone since the driver refuses, and what came in its
+        // place was mapped for the peer already. Access is only added.
+        let granted = unsafe { vm.set_access(at, bytes, &[peer], Access::ReadWrite) };
+        if let Err(error) = granted {
+            device.site.backend().clear_error();
+            if device.holdings.lock().regions().is_mapped(at.0, bytes) {
+                return Err(error.into());
             }
         }
-        Ok(())
     }
+    Ok(())
 }

@@ -4,8 +4,7 @@ use crate::arena::ArenaState;
 use crate::arena::directory::Arena;
 use crate::backend::{BackendError, HandleType, ShareableHandle};
 use crate::config::PolicyName;
-use crate::device::Base;
-use crate::device::space::Space;
+use crate::device::Device;
 use crate::error::{AllocError, Problem, Result};
 use crate::features::share::exchange::{Place, in_handle};
 use crate::features::share::handle::{Handle, Memory};
@@ -18,12 +17,6 @@ use crate::memory::segment::{Origin, Segment};
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::DevicePtr;
 use std::ops::Range;
-
-/// What a device has to do with other processes.
-pub(crate) struct Sharing {
-    base: Base,
-    space: Arc<Space>,
-}
 
 /// Where a live block lies, if its memory can leave the process.
 fn place(block: &Block, state: &ArenaState) -> std::result::Result<Place, String> {
@@ -75,11 +68,7 @@ fn not_there(ptr: DevicePtr, state: GranuleState) -> AllocError {
     AllocError::Share { ptr, problem: problem.into() }
 }
 
-impl Sharing {
-    pub(in crate::device) fn new(base: &Base, space: &Arc<Space>) -> Self {
-        Self { base: base.clone(), space: Arc::clone(space) }
-    }
-
+impl Device {
     /// See [`Sharing::share`](crate::allocator::Sharing::share). `Ok(None)` where `ptr` is no live block, or is a
     /// value's and should not be, or the other way round.
     pub(crate) fn share(
@@ -88,7 +77,7 @@ impl Sharing {
         location: Location,
         owned: bool,
     ) -> Result<Option<SharedBlock>> {
-        let Some(arena) = self.base.arenas.directory().get(location.arena) else { return Ok(None) };
+        let Some(arena) = self.arenas.directory().get(location.arena) else { return Ok(None) };
         let (place, size) = {
             let state = arena.lock();
             let Some(block) = held_by(state.layout(), ptr, location.block, owned) else { return Ok(None) };
@@ -98,12 +87,12 @@ impl Sharing {
             let place = place(block, &state).map_err(|why| AllocError::Share { ptr, problem: why.into() })?;
             (place, block.size)
         };
-        let _relaxed = self.base.site.relaxed()?;
-        let export = self.export(ptr, &place)?;
-        let share = match self.base.exchange.describe(ptr, size, &place, export) {
+        let _relaxed = self.site.relaxed()?;
+        let export = export(self, ptr, &place)?;
+        let share = match self.exchange.describe(ptr, size, &place, export) {
             Ok(share) => Arc::new(share),
             Err(error) => {
-                self.base.holdings.end_export(place.granules());
+                self.holdings.end_export(place.granules());
                 return Err(error);
             }
         };
@@ -125,81 +114,16 @@ impl Sharing {
             (outcome, unused, has_moved)
         };
         if let Some(unused) = unused {
-            self.base.holdings.end_export(&unused.granules);
+            self.holdings.end_export(&unused.granules);
         }
         if has_moved { self.share(ptr, location, owned) } else { Ok(outcome) }
     }
 
-    /// Gets a block's memory out of the process; its granules are exported then. Calls the driver.
-    fn export(&self, ptr: DevicePtr, place: &Place) -> Result<Memory> {
-        assert_unlocked();
-        match place {
-            Place::Fixed { base, registration, .. } => {
-                let handle = self.base.exchange.segment(ptr, *base, *registration)?;
-                Ok(Memory::Fixed(handle))
-            }
-            Place::Granules { pieces, .. } => {
-                if self.space.handle_type() == HandleType::None {
-                    return Err(AllocError::Share { ptr, problem: self.why_private() });
-                }
-                let exported = self.base.holdings.lock().regions_mut().begin_export(pieces);
-                let mut granules = exported.map_err(|state| not_there(ptr, state))?;
-                let taken = self
-                    .export_granules(&mut granules)
-                    .inspect_err(|_| self.base.holdings.end_export(pieces))?;
-                drop(taken);
-                Ok(in_handle(&granules))
-            }
-        }
-    }
-
-    /// Why growable memory stays in the process.
-    fn why_private(&self) -> Problem {
-        let (what, instead, own) = if self.base.arenas.directory().policy() == PolicyName::Granule {
-            let instead = "use policy:pytorch without expandable_segments";
-            ("growable memory", instead, instead)
-        } else {
-            (
-                "an expandable_segments allocation",
-                "disable expandable_segments",
-                "set expandable_segments:False",
-            )
-        };
-        if self.base.holdings.lock().settings().segments_ipc && self.base.exchange.cannot_share_growable() {
-            let lacks = format!(
-                "device {} offers neither file descriptors nor fabric handles for it",
-                self.base.site.device()
-            );
-            return Problem::with_pytorch(
-                format!("growable memory cannot be shared: {lacks}; {own}"),
-                format!("Cannot share {what}: {lacks}; {instead} for cross-process tensors."),
-            );
-        }
-        Problem::with_pytorch(
-            format!("growable memory cannot be shared: segments_ipc is off; set segments_ipc:True, or {own}"),
-            format!(
-                "Cannot share {what}: IPC handles are disabled. Set TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=1 or {instead} for \
-                 cross-process tensors."
-            ),
-        )
-    }
-
-    /// Asks the driver for what it was not asked for yet. Returns what is not needed, to be dropped without a lock.
-    fn export_granules(&self, granules: &mut [ToExport]) -> Result<Vec<Arc<ShareableHandle>>> {
-        let vm = self.base.site.backend().physical_sharing().map_err(BackendError::from)?;
-        let handle_type = self.space.handle_type();
-        for granule in granules.iter_mut().filter(|granule| granule.shared.is_none()) {
-            let shared = vm.export_physical(granule.handle, handle_type);
-            granule.shared = Some(Arc::new(shared.inspect_err(|_| self.base.site.backend().clear_error())?));
-        }
-        Ok(self.base.holdings.lock().regions_mut().commit_export(granules))
-    }
-
     /// See [`Sharing::open`](crate::allocator::Sharing::open).
     pub(crate) fn open_shared(&self, bytes: &[u8], handle: Handle) -> Result<Arc<ImportedMemory>> {
-        self.base.exchange.admit(&handle)?;
-        let _relaxed = self.base.site.relaxed()?;
-        self.base.exchange.open(bytes, handle)
+        self.exchange.admit(&handle)?;
+        let _relaxed = self.site.relaxed()?;
+        self.exchange.open(bytes, handle)
     }
 
     /// Growable blocks of an arena that were shared, and that nobody has open, are this process's own again, so that they can
@@ -216,30 +140,85 @@ impl Sharing {
             let withdrawn = arena.lock().uses_of(id).remove_share(&share);
             // Else it was freed since, and ends as a pending block.
             if withdrawn {
-                self.base.holdings.end_export(&share.granules);
+                self.holdings.end_export(&share.granules);
             }
         }
     }
 
     /// Lets other processes open memory that came straight from the driver. `Ok(None)` where `ptr` is none.
     pub(crate) fn share_uncached(&self, ptr: DevicePtr) -> Result<Option<SharedBlock>> {
-        if !self.base.uncached.has(ptr) {
+        if !self.uncached.has(ptr) {
             return Ok(None);
         }
-        if let Some(shared) = self.base.uncached.share(ptr) {
+        if let Some(shared) = self.uncached.share(ptr) {
             return Ok(Some(shared.block.clone()));
         }
-        let bytes = self
-            .base
-            .site
-            .backend()
-            .address_range(ptr)
-            .inspect_err(|_| self.base.site.backend().clear_error())?
-            .bytes;
-        let registration = self.base.holdings.lock().register();
+        let bytes =
+            self.site.backend().address_range(ptr).inspect_err(|_| self.site.backend().clear_error())?.bytes;
+        let registration = self.holdings.lock().register();
         let place = Place::Fixed { base: ptr.0, bytes, registration };
-        let memory = self.export(ptr, &place)?;
-        let share = Arc::new(self.base.exchange.describe(ptr, bytes, &place, memory)?);
-        Ok(self.base.uncached.note_share(ptr, share).map(|share| share.block.clone()))
+        let memory = export(self, ptr, &place)?;
+        let share = Arc::new(self.exchange.describe(ptr, bytes, &place, memory)?);
+        Ok(self.uncached.note_share(ptr, share).map(|share| share.block.clone()))
     }
+}
+
+/// Gets a block's memory out of the process; its granules are exported then. Calls the driver.
+fn export(device: &Device, ptr: DevicePtr, place: &Place) -> Result<Memory> {
+    assert_unlocked();
+    match place {
+        Place::Fixed { base, registration, .. } => {
+            let handle = device.exchange.segment(ptr, *base, *registration)?;
+            Ok(Memory::Fixed(handle))
+        }
+        Place::Granules { pieces, .. } => {
+            if device.handle_type() == HandleType::None {
+                return Err(AllocError::Share { ptr, problem: why_private(device) });
+            }
+            let exported = device.holdings.lock().regions_mut().begin_export(pieces);
+            let mut granules = exported.map_err(|state| not_there(ptr, state))?;
+            let taken =
+                export_granules(device, &mut granules).inspect_err(|_| device.holdings.end_export(pieces))?;
+            drop(taken);
+            Ok(in_handle(&granules))
+        }
+    }
+}
+
+/// Why growable memory stays in the process.
+fn why_private(device: &Device) -> Problem {
+    let (what, instead, own) = if device.arenas.directory().policy() == PolicyName::Granule {
+        let instead = "use policy:pytorch without expandable_segments";
+        ("growable memory", instead, instead)
+    } else {
+        ("an expandable_segments allocation", "disable expandable_segments", "set expandable_segments:False")
+    };
+    if device.holdings.lock().settings().segments_ipc && device.exchange.cannot_share_growable() {
+        let lacks = format!(
+            "device {} offers neither file descriptors nor fabric handles for it",
+            device.site.device()
+        );
+        return Problem::with_pytorch(
+            format!("growable memory cannot be shared: {lacks}; {own}"),
+            format!("Cannot share {what}: {lacks}; {instead} for cross-process tensors."),
+        );
+    }
+    Problem::with_pytorch(
+        format!("growable memory cannot be shared: segments_ipc is off; set segments_ipc:True, or {own}"),
+        format!(
+            "Cannot share {what}: IPC handles are disabled. Set TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=1 or {instead} for \
+             cross-process tensors."
+        ),
+    )
+}
+
+/// Asks the driver for what it was not asked for yet. Returns what is not needed, to be dropped without a lock.
+fn export_granules(device: &Device, granules: &mut [ToExport]) -> Result<Vec<Arc<ShareableHandle>>> {
+    let vm = device.site.backend().physical_sharing().map_err(BackendError::from)?;
+    let handle_type = device.handle_type();
+    for granule in granules.iter_mut().filter(|granule| granule.shared.is_none()) {
+        let shared = vm.export_physical(granule.handle, handle_type);
+        granule.shared = Some(Arc::new(shared.inspect_err(|_| device.site.backend().clear_error())?));
+    }
+    Ok(device.holdings.lock().regions_mut().commit_export(granules))
 }

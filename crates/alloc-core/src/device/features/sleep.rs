@@ -6,39 +6,24 @@
 use crate::arena::directory::Arena;
 use crate::arena::{ArenaState, Bed};
 use crate::backend::BackendError;
-use crate::device::Base;
+use crate::device::Device;
 use crate::device::features::falling_asleep::FallingAsleep;
-use crate::device::features::sharing::Sharing;
 use crate::device::holdings::DeviceState;
 use crate::device::pools::{Flush, Sleeper};
-use crate::device::provider::Provider;
-use crate::device::release::Release;
 use crate::error::{AllocError, Result};
 use crate::features::sleep::{Backup, Kept, KeptBecause, SleepReport, SleepTag};
-use crate::lifetimes::call::{Call, Relaxed};
+use crate::lifetimes::call::Call;
 use crate::memory::address_map::Location;
-use crate::memory::backup::{Spares, Store};
+use crate::memory::backup::Store;
 use crate::memory::block::{SegmentId, Tier};
 use crate::memory::region::{Mapping, RegionId};
 use crate::memory::segment::Origin;
 use crate::process::attention::Reason;
-use crate::sync::{Arc, Claims, Mutex, Rank, assert_unlocked};
+use crate::sync::{Arc, Claims, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use crate::watch::history::RecordContext;
 use std::collections::BTreeSet;
 use std::ops::Range;
-
-/// Pools that give their memory up and keep their addresses.
-pub(crate) struct Sleep {
-    base: Base,
-    provider: Arc<Provider>,
-    release: Arc<Release>,
-    sharing: Arc<Sharing>,
-    /// Pools that are being put to sleep or woken, of any device: the first device's serve the whole allocator.
-    claims: Claims<(DeviceIndex, PoolId)>,
-    /// Host memory kept for the next sleep.
-    spares: Mutex<Spares>,
-}
 
 /// Granules of one segment that go to sleep, or wake, together.
 pub(super) struct GranuleRun {
@@ -55,12 +40,12 @@ impl GranuleRun {
     /// Publishes that a thread is changing these granules.
     pub(super) fn take(
         state: &ArenaState,
-        device: &mut DeviceState,
+        holdings: &mut DeviceState,
         segment: SegmentId,
         region: RegionId,
         range: Range<u64>,
     ) -> Self {
-        let memory = device.regions_mut().begin(region, range.clone());
+        let memory = holdings.regions_mut().begin(region, range.clone());
         Self {
             segment,
             region,
@@ -98,58 +83,23 @@ impl GranuleRun {
     }
 }
 
-impl Sleep {
-    pub(in crate::device) fn new(
-        base: &Base,
-        provider: &Arc<Provider>,
-        release: &Arc<Release>,
-        sharing: &Arc<Sharing>,
-    ) -> Self {
-        Self {
-            base: base.clone(),
-            provider: Arc::clone(provider),
-            release: Arc::clone(release),
-            sharing: Arc::clone(sharing),
-            claims: Claims::default(),
-            spares: Mutex::new(Rank::Registry, Spares::default()),
-        }
-    }
-
+impl Device {
     /// Who puts which pools to sleep, or wakes them; ask the first device.
-    pub(crate) fn claims(&self) -> &Claims<(DeviceIndex, PoolId)> {
-        &self.claims
-    }
-
-    /// The device whose pools these are.
-    pub(crate) fn device(&self) -> DeviceIndex {
-        self.base.site.device()
-    }
-
-    /// The calling thread breaks no capture of another device until this is dropped.
-    pub(crate) fn relaxed(&self) -> Result<Option<Relaxed<'_>>> {
-        self.base.site.relaxed()
-    }
-
-    pub(super) fn base(&self) -> &Base {
-        &self.base
+    pub(crate) fn sleep_claims(&self) -> &Claims<(DeviceIndex, PoolId)> {
+        &self.sleeping
     }
 
     /// See [`SleepMode::set_tag`](crate::allocator::SleepMode::set_tag).
     pub(crate) fn set_tag(&self, id: PoolId, tag: Option<SleepTag>) -> Result<()> {
-        if tag.is_some() && !self.base.site.has_virtual_memory() {
-            let reason = self
-                .base
-                .site
-                .backend()
-                .virtual_memory()
-                .err()
-                .map_or_else(String::new, |why| why.to_string());
+        if tag.is_some() && !self.site.has_virtual_memory() {
+            let reason =
+                self.site.backend().virtual_memory().err().map_or_else(String::new, |why| why.to_string());
             return Err(AllocError::Sleep(format!(
                 "memory of this device cannot sleep: it takes virtual memory, and {reason}. Free the memory instead, or copy \
                  it away by hand"
             )));
         }
-        let grows = self.base.arenas.directory().with_template(|template| template.policy.grows());
+        let grows = self.arenas.directory().with_template(|template| template.policy.grows());
         if id == PoolId::DEFAULT && tag.is_some() && !grows {
             return Err(AllocError::Sleep(
                 "the default pool can sleep only with expandable_segments:True; set that, or give the tag to a pool of its \
@@ -157,27 +107,27 @@ impl Sleep {
                 .into(),
             ));
         }
-        if tag.is_some() && self.base.site.attention().has(Reason::UNCACHED) {
+        if tag.is_some() && self.site.attention().has(Reason::UNCACHED) {
             return Err(AllocError::Sleep(
                 "caching is off, and what comes straight from the driver cannot sleep; turn caching on"
                     .into(),
             ));
         }
-        if tag.is_none() && self.base.pools.is_asleep(id)? {
+        if tag.is_none() && self.pools.is_asleep(id)? {
             return Err(AllocError::Sleep(format!(
                 "pool {id} sleeps, and its tag is what wakes it; wake it first"
             )));
         }
         let has_tag = tag.is_some();
-        let slot = self.base.pools.set_tag(id, tag)?;
+        let slot = self.pools.set_tag(id, tag)?;
         if id == PoolId::DEFAULT {
-            self.base.granule.iter().for_each(|granule| granule.stay_at_home(has_tag));
+            self.granule.iter().for_each(|granule| granule.stay_at_home(has_tag));
         }
-        for arena in self.base.arenas.directory().of_pool(slot) {
+        for arena in self.arenas.directory().of_pool(slot) {
             let mut state = arena.lock();
             if state.tenure().slot() == slot {
                 // As it is now: other settings may have come since.
-                let policy = self.base.arenas.directory().with_template(|template| template.policy.clone());
+                let policy = self.arenas.directory().with_template(|template| template.policy.clone());
                 state.set_sleeps(has_tag, policy);
             }
         }
@@ -185,57 +135,37 @@ impl Sleep {
     }
 
     /// Begins to put pools to sleep: gives back what they only cache. Nothing lies down yet.
-    pub(crate) fn begin<'s>(&'s self, pools: Vec<Sleeper>, backup: &'s Backup) -> Result<FallingAsleep<'s>> {
-        let calls = self.base.site.calls();
+    pub(crate) fn begin_sleep<'s>(
+        &'s self,
+        pools: Vec<Sleeper>,
+        backup: &'s Backup,
+    ) -> Result<FallingAsleep<'s>> {
+        let calls = self.site.calls();
         let call = self.begin_uncaptured()?;
         let mut report = SleepReport::default();
         for pool in &pools {
-            if let Err(error) = self.settle(pool, &call, &mut report) {
+            if let Err(error) = empty_before_sleep(self, pool, &call, &mut report) {
                 drop(call);
-                self.base.history.tell_trackers();
+                self.history.tell_trackers();
                 return Err(error);
             }
         }
         Ok(FallingAsleep::new(self, pools, backup, report, call, calls))
     }
 
-    /// Gives back what a pool caches or shows to others, as far as it is not what sleeps.
-    fn settle(&self, pool: &Sleeper, call: &Call<'_>, report: &mut SleepReport) -> Result<()> {
-        // Graphs may know what is cached, and what is shown elsewhere: both stay mapped.
-        let of_graphs = self.base.pools.is_known_to_graphs(pool.slot);
-        if of_graphs {
-            let arenas = self.base.arenas.directory().of_pool(pool.slot);
-            let of_pool = arenas.into_iter().map(|arena| arena.lock().tenure().number()).collect();
-            self.base.lifetimes.synchronise(Some(&of_pool), call)?;
-        } else {
-            let before = self.base.holdings.reserved_by(pool.id);
-            let released = self.release.release(Flush::InUse(pool.slot), call);
-            report.uncached += before.saturating_sub(self.base.holdings.reserved_by(pool.id));
-            released?;
-        }
-        report.kept.extend(self.fixed_memory(pool));
-        for arena in self.base.arenas.directory().of_pool(pool.slot) {
-            self.sharing.withdraw_shares(arena);
-            if !of_graphs {
-                self.provider.before_leaving(arena, call)?;
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn begin_uncaptured(&self) -> Result<Call<'_>> {
-        let call = self.base.history.begin_call(None, RecordContext::All)?;
+        let call = self.history.begin_call(None, RecordContext::All)?;
         self.refuse_capture()?;
         Ok(call)
     }
 
     /// Refuses a backup that would take what the sleep frees.
     pub(crate) fn refuse_backup(&self, backup: &Backup) -> Result<()> {
-        if self.base.site.is_unified() && matches!(backup, Backup::HostPinned(_)) {
+        if self.site.is_unified() && matches!(backup, Backup::HostPinned(_)) {
             return Err(AllocError::Sleep(format!(
                 "device {} shares the host's memory: contents in pinned memory would take as much as the sleep frees; \
                  keep them in files (Backup::File, in a directory on a disk), or give them up (Backup::Discard)",
-                self.base.site.device()
+                self.site.device()
             )));
         }
         Ok(())
@@ -243,10 +173,10 @@ impl Sleep {
 
     /// Refuses while a capture is under way on this device.
     pub(crate) fn refuse_capture(&self) -> Result<()> {
-        if self.base.site.is_captured() {
+        if self.site.is_captured() {
             return Err(AllocError::Sleep(format!(
                 "a capture is under way on device {}, and what it uses cannot be waited for; end it first",
-                self.base.site.device()
+                self.site.device()
             )));
         }
         Ok(())
@@ -254,23 +184,11 @@ impl Sleep {
 
     /// The devices whose work may use the pool's memory.
     pub(crate) fn users_of(&self, pool: &Sleeper) -> BTreeSet<DeviceIndex> {
-        let mut users: BTreeSet<DeviceIndex> = self.base.holdings.users().into_iter().collect();
-        for arena in self.base.arenas.directory().of_pool(pool.slot) {
+        let mut users: BTreeSet<DeviceIndex> = self.holdings.users().into_iter().collect();
+        for arena in self.arenas.directory().of_pool(pool.slot) {
             users.extend(arena.lock().uses().devices());
         }
         users
-    }
-
-    /// Fixed segments with live blocks, which stay awake.
-    fn fixed_memory(&self, pool: &Sleeper) -> Option<Kept> {
-        let of_arena = |arena: &&Arc<Arena>| {
-            let state = arena.lock();
-            let fixed = state.layout().segments().iter().filter(|(_, segment)| segment.is_fixed());
-            fixed.map(|(_, segment)| segment.bytes).sum::<u64>()
-        };
-        let bytes: u64 = self.base.arenas.directory().of_pool(pool.slot).iter().map(of_arena).sum();
-        let because = KeptBecause::Fixed;
-        (bytes > 0).then_some(Kept { device: self.base.site.device(), pool: pool.id, bytes, because })
     }
 
     /// Waits for all devices that may be using the memory: also for work that the engine was not told of. Blocks.
@@ -279,9 +197,9 @@ impl Sleep {
         users: &BTreeSet<DeviceIndex>,
     ) -> std::result::Result<(), BackendError> {
         assert_unlocked();
-        users.iter().try_for_each(|device| self.base.site.backend().synchronize_device(*device)).inspect_err(
+        users.iter().try_for_each(|device| self.site.backend().synchronize_device(*device)).inspect_err(
             |_| {
-                self.base.site.backend().clear_error();
+                self.site.backend().clear_error();
             },
         )
     }
@@ -293,13 +211,13 @@ impl Sleep {
         bytes: u64,
     ) -> std::result::Result<Option<Arc<Store>>, BackendError> {
         if let Backup::HostPinned(_) = backup {
-            let spare = self.spares.lock().find(self.base.site.backend().id(), bytes);
+            let spare = self.spares.lock().find(self.site.backend().id(), bytes);
             if spare.is_some() {
                 return Ok(spare);
             }
         }
-        let made = backup.store(self.base.site.backend(), self.base.site.device(), bytes);
-        let Some((store, keep)) = made.inspect_err(|_| self.base.site.backend().clear_error())? else {
+        let made = backup.store(self.site.backend(), self.site.device(), bytes);
+        let Some((store, keep)) = made.inspect_err(|_| self.site.backend().clear_error())? else {
             return Ok(None);
         };
         let store = Arc::new(store);
@@ -311,29 +229,29 @@ impl Sleep {
 
     /// Takes a sleeping block back from the program. `false` where the block at `ptr` is none.
     pub(crate) fn free_asleep(&self, ptr: DevicePtr, location: Location) -> bool {
-        let Some(arena) = self.base.arenas.directory().get(location.arena) else { return false };
+        let Some(arena) = self.arenas.directory().get(location.arena) else { return false };
         let uses = {
-            let mut state = self.base.arenas.attend(arena, &Call::PLAIN);
+            let mut state = self.arenas.attend(arena, &Call::PLAIN);
             let Some((segment, range, uses)) = state.free_asleep(ptr, location.block) else {
                 return false;
             };
             // Where a call failed, some of its memory may be awake.
-            let device = self.base.holdings.lock();
+            let holdings = self.holdings.lock();
             if let Origin::Growable { region, .. } = state.layout().segments()[segment].origin
-                && let Some(region) = device.regions().get(region)
+                && let Some(region) = holdings.regions().get(region)
             {
                 Bed::of(state.heap_mut(), segment).follow(region, &range);
             }
             uses
         };
-        self.base.lifetimes.end_uses(uses.iter());
-        self.base.history.tell_trackers();
+        self.lifetimes.end_uses(uses.iter());
+        self.history.tell_trackers();
         true
     }
 
     /// Refuses to give contents up that a graph left for its next launch. What sleeps already has lost nothing.
     pub(crate) fn refuse_to_discard(&self, pool: &Sleeper) -> Result<()> {
-        if self.base.pools.has_served_captures(pool.slot) && self.base.holdings.reserved_by(pool.id) > 0 {
+        if self.pools.has_served_captures(pool.slot) && self.holdings.reserved_by(pool.id) > 0 {
             return Err(AllocError::Sleep(format!(
                 "pool {} serves captured graphs, and a launch may read what the capture or an earlier launch left there: \
                  discarded, it would be garbage. Save its contents (any other backup), or end the graphs first",
@@ -352,8 +270,8 @@ impl Sleep {
         let (mut copies, mut next) = (Vec::new(), ptr.0);
         let end = ptr.0.saturating_add(bytes);
         {
-            let device = self.base.holdings.lock();
-            let region = device.regions().iter().find(|region| region.contains(ptr.0));
+            let holdings = self.holdings.lock();
+            let region = holdings.regions().iter().find(|region| region.contains(ptr.0));
             let saved = region.into_iter().flat_map(|region| {
                 let around = region.around(ptr.0..end);
                 region.saved(around).map(|(at, bytes, saved)| (at, at + bytes, saved))
@@ -372,7 +290,7 @@ impl Sleep {
         }
         for (store, offset, at, length) in copies {
             // SAFETY: the granule's place in the store is as long as the granule, and there is room by this function's contract.
-            unsafe { store.read(&**self.base.site.backend(), offset, into.add(at), length) }?;
+            unsafe { store.read(&**self.site.backend(), offset, into.add(at), length) }?;
         }
         Ok(true)
     }
@@ -380,8 +298,8 @@ impl Sleep {
     /// Bytes that backups hold on the host.
     pub(crate) fn backup_bytes(&self) -> u64 {
         let mut stores: Vec<(*const Store, u64)> = {
-            let device = self.base.holdings.lock();
-            let saved = device.regions().iter().flat_map(|region| region.saved(0..u64::MAX));
+            let holdings = self.holdings.lock();
+            let saved = holdings.regions().iter().flat_map(|region| region.saved(0..u64::MAX));
             saved.filter_map(|(.., saved)| saved.as_ref()).map(|(s, _)| (Arc::as_ptr(s), s.bytes())).collect()
         };
         stores.sort_unstable();
@@ -394,4 +312,45 @@ impl Sleep {
         let idle = self.spares.lock().take_idle();
         drop(idle);
     }
+}
+
+/// Gives back what a pool caches or shows to others, as far as it is not what sleeps.
+fn empty_before_sleep(
+    device: &Device,
+    pool: &Sleeper,
+    call: &Call<'_>,
+    report: &mut SleepReport,
+) -> Result<()> {
+    // Graphs may know what is cached, and what is shown elsewhere: both stay mapped.
+    let of_graphs = device.pools.is_known_to_graphs(pool.slot);
+    if of_graphs {
+        let arenas = device.arenas.directory().of_pool(pool.slot);
+        let of_pool = arenas.into_iter().map(|arena| arena.lock().tenure().number()).collect();
+        device.lifetimes.synchronise(Some(&of_pool), call)?;
+    } else {
+        let before = device.holdings.reserved_by(pool.id);
+        let released = device.release(Flush::InUse(pool.slot), call);
+        report.uncached += before.saturating_sub(device.holdings.reserved_by(pool.id));
+        released?;
+    }
+    report.kept.extend(fixed_memory(device, pool));
+    for arena in device.arenas.directory().of_pool(pool.slot) {
+        device.withdraw_shares(arena);
+        if !of_graphs {
+            device.before_leaving(arena, call)?;
+        }
+    }
+    Ok(())
+}
+
+/// Fixed segments with live blocks, which stay awake.
+fn fixed_memory(device: &Device, pool: &Sleeper) -> Option<Kept> {
+    let of_arena = |arena: &&Arc<Arena>| {
+        let state = arena.lock();
+        let fixed = state.layout().segments().iter().filter(|(_, segment)| segment.is_fixed());
+        fixed.map(|(_, segment)| segment.bytes).sum::<u64>()
+    };
+    let bytes: u64 = device.arenas.directory().of_pool(pool.slot).iter().map(of_arena).sum();
+    let because = KeptBecause::Fixed;
+    (bytes > 0).then_some(Kept { device: device.site.device(), pool: pool.id, bytes, because })
 }

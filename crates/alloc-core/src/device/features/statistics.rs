@@ -7,15 +7,14 @@
 use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
 use crate::backend::ErrorKind;
-use crate::device::Base;
+use crate::device::Device;
 use crate::device::history::observation::segments;
 use crate::device::holdings::counters::Events;
 use crate::device::holdings::tenants::signed;
-use crate::device::provider::Provider;
 use crate::error::Result;
 use crate::features::ledger::{DeviceLedger, Ours};
 use crate::memory::block::Tier;
-use crate::sync::{Arc, Claim, Claims, Guard, Mutex, Rank, assert_unlocked, this_thread};
+use crate::sync::{Claim, Guard, assert_unlocked, this_thread};
 use crate::types::{DeviceIndex, Stream};
 use crate::watch::counters::{Count, Counters, Peaks, Row};
 use crate::watch::history::RecordContext;
@@ -24,15 +23,6 @@ use crate::watch::stats::{DeviceStats, GranuleStats, ScopeBytes, ScopeStats, Sta
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// The figures of a device.
-pub(crate) struct Statistics {
-    base: Base,
-    provider: Arc<Provider>,
-    scopes: Mutex<Scopes>,
-    /// The graph whose memory is being measured, or goes.
-    measured: Claims<DeviceIndex>,
-}
 
 /// How often figures are read again because memory moved meanwhile, and how long is slept before: whoever moves it may need the
 /// processor, and may wait for this thread.
@@ -130,24 +120,15 @@ fn counters<'a>(arenas: &'a mut [Guard<'_, ArenaState>]) -> Vec<&'a mut Counters
     arenas.iter_mut().map(|arena| arena.ledger_mut().counters_mut()).collect()
 }
 
-impl Statistics {
-    pub(in crate::device) fn new(base: &Base, provider: &Arc<Provider>) -> Self {
-        Self {
-            base: base.clone(),
-            provider: Arc::clone(provider),
-            scopes: Mutex::new(Rank::Registry, Scopes::default()),
-            measured: Claims::default(),
-        }
-    }
-
+impl Device {
     /// See [`CachingAllocator::stats`](crate::allocator::CachingAllocator::stats).
     pub(crate) fn stats(&self) -> DeviceStats {
-        self.notice_finished();
-        self.base.arenas.with_all(|peaks, arenas| {
+        notice_finished(self);
+        self.arenas.with_all(|peaks, arenas| {
             let counters: Vec<&Counters> = arenas.iter().map(|a| a.ledger().counters()).collect();
             let mut stats = DeviceStats::default();
             peaks.fill(&counters, &mut stats);
-            let state = self.base.holdings.lock();
+            let state = self.holdings.lock();
             let own = state.counters();
             let events = own.events().since(own.at_reset);
             stats.num_alloc_retries = events.alloc_retries;
@@ -166,7 +147,7 @@ impl Statistics {
             drop(state);
             stats.granule = GranuleStats {
                 pending_bytes: stats.active_bytes.all.current - stats.allocated_bytes.all.current,
-                unrecorded_frees: i64::try_from(self.base.lifetimes.failures() - unrecorded_at_reset)
+                unrecorded_frees: i64::try_from(self.lifetimes.failures() - unrecorded_at_reset)
                     .unwrap_or(i64::MAX),
                 granules_moved,
                 asleep_bytes,
@@ -177,20 +158,20 @@ impl Statistics {
 
     /// See [`Statistics::ledger`](crate::allocator::Statistics::ledger).
     pub(crate) fn ledger(&self) -> Result<DeviceLedger> {
-        let site = &self.base.site;
-        let processes = self.base.observers.process_memory(&site.calls());
-        let views = self.views();
-        let own = self.base.holdings.lock().published();
+        let site = &self.site;
+        let processes = self.observers.process_memory(&site.calls());
+        let views = views(self);
+        let own = self.holdings.lock().published();
         let read = || {
             let entries = site.published_by_others(own.as_deref());
             let stats = self.stats();
             let memory = site.memory_info()?;
             let ours = Ours::of(&stats, views);
             // The system may have more to give than the driver's total, and counts what is taken as free then.
-            let pinned = self.base.holdings.lock().accounts().whole().pinned();
+            let pinned = self.holdings.lock().accounts().whole().pinned();
             let used = memory.total.saturating_sub(memory.free).max(ours.held() + pinned);
-            let nodes = self.node_memory().unwrap_or_default();
-            let graphs = self.base.holdings.lock().graphs().saturating_add(nodes);
+            let nodes = node_memory(self).unwrap_or_default();
+            let graphs = self.holdings.lock().graphs().saturating_add(nodes);
             Ok(DeviceLedger::new(
                 (memory.total, used),
                 (ours, pinned, graphs),
@@ -200,113 +181,34 @@ impl Statistics {
             ))
         };
         // Others come and go between the questions: a ledger that has more than is used is asked for once more.
-        let undisturbed = || self.undisturbed(read).unwrap_or_else(read);
+        let undisturbed = || undisturbed(self, read).unwrap_or_else(read);
         let first: DeviceLedger = undisturbed()?;
         if first.sum() <= first.used { Ok(first) } else { undisturbed() }
-    }
-
-    /// What is read while no other thread moves memory of the device. `None` where they never rest.
-    fn undisturbed<T>(&self, read: impl Fn() -> T) -> Option<T> {
-        let transit = self.base.arenas.transit();
-        (0..READINGS).find_map(|_| {
-            let mark = transit.now();
-            let found = read();
-            let alone = transit.only_since(mark, this_thread());
-            if !alone {
-                std::thread::sleep(BETWEEN_READINGS);
-            }
-            alone.then_some(found)
-        })
-    }
-
-    /// What the driver holds for memory nodes of the process's graphs: 0 where it tells of none, `None` where it fails twice.
-    fn node_memory(&self) -> Option<u64> {
-        assert_unlocked();
-        let site = &self.base.site;
-        let ask = || site.backend().graph_memory(site.device());
-        match ask().or_else(|error| if error.kind == ErrorKind::NotSupported { Ok(0) } else { ask() }) {
-            Ok(bytes) => Some(bytes),
-            Err(_) => {
-                site.backend().clear_error();
-                None
-            }
-        }
     }
 
     /// Launches a graph for the first time. Returns also what the driver took for it, where that could be measured: other threads that
     /// measure, or destroy what was measured, wait.
     pub(crate) fn first_launch<T>(&self, launch: impl FnOnce() -> Result<T>) -> Result<(T, Option<u64>)> {
-        let Ok(_alone) = self.alone() else { return Ok((launch()?, None)) };
-        let before = self.used_by_the_driver();
+        let Ok(_alone) = alone(self) else { return Ok((launch()?, None)) };
+        let before = used_by_the_driver(self);
         let launched = launch()?;
-        let bytes = before.and_then(|before| Some(self.used_by_the_driver()?.saturating_sub(before)));
-        self.base.holdings.note_graph(bytes.unwrap_or(0), false);
+        let bytes = before.and_then(|before| Some(used_by_the_driver(self)?.saturating_sub(before)));
+        self.holdings.note_graph(bytes.unwrap_or(0), false);
         Ok((launched, bytes))
     }
 
     /// Destroys a graph for which the driver took so much.
     pub(crate) fn end_of_graph(&self, bytes: u64, destroy: impl FnOnce()) {
-        let _alone = self.alone();
+        let _alone = alone(self);
         destroy();
-        self.base.holdings.note_graph(bytes, true);
-    }
-
-    /// Until it is dropped, no other thread changes what the driver has for graphs that are measured. An error where this one does.
-    fn alone(&self) -> std::result::Result<Vec<Claim<'_, DeviceIndex>>, DeviceIndex> {
-        self.measured.take_all(&[self.base.site.device()].into())
-    }
-
-    /// Bytes that are used by nobody who publishes, and not for memory nodes: what a call of the driver adds to it is the driver's
-    /// own. `None` where the driver does not tell.
-    fn used_by_the_driver(&self) -> Option<u64> {
-        let site = &self.base.site;
-        let own = self.base.holdings.lock().published();
-        let others: u64 = site.published_by_others(own.as_deref()).iter().map(|entry| entry.held).sum();
-        let nodes = self.node_memory()?;
-        // Both at once, and nothing else: other threads may rest for moments only.
-        let (memory, held) = self.undisturbed(|| {
-            let memory = site.memory_info().inspect_err(|_| site.backend().clear_error()).ok();
-            (memory, self.base.holdings.lock().accounts().whole().kept())
-        })?;
-        let known = held.saturating_add(others).saturating_add(nodes);
-        memory.map(|memory| memory.total.saturating_sub(memory.free).saturating_sub(known))
-    }
-
-    /// Bytes of addresses at which memory is seen a second time.
-    fn views(&self) -> u64 {
-        self.base.arenas.with_all(|_, arenas| {
-            let views = arenas.iter().map(|arena| {
-                let segments = arena.layout().segments();
-                segments
-                    .iter()
-                    .filter(|(id, _)| segments.is_view(*id))
-                    .map(|(_, segment)| segment.bytes)
-                    .sum::<u64>()
-            });
-            views.sum::<u64>() + self.base.holdings.lock().regions().away_bytes()
-        })
-    }
-
-    /// Before figures are read: what streams have finished is not pending any more, where the policy says so.
-    fn notice_finished(&self) {
-        if !self.base.arenas.directory().policy().drains_at_each_request()
-            && self.base.site.edge().is_none()
-            && let Err(error) = self
-                .base
-                .history
-                .begin_call(None, RecordContext::All)
-                .and_then(|call| self.base.lifetimes.drain(&call))
-        {
-            tracing::warn!(%error, "finished frees could not be noticed; the figures still count them as pending");
-        }
-        self.base.history.tell_trackers();
+        self.holdings.note_graph(bytes, true);
     }
 
     /// All peaks become the current values (PyTorch: `resetPeakStats`).
     pub(crate) fn reset_peak_stats(&self) {
-        self.base.arenas.with_all(|peaks, arenas| {
-            self.cut_peaks(peaks, arenas, Peaks::reset);
-            let mut state = self.base.holdings.lock();
+        self.arenas.with_all(|peaks, arenas| {
+            cut_peaks(self, peaks, arenas, Peaks::reset);
+            let mut state = self.holdings.lock();
             state.accounts_mut().each(Stat::reset_peak);
             let own = state.counters_mut();
             own.segment.each(Stat::reset_peak);
@@ -316,12 +218,12 @@ impl Statistics {
 
     /// See [`Statistics::reset_accumulated`](crate::allocator::Statistics::reset_accumulated).
     pub(crate) fn reset_accumulated_stats(&self) {
-        let failures = self.base.lifetimes.failures();
-        self.base.arenas.with_all(|_, arenas| {
+        let failures = self.lifetimes.failures();
+        self.arenas.with_all(|_, arenas| {
             for arena in arenas {
                 arena.ledger_mut().counters_mut().reset_accumulated();
             }
-            let mut state = self.base.holdings.lock();
+            let mut state = self.holdings.lock();
             state.accounts_mut().each(Stat::reset_accumulated);
             let own = state.counters_mut();
             own.segment.each(Stat::reset_accumulated);
@@ -334,15 +236,15 @@ impl Statistics {
 
     /// The most bytes that a large request of a stream finds free in one piece, or in pieces that a view shows in one.
     pub(crate) fn largest_in_one_piece(&self, stream: Stream) -> u64 {
-        let Some(arena) = self.base.arenas.directory().of_stream(PoolSlot::DEFAULT, stream) else { return 0 };
-        self.provider.most_in_one_piece(&mut arena.lock(), Tier::Large)
+        let Some(arena) = self.arenas.directory().of_stream(PoolSlot::DEFAULT, stream) else { return 0 };
+        self.most_in_one_piece(&mut arena.lock(), Tier::Large)
     }
 
     /// Bytes of growable segments that have memory behind them, by stream and tier.
     pub(crate) fn growable_sizes(&self) -> Vec<GrowableSize> {
         let mut sizes = BTreeMap::new();
-        self.base.arenas.with_all(|_, arenas| {
-            for (segment, _) in arenas.iter().flat_map(|arena| segments(self.base.site.device(), arena)) {
+        self.arenas.with_all(|_, arenas| {
+            for (segment, _) in arenas.iter().flat_map(|arena| segments(self.site.device(), arena)) {
                 if segment.is_expandable {
                     let awake = |block: &&BlockInfo| block.extra.is_empty();
                     let bytes: u64 = segment.blocks.iter().filter(awake).map(|block| block.size).sum();
@@ -356,10 +258,10 @@ impl Statistics {
 
     /// Opens a scope.
     pub(crate) fn begin_scope(&self) -> ScopeId {
-        self.notice_finished();
-        self.base.arenas.with_all(|peaks, arenas| {
-            self.cut_peaks(peaks, arenas, Peaks::restart);
-            let begin = self.moment(arenas);
+        notice_finished(self);
+        self.arenas.with_all(|peaks, arenas| {
+            cut_peaks(self, peaks, arenas, Peaks::restart);
+            let begin = moment(self, arenas);
             let mut scopes = self.scopes.lock();
             let id = ScopeId(scopes.next);
             scopes.next += 1;
@@ -370,11 +272,11 @@ impl Statistics {
 
     /// What happened since a scope began; nothing for one that has ended.
     pub(crate) fn scope_stats(&self, id: ScopeId) -> ScopeStats {
-        self.notice_finished();
-        self.base.arenas.with_all(|peaks, arenas| {
-            let now = self.moment(arenas);
+        notice_finished(self);
+        self.arenas.with_all(|peaks, arenas| {
+            let now = moment(self, arenas);
             // Read last: a stream that is new may take memory meanwhile, and a peak is not below what is held.
-            let since_boundary = self.since_boundary(peaks);
+            let since_boundary = since_boundary(self, peaks);
             let scopes = self.scopes.lock();
             scopes.open.get(&id).map(|scope| scope.stats(now, since_boundary)).unwrap_or_default()
         })
@@ -382,7 +284,7 @@ impl Statistics {
 
     /// Closes a scope.
     pub(crate) fn end_scope(&self, id: ScopeId) {
-        self.base.arenas.with_all(|peaks, arenas| {
+        self.arenas.with_all(|peaks, arenas| {
             let mut scopes = self.scopes.lock();
             if scopes.open.remove(&id).is_some() && scopes.open.is_empty() {
                 // Nobody needs the boundary any more.
@@ -390,41 +292,117 @@ impl Statistics {
             }
         });
     }
+}
 
-    /// Cuts the running peaks by `cut`, and notes in every open scope what they were.
-    fn cut_peaks(
-        &self,
-        peaks: &mut Peaks,
-        arenas: &mut [Guard<'_, ArenaState>],
-        cut: impl FnOnce(&mut Peaks, &mut [&mut Counters]),
-    ) {
-        let before = self.since_boundary(peaks);
-        self.scopes.lock().note(before);
-        cut(peaks, &mut counters(arenas));
-        self.base.holdings.lock().accounts_mut().restart_peak();
-    }
-
-    /// The most since the last boundary.
-    fn since_boundary(&self, peaks: &Peaks) -> Bytes {
-        Bytes::new(peaks.since_boundary(), self.base.holdings.lock().accounts().whole().since_boundary())
-    }
-
-    fn moment(&self, arenas: &[Guard<'_, ArenaState>]) -> Moment {
-        let mut row = Row::default();
-        let (mut handed_out, mut taken_back) = (0, 0);
-        for arena in arenas {
-            for count in [Count::AllocatedBytes, Count::ActiveBytes, Count::RequestedBytes] {
-                row[count as usize] += arena.ledger().counters().both(count);
-            }
-            handed_out += arena.ledger().counters().handed_out_in_all();
-            taken_back += arena.ledger().counters().taken_back_in_all();
+/// What is read while no other thread moves memory of the device. `None` where they never rest.
+fn undisturbed<T>(device: &Device, read: impl Fn() -> T) -> Option<T> {
+    let transit = device.arenas.transit();
+    (0..READINGS).find_map(|_| {
+        let mark = transit.now();
+        let found = read();
+        let alone = transit.only_since(mark, this_thread());
+        if !alone {
+            std::thread::sleep(BETWEEN_READINGS);
         }
-        let state = self.base.holdings.lock();
-        Moment {
-            bytes: Bytes::new(&row, signed(state.accounts().whole().reserved())),
-            handed_out,
-            taken_back,
-            events: state.counters().events(),
+        alone.then_some(found)
+    })
+}
+
+/// What the driver holds for memory nodes of the process's graphs: 0 where it tells of none, `None` where it fails twice.
+fn node_memory(device: &Device) -> Option<u64> {
+    assert_unlocked();
+    let site = &device.site;
+    let ask = || site.backend().graph_memory(site.device());
+    match ask().or_else(|error| if error.kind == ErrorKind::NotSupported { Ok(0) } else { ask() }) {
+        Ok(bytes) => Some(bytes),
+        Err(_) => {
+            site.backend().clear_error();
+            None
         }
+    }
+}
+
+/// Until it is dropped, no other thread changes what the driver has for graphs that are measured. An error where this one does.
+fn alone(device: &Device) -> std::result::Result<Vec<Claim<'_, DeviceIndex>>, DeviceIndex> {
+    device.measured.take_all(&[device.site.device()].into())
+}
+
+/// Bytes that are used by nobody who publishes, and not for memory nodes: what a call of the driver adds to it is the driver's
+/// own. `None` where the driver does not tell.
+fn used_by_the_driver(device: &Device) -> Option<u64> {
+    let site = &device.site;
+    let own = device.holdings.lock().published();
+    let others: u64 = site.published_by_others(own.as_deref()).iter().map(|entry| entry.held).sum();
+    let nodes = node_memory(device)?;
+    // Both at once, and nothing else: other threads may rest for moments only.
+    let (memory, held) = undisturbed(device, || {
+        let memory = site.memory_info().inspect_err(|_| site.backend().clear_error()).ok();
+        (memory, device.holdings.lock().accounts().whole().kept())
+    })?;
+    let known = held.saturating_add(others).saturating_add(nodes);
+    memory.map(|memory| memory.total.saturating_sub(memory.free).saturating_sub(known))
+}
+
+/// Bytes of addresses at which memory is seen a second time.
+fn views(device: &Device) -> u64 {
+    device.arenas.with_all(|_, arenas| {
+        let views = arenas.iter().map(|arena| {
+            let segments = arena.layout().segments();
+            segments
+                .iter()
+                .filter(|(id, _)| segments.is_view(*id))
+                .map(|(_, segment)| segment.bytes)
+                .sum::<u64>()
+        });
+        views.sum::<u64>() + device.holdings.lock().regions().away_bytes()
+    })
+}
+
+/// Before figures are read: what streams have finished is not pending any more, where the policy says so.
+fn notice_finished(device: &Device) {
+    if !device.arenas.directory().policy().drains_at_each_request()
+        && device.site.edge().is_none()
+        && let Err(error) =
+            device.history.begin_call(None, RecordContext::All).and_then(|call| device.lifetimes.drain(&call))
+    {
+        tracing::warn!(%error, "finished frees could not be noticed; the figures still count them as pending");
+    }
+    device.history.tell_trackers();
+}
+
+/// Cuts the running peaks by `cut`, and notes in every open scope what they were.
+fn cut_peaks(
+    device: &Device,
+    peaks: &mut Peaks,
+    arenas: &mut [Guard<'_, ArenaState>],
+    cut: impl FnOnce(&mut Peaks, &mut [&mut Counters]),
+) {
+    let before = since_boundary(device, peaks);
+    device.scopes.lock().note(before);
+    cut(peaks, &mut counters(arenas));
+    device.holdings.lock().accounts_mut().restart_peak();
+}
+
+/// The most since the last boundary.
+fn since_boundary(device: &Device, peaks: &Peaks) -> Bytes {
+    Bytes::new(peaks.since_boundary(), device.holdings.lock().accounts().whole().since_boundary())
+}
+
+fn moment(device: &Device, arenas: &[Guard<'_, ArenaState>]) -> Moment {
+    let mut row = Row::default();
+    let (mut handed_out, mut taken_back) = (0, 0);
+    for arena in arenas {
+        for count in [Count::AllocatedBytes, Count::ActiveBytes, Count::RequestedBytes] {
+            row[count as usize] += arena.ledger().counters().both(count);
+        }
+        handed_out += arena.ledger().counters().handed_out_in_all();
+        taken_back += arena.ledger().counters().taken_back_in_all();
+    }
+    let state = device.holdings.lock();
+    Moment {
+        bytes: Bytes::new(&row, signed(state.accounts().whole().reserved())),
+        handed_out,
+        taken_back,
+        events: state.counters().events(),
     }
 }

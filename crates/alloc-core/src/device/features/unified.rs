@@ -1,46 +1,38 @@
 //! A device whose memory pinned host memory lies in: one budget, and each gives way to the other.
 
-use crate::device::Base;
-use crate::device::release::Release;
-pub(in crate::device) use crate::process::unified::Membership;
-use crate::process::unified::{PinnedRefusal, Sharing};
+use crate::device::Device;
+use crate::process::unified::{Membership, PinnedRefusal, Sharing};
 use crate::sync::Arc;
 
-/// The device, as pinned memory sees it.
-struct Shared {
-    base: Base,
-    release: Arc<Release>,
+impl Device {
+    /// Where the device shares its memory, pinned memory counts against its limits from here on, for as long as it is a member.
+    pub(crate) fn join_unified(self: &Arc<Self>) -> Option<Membership> {
+        self.site.unified().map(|unified| unified.join_device(Arc::clone(self) as Arc<dyn Sharing>))
+    }
 }
 
-/// Where the device shares its memory, pinned memory counts against its limits from here on, for as long as it is a member.
-pub(in crate::device) fn join(base: &Base, release: &Arc<Release>) -> Option<Membership> {
-    let unified = base.site.unified()?;
-    Some(unified.join_device(Arc::new(Shared { base: base.clone(), release: Arc::clone(release) })))
-}
-
-impl Sharing for Shared {
+impl Sharing for Device {
     fn admit(&self, bytes: u64) -> Result<(), Box<PinnedRefusal>> {
-        self.base.holdings.pin(bytes)
+        self.holdings.pin(bytes)
     }
 
     fn note(&self, pinned: u64) {
-        self.base.holdings.set_pinned(pinned);
+        self.holdings.set_pinned(pinned);
     }
 
     fn give_back(&self, may_wait: bool) {
-        let site = &self.base.site;
-        if site.edge().is_some() {
+        if self.edge().is_some() {
             return;
         }
-        if let Err(error) = site.noticing(self.release.release_for_others(may_wait)) {
-            tracing::warn!(%error, device = %site.device(), "not all cached memory could be given back for pinned memory");
+        if let Err(error) = self.noticing(self.release_for_others(may_wait)) {
+            tracing::warn!(%error, device = %self.index(), "not all cached memory could be given back for pinned memory");
         }
         self.tell();
     }
 
     fn tell(&self) {
-        if self.base.site.edge().is_none() {
-            self.base.crossings.tell();
+        if self.edge().is_none() {
+            self.crossings.tell();
         }
     }
 }

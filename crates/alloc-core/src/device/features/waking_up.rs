@@ -1,10 +1,10 @@
 //! The pools of one device on their way from sleep: what has memory again, and what is being copied back.
 
 use crate::arena::directory::{Arena, PoolSlot};
-use crate::device::Base;
+use crate::device::Device;
 use crate::device::features::rounds::{Begun, PIECE, Pieces};
 use crate::device::features::sleep::GranuleRun;
-use crate::device::features::wake::{Given, Wake};
+use crate::device::features::wake::Given;
 use crate::device::pools::Sleeper;
 use crate::error::Result;
 use crate::features::sleep::WakeReport;
@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 
 /// Pools that are being woken.
 pub(crate) struct WakingUp<'w> {
-    wake: &'w Wake,
+    device: &'w Device,
     pools: Vec<Sleeper>,
     /// Arenas that may have more that sleeps, with the numbers of their pools.
     asleep: VecDeque<(usize, Arc<Arena>)>,
@@ -36,7 +36,7 @@ pub(crate) struct WakingUp<'w> {
 
 /// A run that sleeps on when this is dropped, unless it has woken.
 struct Unwoken<'w> {
-    base: &'w Base,
+    device: &'w Device,
     arena: Arc<Arena>,
     run: GranuleRun,
     has_woken: bool,
@@ -48,9 +48,9 @@ impl Drop for Unwoken<'_> {
             return;
         }
         let mut state = self.arena.lock();
-        let mut device = self.base.holdings.lock();
-        device.regions_mut().keep_asleep(self.run.region, self.run.range.clone());
-        self.run.follow(&mut state, &device);
+        let mut holdings = self.device.holdings.lock();
+        holdings.regions_mut().keep_asleep(self.run.region, self.run.range.clone());
+        self.run.follow(&mut state, &holdings);
     }
 }
 
@@ -72,24 +72,23 @@ struct Copies {
 
 impl<'w> WakingUp<'w> {
     pub(super) fn new(
-        wake: &'w Wake,
+        device: &'w Device,
         pools: Vec<Sleeper>,
         report: WakeReport,
         emptied: Result<()>,
         call: Call<'w>,
         calls: Calls<'w>,
     ) -> Self {
-        let base = wake.base();
         let arenas_of = |(number, pool): (usize, &Sleeper)| {
-            let arenas = base.arenas.directory().of_pool(pool.slot).into_iter();
+            let arenas = device.arenas.directory().of_pool(pool.slot).into_iter();
             arenas.map(move |arena| (number, Arc::clone(arena)))
         };
         Self {
-            wake,
+            device,
             asleep: pools.iter().enumerate().flat_map(arenas_of).collect(),
             pools,
             restoring: VecDeque::new(),
-            lane: Lane::new(base.site.backend(), base.site.device()),
+            lane: Lane::new(device.site.backend(), device.site.device()),
             report,
             emptied,
             call,
@@ -102,9 +101,9 @@ impl<'w> WakingUp<'w> {
     /// # Errors
     /// What giving up sleeping memory came to.
     pub(crate) fn end(self) -> Result<WakeReport> {
-        let Self { wake, report, emptied, call, .. } = self;
+        let Self { device, report, emptied, call, .. } = self;
         drop(call);
-        wake.base().history.tell_trackers();
+        device.history.tell_trackers();
         emptied.map(|()| report)
     }
 
@@ -112,8 +111,8 @@ impl<'w> WakingUp<'w> {
     fn next_asleep(&mut self) -> Option<(usize, Unwoken<'w>)> {
         while let Some((number, arena)) = self.asleep.front() {
             if let Some(run) = self.next_in(arena, self.pools[*number].slot) {
-                let (base, arena) = (self.wake.base(), Arc::clone(arena));
-                return Some((*number, Unwoken { base, arena, run, has_woken: false }));
+                let (device, arena) = (self.device, Arc::clone(arena));
+                return Some((*number, Unwoken { device, arena, run, has_woken: false }));
             }
             self.asleep.pop_front();
         }
@@ -126,10 +125,10 @@ impl<'w> WakingUp<'w> {
             return None;
         }
         for (segment, region_id) in state.layout().growable() {
-            let mut device = self.wake.base().holdings.lock();
-            let Some(region) = device.regions().get(region_id) else { continue };
+            let mut holdings = self.device.holdings.lock();
+            let Some(region) = holdings.regions().get(region_id) else { continue };
             let Some(range) = region.first_asleep(PIECE) else { continue };
-            return Some(GranuleRun::take(&state, &mut device, segment, region_id, range));
+            return Some(GranuleRun::take(&state, &mut holdings, segment, region_id, range));
         }
         None
     }
@@ -139,7 +138,7 @@ impl<'w> WakingUp<'w> {
         // Neighbours in one store are copied together.
         let mut pieces: Vec<(Arc<Store>, u64, u64, u64)> = Vec::new();
         {
-            let device = self.wake.base().holdings.lock();
+            let device = self.device.holdings.lock();
             let Some(region) = device.regions().get(run.region) else { return Ok(Copies::default()) };
             for (at, of_granule, saved) in region.saved(run.range.clone()) {
                 let Some((store, offset)) = saved else { continue };
@@ -164,32 +163,30 @@ impl<'w> WakingUp<'w> {
 
     /// The memory goes again, and the run sleeps on.
     fn take_back(&self, given: &Given<'w>) {
-        let base = self.wake.base();
-        let Ok(vm) = base.site.backend().virtual_memory() else { return };
+        let Ok(vm) = self.device.site.backend().virtual_memory() else { return };
         let mut leftovers = Leftovers::default();
         let Given { memory, source, .. } = given;
         // SAFETY: the granules are set to `Pending` by this thread only, and what was queued for them is done.
         unsafe { region::undo(vm, source, memory, &mut leftovers, &self.calls) };
-        base.holdings.lock().regions_mut().keep(leftovers);
+        self.device.holdings.lock().regions_mut().keep(leftovers);
     }
 
     /// The run is awake.
     fn get_up(&mut self, rising: Rising<'w>) {
-        let base = self.wake.base();
         let Rising { mut asleep, pool, given, copies } = rising;
         let (pool, run) = (&self.pools[pool], &asleep.run);
         let Given { memory, intent, transit, .. } = given;
         let owner = (pool.id, run.stream);
-        base.tell_growable(SegmentChange::Attached, owner, run.at(), run.bytes(), &self.calls);
+        self.device.tell_growable(SegmentChange::Attached, owner, run.at(), run.bytes(), &self.calls);
         let forgotten = {
-            let mut state = base.arenas.attend(&asleep.arena, &self.call);
-            let mut device = base.holdings.lock();
-            intent.fulfil(&mut device);
-            device.take(pool.id, run.tier, run.bytes());
-            device.regions_mut().commit_backed(run.region, &memory);
-            let forgotten = device.regions_mut().forget_saved(run.region, run.range.clone());
-            run.follow(&mut state, &device);
-            drop(device);
+            let mut state = self.device.arenas.attend(&asleep.arena, &self.call);
+            let mut holdings = self.device.holdings.lock();
+            intent.fulfil(&mut holdings);
+            holdings.take(pool.id, run.tier, run.bytes());
+            holdings.regions_mut().commit_backed(run.region, &memory);
+            let forgotten = holdings.regions_mut().forget_saved(run.region, run.range.clone());
+            run.follow(&mut state, &holdings);
+            drop(holdings);
             state.ledger_mut().history_mut().record(Action::SegmentMap, run.range.start, run.bytes());
             forgotten
         };
@@ -198,7 +195,7 @@ impl<'w> WakingUp<'w> {
         self.report.woken += run.bytes();
         self.report.restored += copies.bytes;
         asleep.has_woken = true;
-        base.crossings.tell_in(&self.calls);
+        self.device.crossings.tell_in(&self.calls);
     }
 }
 
@@ -206,11 +203,11 @@ impl Pieces for WakingUp<'_> {
     fn begin(&mut self, pressed: bool) -> Result<Begun> {
         let Some((number, asleep)) = self.next_asleep() else { return Ok(Begun::Nothing) };
         let (pool, run) = (&self.pools[number], &asleep.run);
-        let Ok(vm) = self.wake.base().site.backend().virtual_memory() else { return Ok(Begun::Nothing) };
+        let Ok(vm) = self.device.site.backend().virtual_memory() else { return Ok(Begun::Nothing) };
         let given = if pressed {
-            self.wake.memory_by_all_means(pool, run, vm, &self.call, &self.calls)?
+            self.device.memory_by_all_means(pool, run, vm, &self.call, &self.calls)?
         } else {
-            match self.wake.memory_for(pool, run, vm, &self.calls)? {
+            match self.device.memory_for(pool, run, vm, &self.calls)? {
                 Some(given) => given,
                 None => return Ok(Begun::Short),
             }

@@ -5,12 +5,11 @@
 
 use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
-use crate::device::Base;
+use crate::device::Device;
 use crate::device::holdings::DeviceState;
 use crate::device::holdings::accounts::Limit;
 use crate::device::holdings::tenants::Tenant;
 use crate::device::pools::Facts;
-use crate::device::provider::Provider;
 use crate::features::budget::Shortage;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
@@ -25,12 +24,6 @@ use crate::watch::counters::Count;
 use crate::watch::oom::{Blocker, Bound, OomReport, PoolCache, ProcessMemory, Remedy, TenantReport};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-
-/// What knows why nothing helped.
-pub(super) struct Explainer {
-    base: Base,
-    provider: Arc<Provider>,
-}
 
 /// What sets a bound where no limit does.
 const THE_DEVICE: &str = "the device";
@@ -181,11 +174,7 @@ fn blockers(layout: &Layout, tier: Tier) -> Vec<Blocker> {
     found
 }
 
-impl Explainer {
-    pub(super) fn new(base: &Base, provider: &Arc<Provider>) -> Self {
-        Self { base: base.clone(), provider: Arc::clone(provider) }
-    }
-
+impl Device {
     /// Why `request` cannot be served on `stream` from the pool in `slot`. Calls the driver, and the program's source of
     /// figures about processes.
     pub(super) fn explain(
@@ -196,52 +185,63 @@ impl Explainer {
         call: &Call<'_>,
         calls: &Calls<'_>,
     ) -> OomReport {
-        let site = &self.base.site;
+        let site = &self.site;
         let memory = site.memory_info().inspect_err(|_| site.backend().clear_error());
         let (device_free, device_total) = memory.map_or((0, site.total_memory()), |m| (m.free, m.total));
-        let processes = self.base.observers.process_memory(calls);
-        let policy = self.base.arenas.directory().with_template(|template| template.policy.clone());
-        let private = self.base.pools.facts();
-        self.base.arenas.with_all(|_, arenas| {
+        let processes = self.observers.process_memory(calls);
+        let policy = self.arenas.directory().with_template(|template| template.policy.clone());
+        let private = self.pools.facts();
+        self.arenas.with_all(|_, arenas| {
             let own = arenas.iter_mut().find(|a| a.tenure().serves(slot, stream)).map(|own| &mut **own);
-            let missing_of = |own: &mut ArenaState| self.provider.missing_for(own, request);
-            let whole_of = |own: &mut ArenaState| self.provider.most_in_one_piece(own, request.tier);
+            let missing_of = |own: &mut ArenaState| self.missing_for(own, request);
+            let whole_of = |own: &mut ArenaState| self.most_in_one_piece(own, request.tier);
             let (missing, in_one_piece) = own.map(|own| (missing_of(own), whole_of(own))).unzip();
             let own = arenas.iter().find(|a| a.tenure().serves(slot, stream)).map(|own| &**own);
             let pool = own.map_or(PoolId::DEFAULT, |own| own.tenure().pool().id);
             let pools = caches(arenas);
-            let state = self.base.holdings.lock();
+            let state = self.holdings.lock();
             let limits = state.accounts().limits(Some(pool));
-            let wanted = self.wanted(own, missing, request, &state);
+            let wanted = wanted(self, own, missing, request, &state);
             let room = Room { device_free, limits: &limits, wanted };
-            let (base, policy, private, pools, state) =
-                (&self.base, &policy, &private[..], &pools[..], &*state);
-            let case =
-                Case { base, policy, request, slot, stream, arenas, own, pool, pools, private, state, room };
+            let (device, policy, private, pools, state) = (self, &policy, &private[..], &pools[..], &*state);
+            let case = Case {
+                device,
+                policy,
+                request,
+                slot,
+                stream,
+                arenas,
+                own,
+                pool,
+                pools,
+                private,
+                state,
+                room,
+            };
             case.report(call.capturing, device_total, in_one_piece.unwrap_or(0), missing, processes)
         })
     }
+}
 
-    /// Bytes that the request would take of what is limited.
-    fn wanted(
-        &self,
-        own: Option<&ArenaState>,
-        missing: Option<u64>,
-        request: &Request,
-        state: &DeviceState,
-    ) -> u64 {
-        // Budgets and `memory_limit` count what is really missing.
-        let counts = self.base.holdings.has_budgets() || state.accounts().ceilings().hard.is_some();
-        let grown = own.filter(|own| counts && own.tenure().grows());
-        let grown = grown.and_then(|own| own.heap().missing_memory(request.tier, request.size, None));
-        let wanted = if self.base.granule.is_some() { missing } else { grown };
-        wanted.unwrap_or(request.segment_bytes)
-    }
+/// Bytes that the request would take of what is limited.
+fn wanted(
+    device: &Device,
+    own: Option<&ArenaState>,
+    missing: Option<u64>,
+    request: &Request,
+    state: &DeviceState,
+) -> u64 {
+    // Budgets and `memory_limit` count what is really missing.
+    let counts = device.holdings.has_budgets() || state.accounts().ceilings().hard.is_some();
+    let grown = own.filter(|own| counts && own.tenure().grows());
+    let grown = grown.and_then(|own| own.heap().missing_memory(request.tier, request.size, None));
+    let wanted = if device.granule.is_some() { missing } else { grown };
+    wanted.unwrap_or(request.segment_bytes)
 }
 
 /// A refusal, and what is known at its moment, with all arenas and the device's accounts locked.
 struct Case<'a> {
-    base: &'a Base,
+    device: &'a Device,
     policy: &'a Policy,
     request: &'a Request,
     /// The pool that was asked, and the stream.
@@ -268,7 +268,7 @@ impl Case<'_> {
         missing: Option<u64>,
         processes: Vec<ProcessMemory>,
     ) -> OomReport {
-        let (site, accounts, request) = (&self.base.site, self.state.accounts(), self.request);
+        let (site, accounts, request) = (&self.device.site, self.state.accounts(), self.request);
         let [allocated, active] =
             [Count::AllocatedBytes, Count::ActiveBytes].map(|of| in_all(self.arenas, of));
         let refused = |shortage| self.room.refusing().find(|limit| limit.shortage == shortage);
@@ -304,7 +304,7 @@ impl Case<'_> {
             blockers: self.own.map_or_else(Vec::new, |own| blockers(own.layout(), request.tier)),
             pools: self.pools.to_vec(),
             remedies: self.remedies(capturing),
-            policy: self.base.arenas.directory().policy().name(),
+            policy: self.device.arenas.directory().policy().name(),
             pytorch_release: site.pytorch_release(),
             growable: self.policy.grows(),
             reserve_too_small: reserve.too_small,
@@ -320,7 +320,7 @@ impl Case<'_> {
 
     /// What a growable segment of the stream reserves.
     fn reserve(&self) -> Reserve {
-        let (total, bytes) = (self.base.site.total_memory(), self.request.segment_bytes);
+        let (total, bytes) = (self.device.site.total_memory(), self.request.segment_bytes);
         let of_class = self.state.class_reserve(self.stream, total);
         let reserve = of_class.unwrap_or_else(|| self.policy.reserve(total, u64::MAX));
         let (reserve, _) = self.policy.reservation(reserve, bytes);
@@ -376,7 +376,7 @@ impl Case<'_> {
         );
         let Some(own) = self.own else { return };
         let pieces: u64 = own.layout().free_sizes(tier).sum();
-        let could_grow = self.base.site.has_virtual_memory() && !own.tenure().pool().fixed;
+        let could_grow = self.device.site.has_virtual_memory() && !own.tenure().pool().fixed;
         if !own.tenure().policy().grows() && could_grow && pieces > 0 {
             let joined = pieces + self.room.after(&[]);
             let what = "expandable_segments:True, which joins free pieces with what the device has free,";

@@ -1,26 +1,16 @@
 //! Memory for a request that missed: what is cached goes back in the order that is fair, and hooks of the program make room.
 
 use crate::arena::directory::Arena;
-use crate::device::Base;
+use crate::device::Device;
 use crate::device::holdings::tenants::Owner;
 use crate::device::pools::Flush;
-use crate::device::provider::Provider;
-use crate::device::release::Release;
 use crate::error::Result;
 use crate::features::budget::{Shortage, SpillRequest, TenantId};
 use crate::lifetimes::call::Call;
 use crate::policy::Request;
 use crate::process::foreign::Kind;
 use crate::process::stream_identity::shown;
-use crate::sync::Arc;
 use crate::types::{DevicePtr, PoolId, Stream};
-
-/// What makes room for a miss.
-pub(in crate::device) struct Reclaim {
-    base: Base,
-    provider: Arc<Provider>,
-    release: Arc<Release>,
-}
 
 /// What is given back next for a request that misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,84 +31,21 @@ pub(in crate::device) struct Need {
     pub(in crate::device) bytes: u64,
 }
 
-impl Reclaim {
-    pub(in crate::device) fn new(base: &Base, provider: &Arc<Provider>, release: &Arc<Release>) -> Self {
-        Self { base: base.clone(), provider: Arc::clone(provider), release: Arc::clone(release) }
-    }
-
+impl Device {
     /// Above a soft limit the owner's cached memory goes before more is taken. `true` where something may have gone.
     pub(in crate::device) fn trim_to_soft(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> bool {
-        if call.capturing || !self.base.holdings.has_budgets() {
+        if call.capturing || !self.holdings.has_budgets() {
             return false;
         }
         let pool = arena.lock().tenure().pool().id;
-        let need = self.provider.exact_need(arena, request);
-        let above = self.base.holdings.lock().accounts().above_soft(pool, need);
+        let need = self.exact_need(arena, request);
+        let above = self.holdings.lock().accounts().above_soft(pool, need);
         for owner in &above {
-            if let Err(error) = self.release_owner(*owner, call) {
+            if let Err(error) = release_owner(self, *owner, call) {
                 tracing::warn!(%error, "not all cached memory above a soft limit could be given back");
             }
         }
         !above.is_empty()
-    }
-
-    /// Gives back what the owner's pools have cached, those in use included, unless graphs know their addresses.
-    fn release_owner(&self, owner: Owner, call: &Call<'_>) -> Result<()> {
-        let pools = self.base.holdings.lock().accounts().pools_of(owner);
-        let mut outcome = Ok(());
-        for pool in pools {
-            if let Ok(slot) = self.base.pools.slot_of(pool) {
-                outcome = outcome.and(self.release.release(Flush::InUse(slot), call));
-            }
-        }
-        outcome
-    }
-
-    /// Has allocators of pinned memory give back what they have cached of the device's memory. `true` where something may have
-    /// gone.
-    fn release_pinned(&self, call: &Call<'_>) -> bool {
-        self.base.site.unified().is_some_and(|unified| unified.ask_caches(!call.capturing))
-    }
-
-    /// What may be given back for somebody in need, in order. A pool or a tenant at its own limit gets room from its own
-    /// cache only. Else those who hold more than their marks come first, then the requester's own cache, then what belongs to
-    /// no tenant, then tenants that keep to their marks. Last comes pinned memory that is of the device's memory.
-    fn steps(&self, need: &Need) -> Vec<Step> {
-        let pinned = self.base.site.unified().map(|_| Step::Pinned);
-        if !self.base.holdings.has_budgets() {
-            return [Step::Rest(Flush::Everything)].into_iter().chain(pinned).collect();
-        }
-        let Need { pool, bytes, .. } = *need;
-        let state = self.base.holdings.lock();
-        let accounts = state.accounts();
-        let own = accounts.tenant_of(pool).map(|(number, _)| number);
-        match accounts.budget_refusal(pool, bytes) {
-            Some(Shortage::Pool) => return vec![Step::Of(Owner::Pool(pool))],
-            Some(Shortage::Tenant) => {
-                return own.map(|own| Step::Of(Owner::Tenant(own))).into_iter().collect();
-            }
-            _ => {}
-        }
-        let of_tenant = accounts.tenant_of(PoolId::DEFAULT).is_some();
-        let rest = Step::Rest(if of_tenant { Flush::Unused } else { Flush::Everything });
-        let tenant = |number| Step::Of(Owner::Tenant(number));
-        let all = accounts.tenants().numbers();
-        let over = accounts.tenants().by_excess().into_iter();
-        let mut steps: Vec<Step> = Vec::new();
-        let order = over.chain(own).map(tenant).chain([rest]).chain(all.map(tenant)).chain(pinned);
-        for step in order {
-            if !steps.contains(&step) {
-                steps.push(step);
-            }
-        }
-        steps
-    }
-
-    /// What a request takes from the device.
-    fn need_of(&self, arena: &Arena, request: &Request) -> Need {
-        let bytes = self.provider.exact_need(arena, request);
-        let state = arena.lock();
-        Need { pool: state.tenure().pool().id, stream: state.tenure().stream(), bytes }
     }
 
     /// Gives cached memory back until the request is served. Blocks unless a capture forbids it. The `last_resort` asks nobody
@@ -130,9 +57,9 @@ impl Reclaim {
         last_resort: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        let mut steps = self.steps(&self.need_of(arena, request));
+        let mut steps = steps(self, &need_of(self, arena, request));
         steps.retain(|step| !last_resort || *step != Step::Pinned);
-        self.take(steps, call, &mut || self.search_or_grow(arena, request, true, call))
+        take(self, steps, call, &mut || search_or_grow(self, arena, request, true, call))
     }
 
     /// Asks the program to make room, one hook after the other, until the request is served.
@@ -142,23 +69,9 @@ impl Reclaim {
         request: &Request,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        self.spill_until(&|| self.need_of(arena, request), call, &mut |is_retry| {
-            self.search_or_grow(arena, request, is_retry, call)
+        self.spill_until(&|| need_of(self, arena, request), call, &mut |is_retry| {
+            search_or_grow(self, arena, request, is_retry, call)
         })
-    }
-
-    fn search_or_grow(
-        &self,
-        arena: &Arena,
-        request: &Request,
-        is_retry: bool,
-        call: &Call<'_>,
-    ) -> Result<Option<DevicePtr>> {
-        // Pending blocks that came back may fit as they are.
-        match self.provider.search(arena, request, false, call) {
-            Some(ptr) => Ok(Some(ptr)),
-            None => self.provider.take_memory(arena, request, is_retry, call),
-        }
     }
 
     /// Gives cached memory back, step by step, until an attempt succeeds. Blocks unless a capture forbids it.
@@ -168,30 +81,7 @@ impl Reclaim {
         call: &Call<'_>,
         attempt: &mut dyn FnMut() -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        self.take(self.steps(need), call, attempt)
-    }
-
-    fn take<T>(
-        &self,
-        steps: Vec<Step>,
-        call: &Call<'_>,
-        attempt: &mut dyn FnMut() -> Result<Option<T>>,
-    ) -> Result<Option<T>> {
-        let mut outcome = Ok(());
-        for step in steps {
-            // What one stream or region refuses to give back is no reason to refuse what others gave.
-            let given = match step {
-                Step::Rest(what) => self.release.release(what, call),
-                Step::Of(owner) => self.release_owner(owner, call),
-                Step::Pinned if self.release_pinned(call) => Ok(()),
-                Step::Pinned => continue,
-            };
-            outcome = outcome.and(given);
-            if let Some(served) = attempt()? {
-                return Ok(Some(served));
-            }
-        }
-        outcome.map(|()| None)
+        take(self, steps(self, need), call, attempt)
     }
 
     /// Asks the program to make room, one hook after the other, until an attempt, which is told whether cached memory was
@@ -202,15 +92,15 @@ impl Reclaim {
         call: &Call<'_>,
         attempt: &mut dyn FnMut(bool) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        let hooks = self.base.crossings.hooks();
-        if self.base.site.foreign().is_inside(Kind::SpillHook) {
+        let hooks = self.crossings.hooks();
+        if self.site.foreign().is_inside(Kind::SpillHook) {
             return Ok(None);
         }
         for (priority, hook) in hooks.iter() {
-            let wanted = self.spill_request(&need());
-            let freed = self.base.site.calls().call(Kind::SpillHook, || hook(&wanted)).unwrap_or(0);
+            let wanted = spill_request(self, &need());
+            let freed = self.site.calls().call(Kind::SpillHook, || hook(&wanted)).unwrap_or(0);
             tracing::debug!(priority, freed, "a spill hook was called");
-            self.base.holdings.note_spill(need().pool, freed);
+            self.holdings.note_spill(need().pool, freed);
             // Whatever it says: the memory itself is asked.
             if let Some(served) = attempt(false)? {
                 return Ok(Some(served));
@@ -221,30 +111,126 @@ impl Reclaim {
         }
         Ok(None)
     }
+}
 
-    /// Calls the driver.
-    fn spill_request(&self, need: &Need) -> SpillRequest {
-        let free = self.base.site.memory_info().map_or_else(
-            |_| {
-                self.base.site.backend().clear_error();
-                0
-            },
-            |memory| memory.free,
-        );
-        let Need { pool, stream, bytes: wanted } = *need;
-        let state = self.base.holdings.lock();
-        let limits = state.accounts().limits(Some(pool));
-        let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held)).chain([free]).min();
-        let room = room.unwrap_or(0);
-        let number = state.accounts().tenant_of(pool).map(|(number, _)| number);
-        SpillRequest {
-            device: self.base.site.device(),
-            stream: shown(stream),
-            pool,
-            tenant: number.map(|number| TenantId { device: self.base.site.device(), number }),
-            wanted,
-            missing: if room < wanted { wanted - room } else { wanted },
-            shortage: state.accounts().budget_refusal(pool, wanted).unwrap_or(Shortage::Device),
+/// Gives back what the owner's pools have cached, those in use included, unless graphs know their addresses.
+fn release_owner(device: &Device, owner: Owner, call: &Call<'_>) -> Result<()> {
+    let pools = device.holdings.lock().accounts().pools_of(owner);
+    let mut outcome = Ok(());
+    for pool in pools {
+        if let Ok(slot) = device.pools.slot_of(pool) {
+            outcome = outcome.and(device.release(Flush::InUse(slot), call));
         }
+    }
+    outcome
+}
+
+/// Has allocators of pinned memory give back what they have cached of the device's memory. `true` where something may have
+/// gone.
+fn release_pinned(device: &Device, call: &Call<'_>) -> bool {
+    device.site.unified().is_some_and(|unified| unified.ask_caches(!call.capturing))
+}
+
+/// What may be given back for somebody in need, in order. A pool or a tenant at its own limit gets room from its own
+/// cache only. Else those who hold more than their marks come first, then the requester's own cache, then what belongs to
+/// no tenant, then tenants that keep to their marks. Last comes pinned memory that is of the device's memory.
+fn steps(device: &Device, need: &Need) -> Vec<Step> {
+    let pinned = device.site.unified().map(|_| Step::Pinned);
+    if !device.holdings.has_budgets() {
+        return [Step::Rest(Flush::Everything)].into_iter().chain(pinned).collect();
+    }
+    let Need { pool, bytes, .. } = *need;
+    let state = device.holdings.lock();
+    let accounts = state.accounts();
+    let own = accounts.tenant_of(pool).map(|(number, _)| number);
+    match accounts.budget_refusal(pool, bytes) {
+        Some(Shortage::Pool) => return vec![Step::Of(Owner::Pool(pool))],
+        Some(Shortage::Tenant) => {
+            return own.map(|own| Step::Of(Owner::Tenant(own))).into_iter().collect();
+        }
+        _ => {}
+    }
+    let of_tenant = accounts.tenant_of(PoolId::DEFAULT).is_some();
+    let rest = Step::Rest(if of_tenant { Flush::Unused } else { Flush::Everything });
+    let tenant = |number| Step::Of(Owner::Tenant(number));
+    let all = accounts.tenants().numbers();
+    let over = accounts.tenants().by_excess().into_iter();
+    let mut steps: Vec<Step> = Vec::new();
+    let order = over.chain(own).map(tenant).chain([rest]).chain(all.map(tenant)).chain(pinned);
+    for step in order {
+        if !steps.contains(&step) {
+            steps.push(step);
+        }
+    }
+    steps
+}
+
+/// What a request takes from the device.
+fn need_of(device: &Device, arena: &Arena, request: &Request) -> Need {
+    let bytes = device.exact_need(arena, request);
+    let state = arena.lock();
+    Need { pool: state.tenure().pool().id, stream: state.tenure().stream(), bytes }
+}
+
+fn search_or_grow(
+    device: &Device,
+    arena: &Arena,
+    request: &Request,
+    is_retry: bool,
+    call: &Call<'_>,
+) -> Result<Option<DevicePtr>> {
+    // Pending blocks that came back may fit as they are.
+    match device.search(arena, request, false, call) {
+        Some(ptr) => Ok(Some(ptr)),
+        None => device.take_memory(arena, request, is_retry, call),
+    }
+}
+
+fn take<T>(
+    device: &Device,
+    steps: Vec<Step>,
+    call: &Call<'_>,
+    attempt: &mut dyn FnMut() -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    let mut outcome = Ok(());
+    for step in steps {
+        // What one stream or region refuses to give back is no reason to refuse what others gave.
+        let given = match step {
+            Step::Rest(what) => device.release(what, call),
+            Step::Of(owner) => release_owner(device, owner, call),
+            Step::Pinned if release_pinned(device, call) => Ok(()),
+            Step::Pinned => continue,
+        };
+        outcome = outcome.and(given);
+        if let Some(served) = attempt()? {
+            return Ok(Some(served));
+        }
+    }
+    outcome.map(|()| None)
+}
+
+/// Calls the driver.
+fn spill_request(device: &Device, need: &Need) -> SpillRequest {
+    let free = device.site.memory_info().map_or_else(
+        |_| {
+            device.site.backend().clear_error();
+            0
+        },
+        |memory| memory.free,
+    );
+    let Need { pool, stream, bytes: wanted } = *need;
+    let state = device.holdings.lock();
+    let limits = state.accounts().limits(Some(pool));
+    let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held)).chain([free]).min();
+    let room = room.unwrap_or(0);
+    let number = state.accounts().tenant_of(pool).map(|(number, _)| number);
+    SpillRequest {
+        device: device.site.device(),
+        stream: shown(stream),
+        pool,
+        tenant: number.map(|number| TenantId { device: device.site.device(), number }),
+        wanted,
+        missing: if room < wanted { wanted - room } else { wanted },
+        shortage: state.accounts().budget_refusal(pool, wanted).unwrap_or(Shortage::Device),
     }
 }

@@ -6,11 +6,12 @@ mod leaving;
 
 pub(super) use leaving::give_up;
 
-use super::{Provider, Purpose};
+use super::Purpose;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::granule::{self as views, Blocks, Granule, Plan};
 use crate::arena::{ArenaOf, ArenaState};
 use crate::base::round::SMALL_SEGMENT;
+use crate::device::Device;
 use crate::device::space::Mapped;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
@@ -37,7 +38,7 @@ const TIGHT_GRANULE: u64 = 8 * MIB;
 
 /// What the policy knows of a device.
 #[derive(Debug, Default)]
-pub(in crate::device) struct Device {
+pub(in crate::device) struct Learned {
     /// Memory was seen to be the same in two places.
     proven: AtomicBool,
     /// It is not, or the driver maps none twice.
@@ -50,8 +51,8 @@ pub(in crate::device) struct Device {
 }
 
 /// The smallest granules that memory is made of, once the unit of virtual memory is known.
-fn finest(provider: &Provider) -> Option<u64> {
-    provider.base.site.unit().map(|unit| SMALL_SEGMENT.next_multiple_of(unit))
+fn finest(device: &Device) -> Option<u64> {
+    device.site.unit().map(|unit| SMALL_SEGMENT.next_multiple_of(unit))
 }
 
 /// The most bytes that a view could show in one piece.
@@ -61,8 +62,8 @@ fn most_shown(arena: &mut ArenaOf<Granule>) -> u64 {
 }
 
 /// Whether much of the device is held.
-fn is_tight(provider: &Provider) -> bool {
-    provider.held() > provider.base.site.total_memory() / TIGHT
+fn is_tight(device: &Device) -> bool {
+    device.held() > device.site.total_memory() / TIGHT
 }
 
 /// What a view for `size` bytes would show, with free ends of granules of at least `least` bytes. Where nothing is missing, what
@@ -77,7 +78,7 @@ fn plan(arena: &Arena, size: u64, finest: u64, least: u64) -> (Plan, Option<Bloc
     (plan, taken.flatten())
 }
 
-impl Device {
+impl Learned {
     /// Whether views may serve requests of this tier from this arena.
     fn shows(&self, arena: &Arena, tier: Tier) -> bool {
         tier == Tier::Large && self.shows_from(arena.lock().granule(), tier)
@@ -110,9 +111,9 @@ impl Device {
     }
 
     /// Tries memory in two places before views serve a request of this tier from this arena.
-    pub(crate) fn prepare(&self, provider: &Provider, arena: &Arena, tier: Tier, call: &Call<'_>) {
+    pub(crate) fn prepare(&self, device: &Device, arena: &Arena, tier: Tier, call: &Call<'_>) {
         let is_due = !self.proven.load(Ordering::Relaxed) && self.may_show_from(arena.lock().granule(), tier);
-        if is_due && let Some(agree) = provider.try_aliases(arena, call) {
+        if is_due && let Some(agree) = device.try_aliases(arena, call) {
             let seen = if agree { &self.proven } else { &self.refused };
             seen.store(true, Ordering::Relaxed);
         }
@@ -126,19 +127,14 @@ impl Device {
 
     /// What has to be taken for a request that views serve with what they can show: what is missing, in the smallest granules
     /// there are.
-    pub(crate) fn missing(
-        &self,
-        provider: &Provider,
-        state: &mut ArenaState,
-        request: &Request,
-    ) -> Option<u64> {
+    pub(crate) fn missing(&self, device: &Device, state: &mut ArenaState, request: &Request) -> Option<u64> {
         let arena = state.granule_mut();
-        let finest = finest(provider).filter(|_| self.shows_from(arena, request.tier))?;
+        let finest = finest(device).filter(|_| self.shows_from(arena, request.tier))?;
         Some(request.size.saturating_sub(most_shown(arena)).next_multiple_of(finest))
     }
 
-    pub(crate) fn granule(&self, provider: &Provider, arena: &Arena, tier: Tier, size: u64) -> Option<Grain> {
-        let unit = provider.base.site.unit()?;
+    pub(crate) fn granule(&self, device: &Device, arena: &Arena, tier: Tier, size: u64) -> Option<Grain> {
+        let unit = device.site.unit()?;
         let finest = SMALL_SEGMENT.next_multiple_of(unit);
         if tier == Tier::Large
             && (arena.lock().tenure().slot() != PoolSlot::DEFAULT || !self.shows(arena, tier))
@@ -147,7 +143,7 @@ impl Device {
             return Some(Grain::even(finest));
         }
         let usual = arena.lock().next_granule(tier, unit, size);
-        let most = if is_tight(provider) { TIGHT_GRANULE } else { u64::MAX };
+        let most = if is_tight(device) { TIGHT_GRANULE } else { u64::MAX };
         let whole = |bytes: u64| bytes.min(most).next_multiple_of(finest);
         Some(Grain { usual: whole(usual.usual), least: whole(usual.least) })
     }
@@ -155,7 +151,7 @@ impl Device {
     /// Serves a request from a view that is there already. Calls no driver.
     pub(crate) fn search(
         &self,
-        provider: &Provider,
+        device: &Device,
         arena: &Arena,
         request: &Request,
         call: &Call<'_>,
@@ -163,7 +159,7 @@ impl Device {
         if !self.shows(arena, request.tier) {
             return None;
         }
-        let mut state = provider.base.arenas.attend(arena, call);
+        let mut state = device.arenas.attend(arena, call);
         let run = views::run_for(state.granule_mut().heap_mut(), request.size)?;
         let block = views::take_run(state.granule_mut(), &run, request.size)?;
         Some(state.hand_out_whole(block, request.requested))
@@ -173,101 +169,101 @@ impl Device {
     /// needs; else what lies free in pieces is shown in one, and only what is missing is taken.
     pub(crate) fn serve(
         &self,
-        provider: &Provider,
+        device: &Device,
         arena: &Arena,
         request: &Request,
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
         // What follows counts in granules.
-        if let Ok(vm) = provider.base.site.backend().virtual_memory() {
-            provider.base.site.ask_granule(vm)?;
+        if let Ok(vm) = device.site.backend().virtual_memory() {
+            device.site.ask_granule(vm)?;
         }
         if !self.shows(arena, request.tier) {
-            return provider.grow(arena, request, Purpose::Serve, is_retry, call);
+            return device.grow(arena, request, Purpose::Serve, is_retry, call);
         }
-        if self.has_room_beyond_need(provider, arena, request)
-            && let Some(ptr) = provider.grow(arena, request, Purpose::Serve, is_retry, call)?
+        if self.has_room_beyond_need(device, arena, request)
+            && let Some(ptr) = device.grow(arena, request, Purpose::Serve, is_retry, call)?
         {
             return Ok(Some(ptr));
         }
-        let shown = self.show(provider, arena, request, is_retry, call)?;
+        let shown = self.show(device, arena, request, is_retry, call)?;
         if shown.is_none() && !self.shows(arena, request.tier) {
             // The driver has just said that it maps nothing twice.
-            return provider.grow(arena, request, Purpose::Serve, is_retry, call);
+            return device.grow(arena, request, Purpose::Serve, is_retry, call);
         }
         Ok(shown)
     }
 
     /// Whether what is held, with what a request would add to it, stays within the most that was needed, and a little. What
     /// would be rejected does not: what is free in pieces may do.
-    fn has_room_beyond_need(&self, provider: &Provider, arena: &Arena, request: &Request) -> bool {
-        let in_use = provider.base.arenas.in_use();
-        let granule = self.granule(provider, arena, request.tier, request.size);
+    fn has_room_beyond_need(&self, device: &Device, arena: &Arena, request: &Request) -> bool {
+        let in_use = device.arenas.in_use();
+        let granule = self.granule(device, arena, request.tier, request.size);
         let missing = arena.lock().heap().missing_memory(request.tier, request.size, granule);
         // The request itself may be refused, and then was not needed.
         let most = self.note_need(in_use).max(in_use.saturating_add(request.size));
-        let held = provider.held().saturating_add(missing.unwrap_or(request.size));
-        held <= most + most / SLACK && !provider.rejects(held)
+        let held = device.held().saturating_add(missing.unwrap_or(request.size));
+        held <= most + most / SLACK && !device.rejects(held)
     }
 
     /// Serves a request from a new view, taking what memory is missing.
     fn show(
         &self,
-        provider: &Provider,
+        device: &Device,
         arena: &Arena,
         request: &Request,
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        let _memory = provider.base.arenas.in_transit();
+        let _memory = device.arenas.in_transit();
         let (Some(mut granule), Some(finest)) =
-            (self.granule(provider, arena, request.tier, request.size), finest(provider))
+            (self.granule(device, arena, request.tier, request.size), finest(device))
         else {
             // There is no virtual memory.
-            return provider.grow(arena, request, Purpose::Serve, is_retry, call);
+            return device.grow(arena, request, Purpose::Serve, is_retry, call);
         };
         // A smaller free end is not worth a mapping, unless the request would be refused.
         let mut least = granule.usual / LEAST_END;
         let mut refused = u64::MAX;
-        if !is_tight(provider)
-            && call_home::call_home(provider, arena, request.size, call)
-            && let Some(ptr) = provider.search(arena, request, false, call)
+        if !is_tight(device)
+            && call_home::call_home(device, arena, request.size, call)
+            && let Some(ptr) = device.search(arena, request, false, call)
         {
             return Ok(Some(ptr));
         }
         for _ in 0..TRIES {
             let (plan, taken) = plan(arena, request.size, finest, least);
             if plan.missing == 0 {
-                return taken.map_or(Ok(None), |taken| self.map(provider, arena, request, plan, taken, call));
+                return taken.map_or(Ok(None), |taken| self.map(device, arena, request, plan, taken, call));
             }
             let bytes = granule.round(plan.missing, finest);
             if bytes >= refused {
                 return Ok(None);
             }
-            let Some(came) = self.fetch(provider, arena, (plan.missing, finest), call) else {
+            let Some(came) = self.fetch(device, arena, (plan.missing, finest), call) else {
                 return Ok(None);
             };
             if came > 0 {
                 // It may lie side by side with what was free.
-                if let Some(ptr) = provider.search(arena, request, false, call) {
+                if let Some(ptr) = device.search(arena, request, false, call) {
                     return Ok(Some(ptr));
                 }
                 continue;
             }
-            if self.is_as_good_at_home(provider, arena, request, granule, plan.missing)
-                && let Some(ptr) = provider.grow(arena, request, Purpose::Serve, is_retry, call)?
+            if self.is_as_good_at_home(device, arena, request, granule, plan.missing)
+                && let Some(ptr) = device.grow(arena, request, Purpose::Serve, is_retry, call)?
             {
                 return Ok(Some(ptr));
             }
             let stock = Request { size: bytes, segment_bytes: bytes, ..*request };
             // Smaller ends of granules, and no more than is missing, may do.
-            let rejected = least > 1 && provider.rejects(provider.held().saturating_add(bytes));
-            if rejected || provider.grow(arena, &stock, Purpose::Stock(granule), is_retry, call)?.is_none() {
+            let rejected = least > 1 && device.rejects(device.held().saturating_add(bytes));
+            if rejected || device.grow(arena, &stock, Purpose::Stock(granule), is_retry, call)?.is_none() {
                 // There may be enough for what is missing, and not for whole granules of the usual size. Only the smallest are rejected.
                 refused = if rejected { u64::MAX } else { bytes };
                 (granule, least) = (Grain::even(finest), 1);
-            } else if let Some(ptr) = provider.search(arena, request, false, call) {
+            } else if let Some(ptr) = device.search(arena, request, false, call) {
                 // The new memory does by itself, with what is free beside it.
                 return Ok(Some(ptr));
             }
@@ -279,19 +275,19 @@ impl Device {
     /// and then lasts no longer than what it shows.
     fn is_as_good_at_home(
         &self,
-        provider: &Provider,
+        device: &Device,
         arena: &Arena,
         request: &Request,
         granule: Grain,
         for_view: u64,
     ) -> bool {
-        if is_tight(provider) {
+        if is_tight(device) {
             return false;
         }
         let at_home = arena.lock().heap().missing_memory(request.tier, request.size, Some(granule));
         let hardly_more = self.most_needed.load(Ordering::Relaxed) / HARDLY_MORE;
         at_home.is_some_and(|bytes| {
-            bytes <= for_view + hardly_more && !provider.rejects(provider.held().saturating_add(bytes))
+            bytes <= for_view + hardly_more && !device.rejects(device.held().saturating_add(bytes))
         })
     }
 
@@ -299,16 +295,16 @@ impl Device {
     /// memory in two places.
     fn fetch(
         &self,
-        provider: &Provider,
+        device: &Device,
         arena: &Arena,
         (missing, finest): (u64, u64),
         call: &Call<'_>,
     ) -> Option<u64> {
         // A request that the whole device could not serve takes nothing from other streams.
-        if provider.base.arenas.in_use().saturating_add(missing) > provider.base.site.total_memory() {
+        if device.arenas.in_use().saturating_add(missing) > device.site.total_memory() {
             return Some(0);
         }
-        let came = hand_over::hand_over(provider, arena, (missing, finest), call);
+        let came = hand_over::hand_over(device, arena, (missing, finest), call);
         if came.is_none() {
             self.refused.store(true, Ordering::Relaxed);
         }
@@ -318,7 +314,7 @@ impl Device {
     /// Makes a view, and serves a request from it. `taken` are the home bytes of the request, as busy.
     fn map(
         &self,
-        provider: &Provider,
+        device: &Device,
         arena: &Arena,
         request: &Request,
         plan: Plan,
@@ -327,8 +323,8 @@ impl Device {
     ) -> Result<Option<DevicePtr>> {
         let Plan { granules, skip, .. } = plan;
         let mut home = Home { arena, taken };
-        leaving::bound(provider, arena, call);
-        let mapped = provider.map_again(arena, &granules, request, call, |state, segment| {
+        leaving::bound(device, arena, call);
+        let mapped = device.map_again(arena, &granules, request, call, |state, segment| {
             let taken = std::mem::take(&mut home.taken);
             views::add_view(state.granule_mut(), segment, granules.clone(), (skip, request.size), taken)
         });

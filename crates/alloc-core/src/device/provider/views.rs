@@ -1,9 +1,9 @@
 //! Free memory of an arena in another place: what the driver is asked for that.
 
-use super::Provider;
 use crate::arena::ArenaState;
 use crate::arena::directory::Arena;
 use crate::arena::granule::Shown;
+use crate::device::Device;
 use crate::device::space::{Mapped, side_by_side};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
@@ -21,33 +21,33 @@ pub(super) struct Part {
     pub(super) epoch: u64,
 }
 
-impl Provider {
+impl Device {
     /// Bytes held, or about to be.
     pub(super) fn held(&self) -> u64 {
-        self.base.holdings.lock().accounts().whole().held()
+        self.holdings.lock().accounts().whole().held()
     }
 
     /// Whether requests are rejected before so many bytes are held.
     pub(super) fn rejects(&self, held: u64) -> bool {
-        let state = self.base.holdings.lock();
+        let state = self.holdings.lock();
         let counted = held.saturating_add(state.accounts().whole().pinned());
-        state.rejects_above(self.base.site.total_memory()).is_some_and(|limit| counted > limit)
+        state.rejects_above(self.site.total_memory()).is_some_and(|limit| counted > limit)
     }
 
     /// Tries whether memory that is mapped in two places is the same in both; `None` where a capture is under way, or the driver
     /// has no room. Calls the driver, and waits for it.
     pub(super) fn try_aliases(&self, arena: &Arena, call: &Call<'_>) -> Option<bool> {
-        if self.base.site.is_beside_capture() || !self.may_wait(arena, call) {
+        if self.site.is_beside_capture() || !self.may_wait(arena, call) {
             return None;
         }
-        let _memory = self.base.arenas.in_transit();
-        self.space.try_aliases()
+        let _memory = self.arenas.in_transit();
+        self.prove_aliases()
     }
 
     /// Whether to wait for the arena's stream breaks no capture, also none that nobody told of. Calls the driver.
     pub(super) fn may_wait(&self, arena: &Arena, call: &Call<'_>) -> bool {
         let stream = arena.lock().tenure().stream();
-        !call.capturing && !self.base.site.may_be_capturing(stream)
+        !call.capturing && !self.site.may_be_capturing(stream)
     }
 
     /// Maps granules a second time, side by side, and serves `request` from there: `adopt` gives the arena the new segment, and
@@ -60,31 +60,31 @@ impl Provider {
         call: &Call<'_>,
         adopt: impl FnOnce(&mut ArenaState, Segment) -> BlockId,
     ) -> Result<Mapped> {
-        let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(Mapped::Refused) };
-        let calls = self.base.site.calls();
+        let Ok(vm) = self.site.backend().virtual_memory() else { return Ok(Mapped::Refused) };
+        let calls = self.site.calls();
         let (handles, owner) = {
             let state = arena.lock();
-            (self.space.handles(&state, granules), state.tenure().maps_for())
+            (self.handles(&state, granules), state.tenure().maps_for())
         };
-        let base = match self.space.map_side_by_side(granules, &handles, vm) {
+        let base = match self.map_side_by_side(granules, &handles, vm) {
             Ok(base) => base,
             Err(refused) => return Ok(refused),
         };
         let bytes = granules.iter().map(|granule| granule.bytes).sum();
-        self.base.tell_growable(SegmentChange::Attached, owner, base, bytes, &calls);
-        let mut state = self.base.arenas.attend(arena, call);
+        self.tell_growable(SegmentChange::Attached, owner, base, bytes, &calls);
+        let mut state = self.arenas.attend(arena, call);
         let registration = {
-            let mut device = self.base.holdings.lock();
-            device.regions_mut().show(side_by_side(base.0, granules));
-            device.count_moved(granules.len());
-            device.register()
+            let mut holdings = self.holdings.lock();
+            holdings.regions_mut().show(side_by_side(base.0, granules));
+            holdings.count_moved(granules.len());
+            holdings.register()
         };
         let mut segment = Segment::new(base, bytes, registration, request.tier, Origin::View);
         segment.context = state.ledger().history().call();
         let block = adopt(&mut state, segment);
         let ptr = state.hand_out_whole(block, request.requested);
         drop(state);
-        self.base.lifetimes.arrived(Ok(ptr), &calls).map(Mapped::Served)
+        self.lifetimes.arrived(Ok(ptr), &calls).map(Mapped::Served)
     }
 
     /// Unmaps such mappings, in which no block lives, once the device is done with them. `commit` is told of each whether it is
@@ -98,22 +98,22 @@ impl Provider {
         mut commit: impl FnMut(&mut ArenaState, usize, bool) -> Vec<u64>,
         rest: impl FnOnce(&mut ArenaState) -> Vec<Segment>,
     ) -> Result<()> {
-        let calls = self.base.site.calls();
+        let calls = self.site.calls();
         let owner = arena.lock().tenure().maps_for();
         let newest = parts.iter().map(|part| part.epoch).max().unwrap_or(0);
-        let quiet = self.base.lifetimes.quiesce_up_to(arena, newest, call);
-        let vm = self.base.site.backend().virtual_memory();
+        let quiet = self.lifetimes.quiesce_up_to(arena, newest, call);
+        let vm = self.site.backend().virtual_memory();
         for (number, part) in parts.iter().enumerate() {
             let (at, bytes) = (DevicePtr(part.addr), part.bytes);
             let unmapped = match (&quiet, &vm) {
                 (Ok(true), Ok(vm)) => {
-                    self.base.tell_growable(SegmentChange::Detaching, owner, at, bytes, &calls);
+                    self.tell_growable(SegmentChange::Detaching, owner, at, bytes, &calls);
                     // SAFETY: rule 3: adjacent mappings in which no block lives, and whose last use is past.
                     let outcome = unsafe { vm.unmap(at, bytes) };
                     if let Err(error) = &outcome {
-                        self.base.site.backend().clear_error();
+                        self.site.backend().clear_error();
                         tracing::error!(%error, %at, bytes, "part of a view could not be unmapped; it stays");
-                        self.base.tell_growable(SegmentChange::Attached, owner, at, bytes, &calls);
+                        self.tell_growable(SegmentChange::Attached, owner, at, bytes, &calls);
                     }
                     outcome.is_ok()
                 }
@@ -122,13 +122,13 @@ impl Provider {
             let mut state = arena.lock();
             let places = commit(&mut state, number, unmapped);
             if unmapped {
-                let mut device = self.base.holdings.lock();
-                device.regions_mut().hide(&places);
-                device.counters_mut().device_free += 1;
+                let mut holdings = self.holdings.lock();
+                holdings.regions_mut().hide(&places);
+                holdings.counters_mut().device_free += 1;
             }
         }
         let rest = rest(&mut arena.lock());
-        self.space.release_addresses(rest);
+        self.release_addresses(rest);
         quiet.map(|_| ())
     }
 }

@@ -4,8 +4,8 @@ use crate::arena::Heap;
 use crate::arena::directory::Arena;
 use crate::arena::granule::{Borders, FreePart, Granule, Parts, Slot, SlotState, free_range, granule_at};
 use crate::base::steps::Counted;
+use crate::device::Device;
 use crate::device::hand_over::Away;
-use crate::device::provider::Provider;
 use crate::lifetimes::call::Call;
 use crate::memory::block::SegmentId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,28 +33,24 @@ struct Best {
 
 /// Brings granules home that lie free with other streams, where `size` bytes are side by side then, at home or in a view that is
 /// there. Returns whether any came. Asks the driver about these streams.
-pub(super) fn call_home(provider: &Provider, arena: &Arena, size: u64, call: &Call<'_>) -> bool {
-    if call.capturing || provider.base.holdings.lock().regions().away_bytes() == 0 {
+pub(super) fn call_home(device: &Device, arena: &Arena, size: u64, call: &Call<'_>) -> bool {
+    if call.capturing || device.holdings.lock().regions().away_bytes() == 0 {
         return false;
     }
-    let mut callable = callable(provider, arena);
+    let mut callable = callable(device, arena);
     while !callable.is_empty() {
         let Some(best) = best(arena.lock().granule().heap(), &callable, size) else { return false };
         let mut of: BTreeMap<u16, Vec<Away>> = BTreeMap::new();
         for away in best.away {
             of.entry(callable[away].home.0).or_default().push(callable[away]);
         }
-        let newest = |number| {
-            Some((
-                number,
-                provider.base.lifetimes.newest_spare(provider.base.arenas.directory().get(number)?),
-            ))
-        };
+        let newest =
+            |number| Some((number, device.lifetimes.newest_spare(device.arenas.directory().get(number)?)));
         let newest: BTreeMap<_, _> = of.keys().filter_map(|number| newest(*number)).collect();
         if newest.values().all(Option::is_some) {
             return newest.into_iter().fold(false, |came, (number, newest)| {
                 let all = of.remove(&number).unwrap_or_default();
-                newest.is_some_and(|newest| bring(provider, arena, number, &all, newest, call)) || came
+                newest.is_some_and(|newest| bring(device, arena, number, &all, newest, call)) || came
             });
         }
         // Others may do without the streams that keep theirs.
@@ -64,9 +60,9 @@ pub(super) fn call_home(provider: &Provider, arena: &Arena, size: u64, call: &Ca
 }
 
 /// Brings these granules home, as far as they are free still. Returns whether any came.
-fn bring(provider: &Provider, arena: &Arena, from: u16, all: &[Away], newest: u64, call: &Call<'_>) -> bool {
-    let Some(from) = provider.base.arenas.directory().get(from) else { return false };
-    let _memory = provider.base.arenas.in_transit();
+fn bring(device: &Device, arena: &Arena, from: u16, all: &[Away], newest: u64, call: &Call<'_>) -> bool {
+    let Some(from) = device.arenas.directory().get(from) else { return false };
+    let _memory = device.arenas.in_transit();
     let mut state = from.lock();
     let take = |Away { home: (_, segment, addr), .. }: &Away| {
         let granule = granule_at(state.granule().heap(), *segment, *addr)?;
@@ -76,18 +72,18 @@ fn bring(provider: &Provider, arena: &Arena, from: u16, all: &[Away], newest: u6
     };
     let parts: Vec<_> = all.iter().filter_map(take).collect();
     drop(state);
-    provider.hand_over.hand_over(from, arena, &parts, call).is_some_and(|came| came > 0)
+    device.hand_over(from, arena, &parts, call).is_some_and(|came| came > 0)
 }
 
 /// An arena's granules that lie free with other streams.
-fn callable(provider: &Provider, arena: &Arena) -> Vec<Away> {
+fn callable(device: &Device, arena: &Arena) -> Vec<Away> {
     let mut of: BTreeMap<u16, Vec<Away>> = BTreeMap::new();
-    for away in provider.hand_over.away_of(arena) {
+    for away in device.away_of(arena) {
         of.entry(away.home.0).or_default().push(away);
     }
     let mut callable = Vec::new();
     for (number, mut all) in of {
-        let Some(from) = provider.base.arenas.directory().get(number) else { continue };
+        let Some(from) = device.arenas.directory().get(number) else { continue };
         let state = from.lock();
         let is_free = |Away { home: (_, segment, addr), .. }: &Away| {
             let granule = granule_at(state.granule().heap(), *segment, *addr);

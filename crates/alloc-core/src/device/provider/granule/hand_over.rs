@@ -6,7 +6,7 @@
 use crate::arena::directory::Arena;
 use crate::arena::granule::free_range;
 use crate::base::steps::Counted;
-use crate::device::provider::Provider;
+use crate::device::Device;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId, Tier};
 use std::cmp::Reverse;
@@ -28,7 +28,7 @@ struct Whole {
 /// Hands free granules, of at least `finest` bytes, of the default pool's other arenas to this one until `wanted` bytes have
 /// come. Returns how many came; `None` where the driver maps no memory in two places. Calls the driver, and waits for nothing.
 pub(super) fn hand_over(
-    provider: &Provider,
+    device: &Device,
     to: &Arena,
     (wanted, finest): (u64, u64),
     call: &Call<'_>,
@@ -38,20 +38,20 @@ pub(super) fn hand_over(
         return Some(came);
     }
     // Who has nothing to give is not asked about, which would be a driver call.
-    let mut givers = provider.hand_over.givers(to, finest);
+    let mut givers = device.givers(to, finest);
     while came < wanted
         && let Some(from) = givers.next()
     {
-        if let Some(newest) = provider.base.lifetimes.newest_spare(from) {
-            let _memory = provider.base.arenas.in_transit();
-            let parts = take(provider, from, to, (wanted - came, finest), newest);
-            came += provider.hand_over.hand_over(from, to, &parts, call)?;
+        if let Some(newest) = device.lifetimes.newest_spare(from) {
+            let _memory = device.arenas.in_transit();
+            let parts = take(device, from, to, (wanted - came, finest), newest);
+            came += device.hand_over(from, to, &parts, call)?;
         }
     }
-    let away = provider.base.holdings.lock().regions().away_bytes();
-    if away > provider.held().saturating_mul(MOST_AWAY) {
-        for arena in provider.hand_over.neighbours(to) {
-            provider.hand_over.unmap_away(arena, call);
+    let away = device.holdings.lock().regions().away_bytes();
+    if away > device.held().saturating_mul(MOST_AWAY) {
+        for arena in device.neighbours(to) {
+            device.unmap_away(arena, call);
         }
     }
     Some(came)
@@ -60,13 +60,13 @@ pub(super) fn hand_over(
 /// Takes free granules out, each as a busy block, until `wanted` bytes have come: those of the largest free blocks, and of equal
 /// ones those first that served the other arena before.
 fn take(
-    provider: &Provider,
+    device: &Device,
     from: &Arena,
     to: &Arena,
     (wanted, finest): (u64, u64),
     newest: u64,
 ) -> Vec<BlockId> {
-    let to = provider.hand_over.number(to);
+    let to = device.number(to);
     let mut state = from.lock();
     let mut spare = Vec::new();
     // Granules of other regions may be smaller than a usual one.
@@ -83,7 +83,7 @@ fn take(
         }
         let granules = &segment.granules;
         for granule in granules.each(granules.within(block.addr..block.end())).counted() {
-            let known = provider.hand_over.is_mapped_in(&state, id, granule.start, to);
+            let known = device.is_mapped_in(&state, id, granule.start, to);
             spare.push(Whole {
                 known,
                 block: block.size,

@@ -3,7 +3,7 @@
 use crate::arena::directory::Arena;
 use crate::arena::granule::{Granule, SlotState};
 use crate::arena::{ArenaOf, ArenaState, Heap};
-use crate::device::provider::Provider;
+use crate::device::Device;
 use crate::device::provider::views::Part;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
@@ -23,21 +23,21 @@ struct Leaving {
 
 /// Keeps what an arena's views show within a multiple of what the device holds: where they show more, the parts leave that
 /// served nobody for the longest. A program whose sizes never repeat would map for ever, and search all of it.
-pub(super) fn bound(provider: &Provider, arena: &Arena, call: &Call<'_>) {
-    let most = provider.held().saturating_mul(MOST_SHOWN);
+pub(super) fn bound(device: &Device, arena: &Arena, call: &Call<'_>) {
+    let most = device.held().saturating_mul(MOST_SHOWN);
     let beyond = || arena.lock().granule().heap().known().shown_bytes().saturating_sub(most);
     if beyond() == 0 {
         return;
     }
     // Enough that it is not done for every view. To wait is for where the device never was seen to be done with any of it.
     let enough = |beyond: u64| beyond + most / MOST_SHOWN;
-    let mut outcome = give_up(provider, arena, enough(beyond()), true, call);
-    if beyond() > 0 && provider.may_wait(arena, call) {
-        outcome = outcome.and_then(|()| give_up(provider, arena, enough(beyond()), false, call));
+    let mut outcome = give_up(device, arena, enough(beyond()), true, call);
+    if beyond() > 0 && device.may_wait(arena, call) {
+        outcome = outcome.and_then(|()| give_up(device, arena, enough(beyond()), false, call));
     }
     if let Err(error) = outcome {
         // The request does not depend on it.
-        provider.base.site.backend().clear_error();
+        device.site.backend().clear_error();
         tracing::warn!(%error, "views show more than they should; it is tried again with the next one");
     }
 }
@@ -46,18 +46,18 @@ pub(super) fn bound(provider: &Provider, arena: &Arena, call: &Call<'_>) {
 /// device is known to be done with, and waits for nothing, or all of it, and blocks until the device is done with it; during
 /// a capture everything stays of which that is not known.
 pub(in crate::device::provider) fn give_up(
-    provider: &Provider,
+    device: &Device,
     arena: &Arena,
     enough: u64,
     only_past: bool,
     call: &Call<'_>,
 ) -> Result<()> {
-    let _memory = provider.base.arenas.in_transit();
+    let _memory = device.arenas.in_transit();
     let leaving = begin(arena.lock().granule_mut(), enough, only_past);
-    leave(provider, arena, &leaving, call)
+    leave(device, arena, &leaving, call)
 }
 
-fn leave(provider: &Provider, arena: &Arena, leaving: &[Leaving], call: &Call<'_>) -> Result<()> {
+fn leave(device: &Device, arena: &Arena, leaving: &[Leaving], call: &Call<'_>) -> Result<()> {
     if leaving.is_empty() {
         return Ok(());
     }
@@ -66,7 +66,7 @@ fn leave(provider: &Provider, arena: &Arena, leaving: &[Leaving], call: &Call<'_
         let Leaving { segment, ref slots, part } = leaving[number];
         state.granule_mut().heap_mut().known_mut().end_leaving(segment, slots.clone(), part.addr, unmapped)
     };
-    provider.unmap(arena, &parts, call, commit, |state| {
+    device.unmap(arena, &parts, call, commit, |state| {
         let heap = state.granule_mut().heap_mut();
         let empty = take_empty(heap);
         empty.into_iter().filter_map(|(segment, block)| heap.remove_segment(segment, block)).collect()
