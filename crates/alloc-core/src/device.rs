@@ -9,32 +9,47 @@
 //! Each request and each free has a short way, which is all that most programs ever take, and one that looks closer: at
 //! contexts, captures and pool scopes. One test of a word decides.
 
-mod arenas;
-mod crossings;
-mod features;
+pub(crate) mod arenas;
+pub(crate) mod budgets;
+mod checkpoint;
+pub(crate) mod crossings;
+mod exact;
+mod falling_asleep;
 mod hand_over;
-mod history;
+pub(crate) mod history;
 mod holdings;
 mod ladder;
 mod leaving;
-mod lifetimes;
-mod pools;
+pub(crate) mod lifetimes;
+mod limits;
+mod peers;
+pub(crate) mod pools;
 mod provider;
 mod release;
+mod rounds;
+mod sharing;
 mod site;
+pub(crate) mod sleep;
 mod space;
+pub(crate) mod statistics;
+mod unified;
+mod wake;
+mod waking_up;
 
 pub use crate::watch::observers::{
     FreeMemoryCallback, OutOfMemoryObserver, ProcessMemorySource, RejectionObserver, SegmentChange,
     SegmentEvent, SegmentObserver,
 };
-pub use features::checkpoint::{CheckpointDelta, PoolCheckpoint};
-pub use features::statistics::GrowableSize;
-pub(crate) use features::{FallingAsleep, Pieces, ScopeId, carry};
+pub use checkpoint::{CheckpointDelta, PoolCheckpoint};
+pub(crate) use falling_asleep::FallingAsleep;
 pub(crate) use history::observation::Observation;
 pub(crate) use pools::{Flush, Sleeper};
+pub(crate) use rounds::{Pieces, carry};
+pub use statistics::GrowableSize;
+pub(crate) use statistics::ScopeId;
 
 use crate::arena::directory::{Arena, PoolSlot};
+use crate::arena::pool::Pools;
 use crate::arena::{ArenaPool, ArenaState};
 use crate::backend::{Backend, MemoryInfo};
 use crate::base::round::EXABYTE;
@@ -42,7 +57,8 @@ use crate::config::{PolicyName, Settings};
 use crate::error::{AllocError, Result};
 use crate::features::share::exchange::Exchange;
 use crate::features::uncached::Uncached;
-use crate::lifetimes::{call::Call, pending::Waiting};
+use crate::lifetimes::call::Call;
+use crate::lifetimes::pending::{PendingFrees, Waiting};
 use crate::memory::address_map::{AddressMap, Location};
 use crate::memory::backup::Spares;
 use crate::memory::block::NO_USES;
@@ -50,34 +66,37 @@ use crate::policy::Policy;
 use crate::process::attention::{Edge, Reason};
 use crate::process::edges;
 use crate::process::foreign::{Calls, Foreign};
-use crate::sync::{Arc, Claims, Guard, Mutex, Rank, Turns};
+use crate::sync::{Arc, Claims, Guard, Mutex, Rank, Transit, Turns};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
-use crate::watch::history::{HistoryOptions, RecordContext};
+use crate::watch::history::{HistoryOptions, Outbox, RecordContext};
 use crate::watch::{observers::Observers, pointer::Problem};
 use arenas::Arenas;
 use crossings::Crossings;
-use features::statistics::Scopes;
-use history::History;
+use history::Gathering;
 use holdings::Holdings;
-use lifetimes::Lifetimes;
-use pools::PrivatePools;
+use lifetimes::Captures;
 use provider::granule::Learned;
 use site::Site;
 use space::Addresses;
+use statistics::Scopes;
 
 /// A caching allocator for one device. Reach it through [`CachingAllocator`](crate::allocator::CachingAllocator).
 ///
 /// What has invariants is a type of its own, whose methods alone change it. What orders them stands in files by topic.
 pub(crate) struct Device {
     pub(crate) site: Site,
-    pub(crate) holdings: Arc<Holdings>,
-    pub(crate) arenas: Arc<Arenas>,
-    pub(crate) history: Arc<History>,
-    pub(crate) pools: Arc<PrivatePools>,
-    pub(crate) lifetimes: Arc<Lifetimes>,
-    pub(crate) crossings: Arc<Crossings>,
-    pub(crate) observers: Arc<Observers>,
-    pub(crate) uncached: Arc<Uncached>,
+    pub(crate) holdings: Holdings,
+    pub(crate) arenas: Arenas,
+    pub(crate) observers: Observers,
+    pub(crate) uncached: Uncached,
+    crossings: Crossings,
+    private_pools: Mutex<Pools>,
+    gathering: Mutex<Gathering>,
+    outbox: Arc<Outbox>,
+    captures: Mutex<Captures>,
+    pending: PendingFrees,
+    /// Driver calls under way that name a stream.
+    naming: Transit<Stream>,
     pub(crate) exchange: Exchange,
     addresses: Addresses,
     /// What the `granule` policy knows of the device.
@@ -109,9 +128,9 @@ impl std::fmt::Debug for Device {
 impl Drop for Device {
     /// Gives everything back to the device that is not in the program's hands.
     fn drop(&mut self) {
-        let scopes = self.pools.abandon_scopes();
+        let scopes = pools::abandon_scopes(self);
         self.site.foreign().end(Arc::unwrap_or_clone(scopes));
-        self.history.record(&HistoryOptions::default());
+        history::record(self, &HistoryOptions::default());
         if let Err(error) = self.noticing(self.release_everything()) {
             tracing::warn!(%error, device = %self.site.device(), "cached memory could not be given back");
         }
@@ -137,16 +156,13 @@ impl Device {
         let policy = Arc::new(Policy::new(settings, virtual_memory));
         let site = Site::new(backend, device, map, foreign, settings, total_memory, virtual_memory);
         let (backend, attention) = (site.backend(), site.attention());
-        let observers = Arc::new(Observers::new(device, Arc::clone(site.foreign())));
-        let uncached = Arc::new(Uncached::new(Arc::clone(backend), device, attention));
+        let observers = Observers::new(device, Arc::clone(site.foreign()));
+        let uncached = Uncached::new(Arc::clone(backend), device, attention);
         let exchange = Exchange::new(Arc::clone(backend), device, attention);
         let granule = (policy.name() == PolicyName::Granule).then(Learned::default);
-        let holdings = Arc::new(Holdings::new(&site, settings, &observers));
-        let arenas = Arc::new(Arenas::new(&site, &holdings, policy));
-        let history = Arc::new(History::new(&site, &holdings, &arenas));
-        let pools = Arc::new(PrivatePools::new(&site, &holdings, &arenas));
-        let lifetimes = Arc::new(Lifetimes::new(&site, &holdings, &arenas, &history, &pools, &uncached));
-        let crossings = Arc::new(Crossings::new(&site, &holdings));
+        let pending = PendingFrees::new(attention);
+        let holdings = Holdings::new(&site, settings);
+        let arenas = Arenas::new(&site, policy);
         let allowed = holdings.lock().accounts().ceilings().allowed();
         arenas.refresh_ages(allowed);
         uncached.turn(!settings.caching);
@@ -154,12 +170,15 @@ impl Device {
             site,
             holdings,
             arenas,
-            history,
-            pools,
-            lifetimes,
-            crossings,
             observers,
             uncached,
+            crossings: Crossings::default(),
+            private_pools: Mutex::new(Rank::Registry, Pools::default()),
+            gathering: Mutex::new(Rank::Registry, Gathering::default()),
+            outbox: Arc::default(),
+            captures: Mutex::new(Rank::Pending, Captures::default()),
+            pending,
+            naming: Transit::default(),
             exchange,
             addresses: Addresses::default(),
             granule,
@@ -215,7 +234,7 @@ impl Device {
     /// What is wrong with `ptr`; `None` where it lies in no memory of this device.
     pub(crate) fn diagnose(&self, ptr: DevicePtr) -> Option<Problem> {
         let around = self.uncached.diagnose(ptr);
-        around.or_else(|| self.arenas.diagnose(ptr))
+        around.or_else(|| arenas::diagnose(self, ptr))
     }
 
     /// Ends without a word to the driver: what is held is lost to it, and no destructor runs.
@@ -231,9 +250,9 @@ impl Device {
     /// are live, need nothing from the device.
     pub(crate) fn prime_pool(&self, id: PoolId, stream: Stream, sizes: &[u64]) -> Result<()> {
         let calls = self.site.calls();
-        self.pools.expect_captures(id)?;
-        let visit = self.pools.visit(id, false)?;
-        let call = self.history.begin_call(Some(stream), RecordContext::State)?;
+        pools::expect_captures(self, id)?;
+        let visit = pools::visit(self, id, false)?;
+        let call = history::begin_call(self, Some(stream), RecordContext::State)?;
         let mut taken = Vec::with_capacity(sizes.len());
         let mut outcome = Ok(());
         for bytes in sizes.iter().filter(|bytes| **bytes > 0) {
@@ -248,11 +267,11 @@ impl Device {
         }
         for ptr in taken {
             if let Some(at) = self.site.map().get(ptr) {
-                self.lifetimes.free_in(ptr, at, &call);
+                lifetimes::free_in(self, ptr, at, &call);
             }
         }
         drop(call);
-        self.history.deliver(&calls);
+        history::deliver(self, &calls);
         outcome
     }
 
@@ -271,7 +290,7 @@ impl Device {
             Some(entered) => entered,
             None => self.enter_slowly(pool, stream)?,
         };
-        let mut state = self.arenas.attended(state, call);
+        let mut state = arenas::attended(self, state, call);
         state.change_tenure(|tenure| tenure.note_pool(pool));
         if let Some(ptr) = state.malloc(bytes) {
             return Ok(ptr);
@@ -289,7 +308,7 @@ impl Device {
             // The table of likely arenas may have had no place for it. That is no reason to wait for others.
             let arena = match self.arenas.directory().of_stream(pool.slot, stream) {
                 Some(arena) => arena,
-                None => match self.arenas.arena_for(pool, stream) {
+                None => match arenas::arena_for(self, pool, stream) {
                     Err(AllocError::Limit(_)) if !made_room => {
                         made_room = true;
                         self.forget_unused_pools();
@@ -330,7 +349,7 @@ impl Device {
         };
         match state.malloc(bytes) {
             Some(ptr) => {
-                self.arenas.leave(state);
+                arenas::leave(self, state);
                 Ok(ptr)
             }
             None => self.miss(arena, state, bytes),
@@ -348,7 +367,7 @@ impl Device {
     #[cold]
     fn look_closer(&self, bytes: u64, stream: Stream) -> Option<Result<DevicePtr>> {
         if self.site.attention().only_pending() {
-            let drain = |call| self.lifetimes.drain_if_due(PoolSlot::DEFAULT, stream, bytes, &call);
+            let drain = |call| lifetimes::drain_if_due(self, PoolSlot::DEFAULT, stream, bytes, &call);
             return self.site.noticing(self.site.plain_call().and_then(drain)).err().map(Err);
         }
         Some(self.malloc_attentively(bytes, stream))
@@ -361,21 +380,21 @@ impl Device {
         if self.site.attention().has(Reason::UNCACHED) {
             return self.site.noticing(self.uncached.malloc(bytes));
         }
-        self.history.make_room();
+        history::make_room(self);
         let calls = self.site.calls();
-        let call = self.site.noticing(self.history.begin_call(Some(stream), RecordContext::State))?;
+        let call = self.site.noticing(history::begin_call(self, Some(stream), RecordContext::State))?;
         let outcome = self.malloc_in(bytes, stream, &call);
         drop(call);
-        self.history.deliver(&calls);
-        self.lifetimes.arrived(outcome, &calls)
+        history::deliver(self, &calls);
+        lifetimes::arrived(self, outcome, &calls)
     }
 
     fn malloc_in(&self, bytes: u64, stream: Stream, call: &Call<'_>) -> Result<DevicePtr> {
-        let visit = self.site.noticing(self.pools.route(stream, call.capturing))?;
+        let visit = self.site.noticing(pools::route(self, stream, call.capturing))?;
         if call.capturing {
-            self.lifetimes.reuse_joined(stream);
+            lifetimes::reuse_joined(self, stream);
         } else {
-            let drained = self.lifetimes.drain_if_due(visit.pool.slot, stream, bytes, call);
+            let drained = lifetimes::drain_if_due(self, visit.pool.slot, stream, bytes, call);
             self.site.noticing(drained)?;
         }
         self.malloc_from(&visit.pool, bytes, stream, call)
@@ -397,13 +416,13 @@ impl Device {
         let Some(found) = state.layout().handed_out(ptr, block) else { return false };
         if found.uses == NO_USES {
             state.free_unused(block);
-            self.arenas.leave(state);
+            arenas::leave(self, state);
         } else {
             let uses = state.free_and_wait(block);
             let (slot, waiting) = (state.tenure().slot(), Waiting { arena: location.arena, block });
-            let _named = self.lifetimes.name(&uses);
-            self.arenas.leave(state);
-            self.lifetimes.wait_for_all(uses, waiting, None, slot, &Call::PLAIN);
+            let _named = lifetimes::name(self, &uses);
+            arenas::leave(self, state);
+            lifetimes::wait_for_all(self, uses, waiting, None, slot, &Call::PLAIN);
         }
         true
     }
@@ -411,11 +430,11 @@ impl Device {
     /// [`free`](Self::free) for programs that record contexts or capture.
     #[inline]
     pub(crate) fn free_attentively(&self, ptr: DevicePtr, location: Location, calls: &Calls<'_>) -> bool {
-        self.history.make_room();
-        let call = self.history.begin_free(RecordContext::All, calls);
-        let freed = self.lifetimes.free_in(ptr, location, &call);
+        history::make_room(self);
+        let call = history::begin_free(self, RecordContext::All, calls);
+        let freed = lifetimes::free_in(self, ptr, location, &call);
         drop(call);
-        self.history.deliver(calls);
+        history::deliver(self, calls);
         freed
     }
 }

@@ -28,7 +28,8 @@ pub use statistics::{CacheInfo, Statistics};
 
 use crate::backend::Backend;
 use crate::config::{AllocatorBackend, Flavour, MemoryLimit, PolicyName, Settings, environment};
-use crate::device::{Device, Flush};
+use crate::device::{self, Device, Flush};
+use crate::device::{arenas, lifetimes};
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::{AddressMap, Location};
 use crate::process::foreign::Foreign;
@@ -225,7 +226,7 @@ impl CachingAllocator {
             return Ok(());
         }
         let record =
-            |at: Location| self.devices[at.device.0 as usize].lifetimes.record_stream(ptr, at, stream);
+            |at: Location| lifetimes::record_stream(&self.devices[at.device.0 as usize], ptr, at, stream);
         match self.map.get(ptr).map(record).transpose()? {
             Some(true) => Ok(()),
             _ => self.record_unknown(ptr, stream),
@@ -255,7 +256,7 @@ impl CachingAllocator {
             // A stream may use the memory of other devices, too. Its end is found once: what can fail comes before the
             // first device takes it for retired.
             let mut last = None;
-            let retire = |device: &Device| device.lifetimes.retire_stream(stream, &mut last);
+            let retire = |device: &Device| lifetimes::retire_stream(device, stream, &mut last);
             self.all_devices().try_for_each(retire)?;
             self.set_reserve_class(stream, "")
         })
@@ -303,7 +304,7 @@ impl CachingAllocator {
     /// # Errors
     /// [`AllocError::InvalidDevice`].
     pub fn stats(&self, device: DeviceIndex) -> Result<DeviceStats> {
-        Ok(self.seen_device(device)?.stats())
+        Ok(device::statistics::stats(self.seen_device(device)?))
     }
 
     /// The segment that holds a live block. PyTorch: `getBaseAllocation`.
@@ -521,7 +522,7 @@ impl CachingAllocator {
     /// # Panics
     /// On the first broken invariant, with its name.
     pub fn check_invariants(&self) {
-        self.reachable().for_each(|device| device.arenas.check_invariants());
+        self.reachable().for_each(arenas::check_invariants);
     }
 
     /// The default pool's id.

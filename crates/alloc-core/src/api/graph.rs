@@ -7,6 +7,7 @@ use crate::api::allocator::CachingAllocator;
 use crate::api::pool::{PoolReference, PoolScope};
 use crate::arena::pool::{Filter, Holder};
 use crate::backend::{Backend, BackendError, Capture, CaptureMode, CaptureStatus, Graph};
+use crate::device::statistics;
 use crate::error::{AllocError, Result, log_end};
 use crate::lifetimes::last_work::LastWork;
 use crate::process::edges;
@@ -153,7 +154,7 @@ impl CapturedGraph {
         let launch = || Ok(LastWork::of_launch(backend, stream, work)?);
         let (launch, memory) = match self.pools.first() {
             Some(PoolReference { allocator, device, .. }) if self.launches.is_empty() => {
-                let (launch, bytes) = allocator.device(*device)?.first_launch(launch)?;
+                let (launch, bytes) = statistics::first_launch(allocator.device(*device)?, launch)?;
                 let memory =
                     |bytes| DriverMemory { allocator: Arc::clone(allocator), device: *device, bytes };
                 (launch, bytes.map(memory))
@@ -296,7 +297,7 @@ impl Drop for OwnedGraph {
             Some((device, memory.bytes))
         });
         match known {
-            Some((device, bytes)) => device.end_of_graph(bytes, || self.destroy()),
+            Some((device, bytes)) => statistics::end_of_graph(device, bytes, || self.destroy()),
             None => self.destroy(),
         }
     }

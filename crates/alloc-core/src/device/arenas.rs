@@ -1,7 +1,7 @@
 //! A device's arenas: which one serves a stream, how one is locked for an operation, and what holds of all of them
 //! together: the peaks, and the memory that is in no index because a thread has it in its hands.
 
-use super::holdings::Holdings;
+use super::Device;
 use super::site::Site;
 use crate::arena::directory::{Arena, Directory, PoolSlot, Template};
 use crate::arena::{ArenaPool, ArenaState};
@@ -23,8 +23,6 @@ use std::ops::{Deref, DerefMut};
 
 /// The arenas of a device.
 pub(crate) struct Arenas {
-    site: Site,
-    holdings: Arc<Holdings>,
     directory: Directory,
     peaks: Mutex<Peaks>,
     /// Memory in the hands of threads, which is in no index. Where the device shares the host's memory, that of all who do.
@@ -37,7 +35,7 @@ pub(crate) struct Arenas {
 
 /// An arena, locked for an operation whose context its records carry. Unlocking it tells others what they have to hear.
 pub(super) struct Attended<'a> {
-    arenas: &'a Arenas,
+    device: &'a Device,
     /// It has the context for as long as the arena's history does.
     _call: &'a Call<'a>,
     /// There until this is dropped.
@@ -67,17 +65,15 @@ impl Drop for Attended<'_> {
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
         let given_up = state.ledger_mut().history_mut().end_call();
-        self.arenas.leave(state);
-        self.arenas.site.foreign().end(given_up);
+        leave(self.device, state);
+        self.device.site.foreign().end(given_up);
     }
 }
 
 impl Arenas {
-    pub(super) fn new(site: &Site, holdings: &Arc<Holdings>, policy: Arc<Policy>) -> Self {
+    pub(super) fn new(site: &Site, policy: Arc<Policy>) -> Self {
         let template = Template { policy, ages: false, history: HistoryTemplate::default() };
         Self {
-            site: site.clone(),
-            holdings: Arc::clone(holdings),
             directory: Directory::new(site.device(), Arc::clone(site.map()), template),
             peaks: Mutex::new(Rank::Peaks, Peaks::default()),
             transit: site.unified().map_or_else(Arc::default, |unified| Arc::clone(unified.moves())),
@@ -228,39 +224,6 @@ impl Arenas {
         }
     }
 
-    /// What is wrong with `ptr`; `None` where it lies in no memory of this device.
-    pub(super) fn diagnose(&self, ptr: DevicePtr) -> Option<Problem> {
-        self.directory.all().into_iter().find_map(|arena| {
-            let state = arena.lock();
-            let (id, segment) = state.layout().segment_at(ptr.0)?;
-            let (_, block) = state
-                .layout()
-                .of_segment(id)
-                .find(|(_, block)| (block.addr..block.end()).contains(&ptr.0))?;
-            Some(match block {
-                Block { addr, state: BlockPhase::Pending, requested, .. } if *addr == ptr.0 => {
-                    Problem::PendingFree { requested: *requested }
-                }
-                Block { addr, state: BlockPhase::Owned | BlockPhase::OwnedAsleep, .. } if *addr == ptr.0 => {
-                    Problem::Owned
-                }
-                // A live block that begins there has been handed out since the pointer was refused.
-                Block { addr, state: BlockPhase::Allocated, .. } if *addr == ptr.0 => Problem::Freed,
-                // In epoch 0 is what was never in the program's hands.
-                Block { addr, state: BlockPhase::Free, epoch: 1.., .. } if *addr == ptr.0 => Problem::Freed,
-                Block { addr, state: BlockPhase::Dormant, .. } if *addr == ptr.0 => Problem::Freed,
-                Block { addr, size, state, requested, .. } if state.is_live() => {
-                    Problem::InsideBlock { block: DevicePtr(*addr), bytes: *size, requested: *requested }
-                }
-                _ => Problem::NotHandedOut {
-                    device: self.site.device(),
-                    segment: DevicePtr(segment.base),
-                    bytes: segment.bytes,
-                },
-            })
-        })
-    }
-
     /// Bytes handed out or pending.
     pub(super) fn in_use(&self) -> u64 {
         let mut peaks = self.peaks.lock();
@@ -305,51 +268,6 @@ impl Arenas {
         Some(block.size)
     }
 
-    /// Walks every structure and panics on the first that contradicts another.
-    ///
-    /// # Panics
-    /// Where an invariant is broken; the text names it.
-    pub(crate) fn check_invariants(&self) {
-        self.with_all(|peaks, arenas| {
-            let mut fixed = 0;
-            let mut fixed_count = 0;
-            let mut busy = false;
-            for arena in arenas.iter() {
-                let sums = crate::arena::invariants::check_arena(arena, self.site.map());
-                fixed += sums.fixed_bytes;
-                fixed_count += sums.fixed_segments;
-                busy |= sums.busy;
-            }
-            self.directory.check(arenas);
-            let counters: Vec<&Counters> = arenas.iter().map(|a| a.ledger().counters()).collect();
-            peaks.check(&counters);
-            let state = self.holdings.lock();
-            state.accounts().check();
-            state.regions().check_exports();
-            state.regions().check_away();
-            // Blocks that fall asleep or wake are not busy, while their granules are on their way.
-            busy |= state.regions().iter().any(Region::is_changing);
-            // An arena made since then may hold memory that was not added up.
-            let all = self.directory.all().len() == arenas.len();
-            if all && !busy && state.accounts().whole().is_at_rest() {
-                let backed: u64 = state.regions().iter().map(Region::backed_bytes).sum();
-                let reserved = state.accounts().whole().reserved();
-                assert_eq!(fixed + backed, reserved, "reserved bytes are those of segments and granules");
-                let segments = state.counters().segment.all.current.unsigned_abs();
-                assert_eq!(fixed_count, segments, "the segment count is the number of fixed segments");
-                let mut shown = 0;
-                for arena in arenas.iter() {
-                    shown += crate::arena::invariants::check_regions(arena, state.regions());
-                }
-                assert_eq!(
-                    shown,
-                    state.regions().shown().len(),
-                    "the device knows what is mapped in views, and no more"
-                );
-            }
-        });
-    }
-
     pub(super) fn refresh_no_split(&self, slot: PoolSlot, no_split: bool) {
         for arena in self.directory.of_pool(slot) {
             let mut state = arena.lock();
@@ -379,79 +297,11 @@ impl Arenas {
         state.tenure().serves(slot, stream).then_some((arena, state))
     }
 
-    /// The arena of a stream in a pool: on first use that of the stream that retired first, of those that it can be
-    /// ordered after, or else a new one.
-    pub(super) fn arena_for(&self, pool: &ArenaPool, stream: Stream) -> Result<&Arena> {
-        let _alone = self.tenures.lock();
-        if let Some(arena) = self.directory.of_stream(pool.slot, stream) {
-            return Ok(arena);
-        }
-        // Only this thread takes from the line now.
-        let mut line = (0..).map_while(|place| self.directory.retired_in_line(pool.slot, place)).peekable();
-        if line.peek().is_some()
-            && !self.site.may_be_capturing(stream)
-            && let Some(arena) = line.find(|arena| self.adopt(arena, stream))
-        {
-            return Ok(arena);
-        }
-        Ok(self.directory.make(pool, stream)?)
-    }
-
-    /// Gives a retired arena to `stream`, whose later work is ordered after all that the retired stream was
-    /// given. `false` where the driver refuses to order it.
-    fn adopt(&self, arena: &Arena, stream: Stream) -> bool {
-        let Some(last) = arena.lock().tenure().retired().cloned() else { return false };
-        if let Err(error) = last.precede(stream) {
-            self.site.backend().clear_error();
-            tracing::warn!(%error, "a stream could not be ordered after a retired one; it begins with no memory");
-            return false;
-        }
-        let mut state = arena.lock();
-        // `last` outlives the lock, so the event is not destroyed under it.
-        state.adopt(stream);
-        self.directory.adopted(state.tenure().slot(), stream, state.tenure().number());
-        drop(state);
-        true
-    }
-
-    /// Locks an arena for an operation.
-    pub(super) fn attend<'a>(&'a self, arena: &'a Arena, call: &'a Call<'a>) -> Attended<'a> {
-        self.attended(arena.lock(), call)
-    }
-
-    pub(super) fn attended<'a>(
-        &'a self,
-        mut state: Guard<'a, ArenaState>,
-        call: &'a Call<'a>,
-    ) -> Attended<'a> {
-        state.ledger_mut().history_mut().begin_call(call.context());
-        Attended { arenas: self, _call: call, state: Some(state) }
-    }
-
     /// Where the live block at `ptr` was allocated, if that was recorded.
     pub(crate) fn context_of(&self, ptr: DevicePtr, location: Location) -> Option<Context> {
         let state = self.directory.get(location.arena)?.lock();
         state.layout().live(ptr, location.block)?;
         state.ledger().history().of_block(location.block).cloned()
-    }
-
-    /// Unlocks an arena; others hear of what was done before the call returns, where they have to.
-    #[inline]
-    pub(super) fn leave(&self, state: Guard<'_, ArenaState>) {
-        let due = state.ledger().counters().is_due().then(|| state.tenure().number());
-        drop(state);
-        if let Some(number) = due {
-            self.tell(number);
-        }
-        #[cfg(feature = "paranoid")]
-        self.check_invariants();
-    }
-
-    /// One of the moments that a block waits for is past, as `call` noticed.
-    pub(super) fn event_done(&self, waiting: Waiting, call: &Call<'_>) {
-        if let Some(arena) = self.directory.get(waiting.arena) {
-            self.attend(arena, call).event_done(waiting.block);
-        }
     }
 
     /// See [`CachingAllocator::set_owned`](crate::CachingAllocator).
@@ -478,5 +328,158 @@ impl Arenas {
         let state = self.directory.get(location.arena)?.lock();
         let block = state.layout().live(ptr, location.block)?;
         Some(block.state.is_asleep())
+    }
+}
+
+/// What is wrong with `ptr`; `None` where it lies in no memory of this device.
+pub(in crate::device) fn diagnose(device: &Device, ptr: DevicePtr) -> Option<Problem> {
+    device.arenas.directory.all().into_iter().find_map(|arena| {
+        let state = arena.lock();
+        let (id, segment) = state.layout().segment_at(ptr.0)?;
+        let (_, block) =
+            state.layout().of_segment(id).find(|(_, block)| (block.addr..block.end()).contains(&ptr.0))?;
+        Some(match block {
+            Block { addr, state: BlockPhase::Pending, requested, .. } if *addr == ptr.0 => {
+                Problem::PendingFree { requested: *requested }
+            }
+            Block { addr, state: BlockPhase::Owned | BlockPhase::OwnedAsleep, .. } if *addr == ptr.0 => {
+                Problem::Owned
+            }
+            // A live block that begins there has been handed out since the pointer was refused.
+            Block { addr, state: BlockPhase::Allocated, .. } if *addr == ptr.0 => Problem::Freed,
+            // In epoch 0 is what was never in the program's hands.
+            Block { addr, state: BlockPhase::Free, epoch: 1.., .. } if *addr == ptr.0 => Problem::Freed,
+            Block { addr, state: BlockPhase::Dormant, .. } if *addr == ptr.0 => Problem::Freed,
+            Block { addr, size, state, requested, .. } if state.is_live() => {
+                Problem::InsideBlock { block: DevicePtr(*addr), bytes: *size, requested: *requested }
+            }
+            _ => Problem::NotHandedOut {
+                device: device.site.device(),
+                segment: DevicePtr(segment.base),
+                bytes: segment.bytes,
+            },
+        })
+    })
+}
+
+/// Walks every structure and panics on the first that contradicts another.
+///
+/// # Panics
+/// Where an invariant is broken; the text names it.
+pub(crate) fn check_invariants(device: &Device) {
+    device.arenas.with_all(|peaks, arenas| {
+        let mut fixed = 0;
+        let mut fixed_count = 0;
+        let mut busy = false;
+        for arena in arenas.iter() {
+            let sums = crate::arena::invariants::check_arena(arena, device.site.map());
+            fixed += sums.fixed_bytes;
+            fixed_count += sums.fixed_segments;
+            busy |= sums.busy;
+        }
+        device.arenas.directory.check(arenas);
+        let counters: Vec<&Counters> = arenas.iter().map(|a| a.ledger().counters()).collect();
+        peaks.check(&counters);
+        let state = device.holdings.lock();
+        state.accounts().check();
+        state.regions().check_exports();
+        state.regions().check_away();
+        // Blocks that fall asleep or wake are not busy, while their granules are on their way.
+        busy |= state.regions().iter().any(Region::is_changing);
+        // An arena made since then may hold memory that was not added up.
+        let all = device.arenas.directory.all().len() == arenas.len();
+        if all && !busy && state.accounts().whole().is_at_rest() {
+            let backed: u64 = state.regions().iter().map(Region::backed_bytes).sum();
+            let reserved = state.accounts().whole().reserved();
+            assert_eq!(fixed + backed, reserved, "reserved bytes are those of segments and granules");
+            let segments = state.counters().segment.all.current.unsigned_abs();
+            assert_eq!(fixed_count, segments, "the segment count is the number of fixed segments");
+            let mut shown = 0;
+            for arena in arenas.iter() {
+                shown += crate::arena::invariants::check_regions(arena, state.regions());
+            }
+            assert_eq!(
+                shown,
+                state.regions().shown().len(),
+                "the device knows what is mapped in views, and no more"
+            );
+        }
+    });
+}
+
+/// The arena of a stream in a pool: on first use that of the stream that retired first, of those that it can be
+/// ordered after, or else a new one.
+pub(in crate::device) fn arena_for<'a>(
+    device: &'a Device,
+    pool: &ArenaPool,
+    stream: Stream,
+) -> Result<&'a Arena> {
+    let _alone = device.arenas.tenures.lock();
+    if let Some(arena) = device.arenas.directory.of_stream(pool.slot, stream) {
+        return Ok(arena);
+    }
+    // Only this thread takes from the line now.
+    let mut line =
+        (0..).map_while(|place| device.arenas.directory.retired_in_line(pool.slot, place)).peekable();
+    if line.peek().is_some()
+        && !device.site.may_be_capturing(stream)
+        && let Some(arena) = line.find(|arena| adopt(device, arena, stream))
+    {
+        return Ok(arena);
+    }
+    Ok(device.arenas.directory.make(pool, stream)?)
+}
+
+/// Gives a retired arena to `stream`, whose later work is ordered after all that the retired stream was
+/// given. `false` where the driver refuses to order it.
+fn adopt(device: &Device, arena: &Arena, stream: Stream) -> bool {
+    let Some(last) = arena.lock().tenure().retired().cloned() else { return false };
+    if let Err(error) = last.precede(stream) {
+        device.site.backend().clear_error();
+        tracing::warn!(%error, "a stream could not be ordered after a retired one; it begins with no memory");
+        return false;
+    }
+    let mut state = arena.lock();
+    // `last` outlives the lock, so the event is not destroyed under it.
+    state.adopt(stream);
+    device.arenas.directory.adopted(state.tenure().slot(), stream, state.tenure().number());
+    drop(state);
+    true
+}
+
+/// Locks an arena for an operation.
+pub(in crate::device) fn attend<'a>(
+    device: &'a Device,
+    arena: &'a Arena,
+    call: &'a Call<'a>,
+) -> Attended<'a> {
+    attended(device, arena.lock(), call)
+}
+
+pub(in crate::device) fn attended<'a>(
+    device: &'a Device,
+    mut state: Guard<'a, ArenaState>,
+    call: &'a Call<'a>,
+) -> Attended<'a> {
+    state.ledger_mut().history_mut().begin_call(call.context());
+    Attended { device, _call: call, state: Some(state) }
+}
+
+/// Unlocks an arena; others hear of what was done before the call returns, where they have to.
+#[inline]
+pub(in crate::device) fn leave(device: &Device, state: Guard<'_, ArenaState>) {
+    let due = state.ledger().counters().is_due().then(|| state.tenure().number());
+    drop(state);
+    if let Some(number) = due {
+        device.arenas.tell(number);
+    }
+    #[cfg(feature = "paranoid")]
+    check_invariants(device);
+}
+
+/// One of the moments that a block waits for is past, as `call` noticed.
+pub(in crate::device) fn event_done(device: &Device, waiting: Waiting, call: &Call<'_>) {
+    if let Some(arena) = device.arenas.directory.get(waiting.arena) {
+        attend(device, arena, call).event_done(waiting.block);
     }
 }

@@ -5,6 +5,7 @@ use super::Device;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::{ArenaState, Growth};
 use crate::backend::{Access, BackendError, VirtualMemory};
+use crate::device::{lifetimes, space};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
@@ -45,65 +46,68 @@ struct Trip<'a> {
     call: &'a Call<'a>,
 }
 
-impl Device {
-    /// Unmaps what is away from an arena and nothing shows, so that it may leave the device where it serves; with `only_past`,
-    /// what the device is known to be done with there. Blocks, unless a capture forbids it or with `only_past`.
-    pub(super) fn unmap_all_away(&self, arena: &Arena, only_past: bool, call: &Call<'_>) -> Result<()> {
-        let number = arena.lock().tenure().number();
-        let places = self.holdings.lock().regions().away_from(number);
-        self.unmap_from(arena, places.into_iter().map(|(place, _)| place), only_past, call)
-    }
+/// Unmaps what is away from an arena and nothing shows, so that it may leave the device where it serves; with `only_past`,
+/// what the device is known to be done with there. Blocks, unless a capture forbids it or with `only_past`.
+pub(in crate::device) fn unmap_all_away(
+    device: &Device,
+    arena: &Arena,
+    only_past: bool,
+    call: &Call<'_>,
+) -> Result<()> {
+    let number = arena.lock().tenure().number();
+    let places = device.holdings.lock().regions().away_from(number);
+    unmap_from(device, arena, places.into_iter().map(|(place, _)| place), only_past, call)
+}
 
-    /// The same of some of it.
-    pub(in crate::device) fn unmap_from(
-        &self,
-        arena: &Arena,
-        places: impl Iterator<Item = Place>,
-        only_past: bool,
-        call: &Call<'_>,
-    ) -> Result<()> {
-        let Ok(vm) = self.site.backend().virtual_memory() else { return Ok(()) };
-        let _memory = self.arenas.in_transit();
-        let (places, stream, newest) = {
-            let mut state = arena.lock();
-            let is_away = |place: &Place| self.holdings.lock().regions().is_away(place);
-            let may_go = |place: &Place| {
-                // It may have come home since it was found.
-                let block = state.layout().blocks().get(place.block).filter(|_| is_away(place));
-                block.is_some_and(|block| {
-                    block.state == BlockPhase::Away
-                        && !state.heap().keeps(block.segment, place.addr)
-                        && (!only_past || state.is_past(block.epoch))
-                })
-            };
-            let places: Vec<_> = places.filter(may_go).collect();
-            let mut newest = 0;
-            for place in &places {
-                let block = &mut state.heap_mut().layout_mut().blocks_mut()[place.block];
-                block.state = BlockPhase::Busy;
-                newest = newest.max(block.epoch);
-                let range = place.addr..block.end();
-                self.holdings.lock().regions_mut().begin(place.region, range);
-            }
-            (places, state.tenure().stream(), newest)
+/// The same of some of it.
+pub(in crate::device) fn unmap_from(
+    device: &Device,
+    arena: &Arena,
+    places: impl Iterator<Item = Place>,
+    only_past: bool,
+    call: &Call<'_>,
+) -> Result<()> {
+    let Ok(vm) = device.site.backend().virtual_memory() else { return Ok(()) };
+    let _memory = device.arenas.in_transit();
+    let (places, stream, newest) = {
+        let mut state = arena.lock();
+        let is_away = |place: &Place| device.holdings.lock().regions().is_away(place);
+        let may_go = |place: &Place| {
+            // It may have come home since it was found.
+            let block = state.layout().blocks().get(place.block).filter(|_| is_away(place));
+            block.is_some_and(|block| {
+                block.state == BlockPhase::Away
+                    && !state.heap().keeps(block.segment, place.addr)
+                    && (!only_past || state.is_past(block.epoch))
+            })
         };
-        if places.is_empty() {
-            return Ok(());
+        let places: Vec<_> = places.filter(may_go).collect();
+        let mut newest = 0;
+        for place in &places {
+            let block = &mut state.heap_mut().layout_mut().blocks_mut()[place.block];
+            block.state = BlockPhase::Busy;
+            newest = newest.max(block.epoch);
+            let range = place.addr..block.end();
+            device.holdings.lock().regions_mut().begin(place.region, range);
         }
-        let calls = self.site.calls();
-        let quiet = self.lifetimes.quiesce_up_to(arena, newest, call);
-        let mut outcome = quiet.as_ref().map(drop).map_err(Clone::clone);
-        for place in places {
-            let is_past = || {
-                let state = arena.lock();
-                state.is_past(state.layout().blocks()[place.block].epoch)
-            };
-            let gone =
-                (matches!(quiet, Ok(true)) || is_past()) && unmap(self, arena, place, stream, vm, &calls);
-            outcome = outcome.and(end_away(self, arena, place, gone, vm));
-        }
-        outcome
+        (places, state.tenure().stream(), newest)
+    };
+    if places.is_empty() {
+        return Ok(());
     }
+    let calls = device.site.calls();
+    let quiet = lifetimes::quiesce_up_to(device, arena, newest, call);
+    let mut outcome = quiet.as_ref().map(drop).map_err(Clone::clone);
+    for place in places {
+        let is_past = || {
+            let state = arena.lock();
+            state.is_past(state.layout().blocks()[place.block].epoch)
+        };
+        let gone =
+            (matches!(quiet, Ok(true)) || is_past()) && unmap(device, arena, place, stream, vm, &calls);
+        outcome = outcome.and(end_away(device, arena, place, gone, vm));
+    }
+    outcome
 }
 
 fn move_all(device: &Device, trip: &Trip<'_>, parts: &[BlockId]) -> Option<u64> {
@@ -288,7 +292,7 @@ fn plan(
             return Ok(Some((growth, state.tenure().stream())));
         }
         drop(state);
-        if !device.add_region(arena, &stock, Some(Grain::even(largest)), vm)? {
+        if !space::add_region(device, arena, &stock, Some(Grain::even(largest)), vm)? {
             break;
         }
     }
@@ -377,7 +381,7 @@ fn end_away(device: &Device, arena: &Arena, place: Place, gone: bool, vm: &dyn V
         state.heap_mut().commit_vacate(place.block, bytes)
     };
     match empty {
-        Some((segment, block)) => device.remove_region(arena, segment, block, place.region, vm),
+        Some((segment, block)) => space::remove_region(device, arena, segment, block, place.region, vm),
         None => Ok(()),
     }
 }
@@ -403,72 +407,80 @@ fn home_of(growth: &Growth, state: &ArenaState) -> Place {
 }
 
 /// What the `granule` policy asks of other streams' memory.
-impl Device {
-    /// The default pool's other arenas that have a free large block of at least `bytes`, in every call the same; none for that
-    /// of a private pool.
-    pub(super) fn givers<'a>(&'a self, arena: &'a Arena, bytes: u64) -> impl Iterator<Item = &'a Arena> {
-        let (number, slot) = {
-            let state = arena.lock();
-            (state.tenure().number(), state.tenure().slot())
-        };
-        let givers = (slot == PoolSlot::DEFAULT).then(|| self.arenas.spare(number, bytes));
-        givers.into_iter().flatten().map(|giver| &**giver)
-    }
+/// The default pool's other arenas that have a free large block of at least `bytes`, in every call the same; none for that
+/// of a private pool.
+pub(in crate::device) fn givers<'a>(
+    device: &'a Device,
+    arena: &'a Arena,
+    bytes: u64,
+) -> impl Iterator<Item = &'a Arena> {
+    let (number, slot) = {
+        let state = arena.lock();
+        (state.tenure().number(), state.tenure().slot())
+    };
+    let givers = (slot == PoolSlot::DEFAULT).then(|| device.arenas.spare(number, bytes));
+    givers.into_iter().flatten().map(|giver| &**giver)
+}
 
-    /// The default pool's other arenas; none for that of a private pool.
-    pub(super) fn neighbours<'a>(&'a self, arena: &'a Arena) -> Vec<&'a Arena> {
-        if arena.lock().tenure().slot() != PoolSlot::DEFAULT {
-            return Vec::new();
-        }
-        let all = self.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter().map(|other| &**other);
-        all.filter(|other| !std::ptr::eq(*other, arena)).collect()
+/// The default pool's other arenas; none for that of a private pool.
+pub(in crate::device) fn neighbours<'a>(device: &'a Device, arena: &'a Arena) -> Vec<&'a Arena> {
+    if arena.lock().tenure().slot() != PoolSlot::DEFAULT {
+        return Vec::new();
     }
+    let all = device.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter().map(|other| &**other);
+    all.filter(|other| !std::ptr::eq(*other, arena)).collect()
+}
 
-    /// What an arena is called where memory is handed over.
-    pub(super) fn number(&self, arena: &Arena) -> u16 {
-        arena.lock().tenure().number()
+/// What an arena is called where memory is handed over.
+pub(in crate::device) fn number(arena: &Arena) -> u16 {
+    arena.lock().tenure().number()
+}
+
+/// The granules of an arena whose memory serves others.
+pub(in crate::device) fn away_of(device: &Device, arena: &Arena) -> Vec<Away> {
+    let number = number(arena);
+    let places = device.holdings.lock().regions().away_from(number);
+    let away = |(place, home): (Place, Place)| Away {
+        segment: place.segment,
+        addr: place.addr,
+        home: (home.arena, home.segment, home.addr),
+    };
+    places.into_iter().map(away).collect()
+}
+
+/// Whether the granule at `addr`, in a free block, served the arena with this number before, and is mapped there still.
+pub(in crate::device) fn is_mapped_in(
+    device: &Device,
+    state: &ArenaState,
+    id: BlockId,
+    addr: u64,
+    other: u16,
+) -> bool {
+    let Origin::Growable { region, .. } = state.layout().segment_of(id).origin else { return false };
+    device.holdings.lock().regions().place_in(other, region, addr).is_some()
+}
+
+/// Hands busy granules, each a block of its own, to another arena, of whose free memory they are part then. They stay mapped
+/// where they were. Returns how many bytes came; `None` where the driver maps no memory in two places.
+pub(in crate::device) fn hand_over(
+    device: &Device,
+    from: &Arena,
+    to: &Arena,
+    parts: &[BlockId],
+    call: &Call<'_>,
+) -> Option<u64> {
+    if parts.is_empty() {
+        return Some(0);
     }
+    move_all(device, &Trip { from, to, number: number(to), call }, parts)
+}
 
-    /// The granules of an arena whose memory serves others.
-    pub(super) fn away_of(&self, arena: &Arena) -> Vec<Away> {
-        let number = self.number(arena);
-        let places = self.holdings.lock().regions().away_from(number);
-        let away = |(place, home): (Place, Place)| Away {
-            segment: place.segment,
-            addr: place.addr,
-            home: (home.arena, home.segment, home.addr),
-        };
-        places.into_iter().map(away).collect()
-    }
-
-    /// Whether the granule at `addr`, in a free block, served the arena with this number before, and is mapped there still.
-    pub(super) fn is_mapped_in(&self, state: &ArenaState, id: BlockId, addr: u64, other: u16) -> bool {
-        let Origin::Growable { region, .. } = state.layout().segment_of(id).origin else { return false };
-        self.holdings.lock().regions().place_in(other, region, addr).is_some()
-    }
-
-    /// Hands busy granules, each a block of its own, to another arena, of whose free memory they are part then. They stay mapped
-    /// where they were. Returns how many bytes came; `None` where the driver maps no memory in two places.
-    pub(super) fn hand_over(
-        &self,
-        from: &Arena,
-        to: &Arena,
-        parts: &[BlockId],
-        call: &Call<'_>,
-    ) -> Option<u64> {
-        if parts.is_empty() {
-            return Some(0);
-        }
-        move_all(self, &Trip { from, to, number: self.number(to), call }, parts)
-    }
-
-    /// Unmaps what of that an arena has, the device is known to be done with and no view shows.
-    pub(super) fn unmap_away(&self, arena: &Arena, call: &Call<'_>) {
-        if let Err(error) = self.unmap_all_away(arena, true, call) {
-            // The request does not depend on it.
-            self.site.backend().clear_error();
-            tracing::warn!(%error, "memory that serves elsewhere stays mapped; it is tried again later");
-        }
+/// Unmaps what of that an arena has, the device is known to be done with and no view shows.
+pub(in crate::device) fn unmap_away(device: &Device, arena: &Arena, call: &Call<'_>) {
+    if let Err(error) = unmap_all_away(device, arena, true, call) {
+        // The request does not depend on it.
+        device.site.backend().clear_error();
+        tracing::warn!(%error, "memory that serves elsewhere stays mapped; it is tried again later");
     }
 }
 

@@ -2,34 +2,24 @@
 
 pub(super) mod observation;
 
-use super::arenas::Arenas;
-use super::holdings::Holdings;
+use super::Device;
 use super::holdings::recording::Recording;
-use super::site::Site;
 use crate::arena::ArenaState;
+use crate::device::arenas;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::address_map::Location;
 use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Gathered, Kind};
-use crate::sync::{Arc, Mutex, Rank};
+use crate::sync::Arc;
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::counters::Count;
 use crate::watch::history::{
-    AtEnd, CallLog, Context, ContextRecorder, Details, HistoryOptions, HistoryTemplate, Labelling, Outbox,
+    AtEnd, CallLog, Context, ContextRecorder, Details, HistoryOptions, HistoryTemplate, Labelling,
     ProgramCall, RecordContext, Recorder, Stamps, TraceTracker, entry,
 };
 use crate::watch::snapshot::{Action, HistoryStatus, TraceEntry};
 use observation::{Observation, Raw, RawRecord, segments};
-
-/// The history of a device.
-pub(crate) struct History {
-    site: Site,
-    holdings: Arc<Holdings>,
-    arenas: Arc<Arenas>,
-    gathering: Mutex<Gathering>,
-    outbox: Arc<Outbox>,
-}
 
 /// Entries of the history that a report has.
 const ENTRIES: usize = 8;
@@ -63,330 +53,325 @@ fn note_live(arena: &ArenaState) {
     }
 }
 
-impl History {
-    pub(super) fn new(site: &Site, holdings: &Arc<Holdings>, arenas: &Arc<Arenas>) -> Self {
-        Self {
-            site: site.clone(),
-            holdings: Arc::clone(holdings),
-            arenas: Arc::clone(arenas),
-            gathering: Mutex::new(Rank::Registry, Gathering::default()),
-            outbox: Arc::default(),
-        }
-    }
+/// Hands over to trackers what was recorded. Hold no lock.
+pub(in crate::device) fn deliver(device: &Device, calls: &Calls<'_>) {
+    device.outbox.deliver(calls);
+}
 
-    /// Hands over to trackers what was recorded. Hold no lock.
-    pub(super) fn deliver(&self, calls: &Calls<'_>) {
-        self.outbox.deliver(calls);
-    }
+/// [`deliver`](Self::deliver) when what is returned is dropped; make it before any lock is taken.
+pub(in crate::device) fn deliver_at_end(device: &Device) -> AtEnd<'_> {
+    device.outbox.deliver_at_end(device.site.foreign())
+}
 
-    /// [`deliver`](Self::deliver) when what is returned is dropped; make it before any lock is taken.
-    pub(super) fn deliver_at_end(&self) -> AtEnd<'_> {
-        self.outbox.deliver_at_end(self.site.foreign())
-    }
-
-    /// The newest entries about the memory at `ptr`, oldest first, with their frames. Hold no lock: frames are looked up
-    /// by foreign code.
-    pub(crate) fn history_of(&self, ptr: DevicePtr, calls: &Calls<'_>) -> Vec<TraceEntry> {
-        let Some(recording) = self.holdings.lock().recording().cloned() else { return Vec::new() };
-        let mut labelling = Labelling::default();
-        let mut found: Vec<Found> = Vec::new();
-        let mut collect = |recorder: &Recorder| {
-            for (record, details) in recorder.iter() {
-                let about = !matches!(record.action, Action::Oom | Action::Snapshot)
-                    && record.addr <= ptr.0
-                    && ptr.0 - record.addr < record.size.max(1);
-                if about {
-                    let (stream, pool) = recorder.owner_of(record);
-                    let labels = labelling.labels(details, pool);
-                    let time = recording.stamps.microseconds(record);
-                    let context = details.and_then(|details| details.context.clone());
-                    found.push((record.sequence, entry(record, details, stream, time, labels), context));
-                }
+/// The newest entries about the memory at `ptr`, oldest first, with their frames. Hold no lock: frames are looked up
+/// by foreign code.
+pub(crate) fn history_of(device: &Device, ptr: DevicePtr, calls: &Calls<'_>) -> Vec<TraceEntry> {
+    let Some(recording) = device.holdings.lock().recording().cloned() else { return Vec::new() };
+    let mut labelling = Labelling::default();
+    let mut found: Vec<Found> = Vec::new();
+    let mut collect = |recorder: &Recorder| {
+        for (record, details) in recorder.iter() {
+            let about = !matches!(record.action, Action::Oom | Action::Snapshot)
+                && record.addr <= ptr.0
+                && ptr.0 - record.addr < record.size.max(1);
+            if about {
+                let (stream, pool) = recorder.owner_of(record);
+                let labels = labelling.labels(details, pool);
+                let time = recording.stamps.microseconds(record);
+                let context = details.and_then(|details| details.context.clone());
+                found.push((record.sequence, entry(record, details, stream, time, labels), context));
             }
-        };
-        for arena in self.arenas.directory().all() {
-            collect(arena.lock().ledger().history());
         }
-        collect(self.holdings.lock().history());
-        found.sort_unstable_by_key(|(sequence, ..)| *sequence);
-        let newest = found.split_off(found.len().saturating_sub(ENTRIES));
-        let with_frames = |(_, mut entry, context): Found| {
-            entry.frames = context.as_ref().and_then(|context| calls.call(Kind::Lookup, || context.frames()));
-            calls.end(context);
-            entry
+    };
+    for arena in device.arenas.directory().all() {
+        collect(arena.lock().ledger().history());
+    }
+    collect(device.holdings.lock().history());
+    found.sort_unstable_by_key(|(sequence, ..)| *sequence);
+    let newest = found.split_off(found.len().saturating_sub(ENTRIES));
+    let with_frames = |(_, mut entry, context): Found| {
+        entry.frames = context.as_ref().and_then(|context| calls.call(Kind::Lookup, || context.frames()));
+        calls.end(context);
+        entry
+    };
+    newest.into_iter().map(with_frames).collect()
+}
+
+/// Records that a snapshot would have now.
+fn kept(device: &Device) -> usize {
+    look_at_history(device, |recording, held| recording.kept(held)).unwrap_or(0)
+}
+
+/// Whether the history is complete, and what is missing.
+pub(crate) fn status(device: &Device) -> HistoryStatus {
+    look_at_history(device, Recording::status).unwrap_or_default()
+}
+
+/// What is so of the history and of how many records it holds; `None` where it is off.
+fn look_at_history<T>(device: &Device, figure: impl FnOnce(&Recording, usize) -> T) -> Option<T> {
+    device.arenas.with_all(|_, arenas| {
+        let holdings = device.holdings.lock();
+        let held = arenas.iter().map(|arena| arena.ledger().history().len()).sum::<usize>()
+            + holdings.history().len();
+        holdings.recording().map(|recording| figure(recording, held))
+    })
+}
+
+/// Segments by address, history oldest first, and whether it is complete; of one pool or of all. The cost without
+/// `traces` depends on the blocks alone.
+pub(crate) fn observe(device: &Device, only: Option<PoolId>, traces: bool) -> Observation {
+    let raw = device.arenas.with_all(|_, arenas| {
+        let mine = arenas.iter().filter(|arena| only.is_none_or(|pool| arena.tenure().pool().id == pool));
+        let mut raw = Raw {
+            segments: mine.flat_map(|arena| segments(device.site.device(), arena)).collect(),
+            ..Raw::default()
         };
-        newest.into_iter().map(with_frames).collect()
-    }
-
-    /// Records that a snapshot would have now.
-    fn kept(&self) -> usize {
-        self.look_at_history(|recording, held| recording.kept(held)).unwrap_or(0)
-    }
-
-    /// Whether the history is complete, and what is missing.
-    pub(crate) fn status(&self) -> HistoryStatus {
-        self.look_at_history(Recording::status).unwrap_or_default()
-    }
-
-    /// What is so of the history and of how many records it holds; `None` where it is off.
-    fn look_at_history<T>(&self, figure: impl FnOnce(&Recording, usize) -> T) -> Option<T> {
-        self.arenas.with_all(|_, arenas| {
-            let holdings = self.holdings.lock();
-            let held = arenas.iter().map(|arena| arena.ledger().history().len()).sum::<usize>()
-                + holdings.history().len();
-            holdings.recording().map(|recording| figure(recording, held))
-        })
-    }
-
-    /// Segments by address, history oldest first, and whether it is complete; of one pool or of all. The cost without
-    /// `traces` depends on the blocks alone.
-    pub(crate) fn observe(&self, only: Option<PoolId>, traces: bool) -> Observation {
-        let raw = self.arenas.with_all(|_, arenas| {
-            let mine = arenas.iter().filter(|arena| only.is_none_or(|pool| arena.tenure().pool().id == pool));
-            let mut raw = Raw {
-                segments: mine.flat_map(|arena| segments(self.site.device(), arena)).collect(),
-                ..Raw::default()
-            };
-            let mut holdings = self.holdings.lock();
-            let Some(recording) = holdings.recording().cloned() else { return raw };
-            let recorders =
-                || arenas.iter().map(|arena| arena.ledger().history()).chain([holdings.history()]);
-            let held = recorders().map(Recorder::len).sum();
-            raw.status = recording.status(held);
-            if traces {
-                raw.records.reserve_exact(held);
-                for recorder in recorders() {
-                    raw.records.extend(recorder.iter().map(|(record, details)| RawRecord {
-                        record: *record,
-                        owner: recorder.owner_of(record),
-                        details: details.filter(|details| !details.is_empty()).cloned().map(Box::new),
-                    }));
-                }
+        let mut holdings = device.holdings.lock();
+        let Some(recording) = holdings.recording().cloned() else { return raw };
+        let recorders = || arenas.iter().map(|arena| arena.ledger().history()).chain([holdings.history()]);
+        let held = recorders().map(Recorder::len).sum();
+        raw.status = recording.status(held);
+        if traces {
+            raw.records.reserve_exact(held);
+            for recorder in recorders() {
+                raw.records.extend(recorder.iter().map(|(record, details)| RawRecord {
+                    record: *record,
+                    owner: recorder.owner_of(record),
+                    details: details.filter(|details| !details.is_empty()).cloned().map(Box::new),
+                }));
             }
-            raw.recording = Some(recording);
-            let active: i64 = arenas.iter().map(|a| a.ledger().counters().both(Count::ActiveBytes)).sum();
-            let details = Details { pool: only, ..Details::default() };
-            holdings.history_mut().record_with(Action::Snapshot, 0, active.unsigned_abs(), details);
-            raw
+        }
+        raw.recording = Some(recording);
+        let active: i64 = arenas.iter().map(|a| a.ledger().counters().both(Count::ActiveBytes)).sum();
+        let details = Details { pool: only, ..Details::default() };
+        holdings.history_mut().record_with(Action::Snapshot, 0, active.unsigned_abs(), details);
+        raw
+    });
+    tell_trackers(device);
+    raw.finish()
+}
+
+/// Turns history on or off; see
+/// [`History::record`](crate::allocator::History::record).
+pub(crate) fn record(device: &Device, options: &HistoryOptions) {
+    let alone = device.arenas.configuring();
+    let on = options.max_entries > 0;
+    let contexts = if on { options.contexts } else { RecordContext::Never };
+    let recorder = options.recorder.clone().filter(|_| on);
+    let former = {
+        let mut gathering = device.gathering.lock();
+        gathering.contexts = contexts;
+        let gathers = contexts > RecordContext::Never && recorder.is_some();
+        gathering.gathered = on && (gathering.gathered || gathers);
+        std::mem::replace(&mut gathering.recorder, recorder)
+    };
+    let stamps = device.holdings.lock().recording().map(|recording| Arc::clone(&recording.stamps));
+    let stamps = stamps.filter(|stamps| stamps.is_deterministic() == options.deterministic);
+    // A smaller limit drops nothing that is there: only clearing does.
+    let kept = if on && !options.clear && stamps.is_some() { kept(device) } else { 0 };
+    let template = HistoryTemplate {
+        max_entries: options.max_entries.max(kept),
+        stamps: stamps.unwrap_or_else(|| Arc::new(Stamps::new(options.deterministic))),
+        contexts,
+        skip: HistoryTemplate::bits(&options.skip),
+        outbox: None,
+        calls: None,
+    };
+    let given_up = apply_history(device, template, options.clear);
+    drop(alone);
+    device.site.foreign().end(former);
+    device.site.foreign().end(given_up);
+}
+
+/// Changes how every journal is kept, at one moment. What is returned is to be dropped without a lock.
+fn apply_history(device: &Device, mut template: HistoryTemplate, clear: bool) -> Vec<Context> {
+    let (tracked, gathered) = {
+        let gathering = device.gathering.lock();
+        template.calls.clone_from(&gathering.calls);
+        (gathering.tracked, gathering.gathered)
+    };
+    template.outbox = tracked.then(|| Arc::clone(&device.outbox));
+    let attentive = tracked || gathered;
+    if attentive {
+        // Before there are contexts to be dropped, or entries to be handed over.
+        device.site.attention().set(Reason::CONTEXTS, true);
+    }
+    // An arena that is made from here on begins with it; those that are there are changed below.
+    device.arenas.directory().with_template(|all| all.history = template.clone());
+    let trash = device.arenas.with_all(|_, arenas| {
+        let mut trash = Vec::new();
+        let mut missed = 0;
+        for arena in arenas.iter_mut() {
+            if !arena.ledger().history().records_with(&template.stamps) {
+                missed += arena.ledger().counters().handed_out_in_all();
+            }
+            let owner = arena.tenure().owner();
+            let goes_on =
+                template.calls.as_ref().is_none_or(|log| arena.ledger().history().is_logged_to(log));
+            trash.extend(arena.ledger_mut().history_mut().configure(&template, owner, clear));
+            if !goes_on {
+                note_live(arena);
+            }
+            if template.max_entries == 0 {
+                trash.extend(arena.heap_mut().layout_mut().take_contexts());
+            }
+        }
+        if let Some(calls) = &template.calls {
+            calls.begin();
+        }
+        let mut state = device.holdings.lock();
+        trash.extend(state.history_mut().configure(&template, (0, PoolId::DEFAULT), clear));
+        let before = state.recording();
+        let before = before.filter(|before| Arc::ptr_eq(&before.stamps, &template.stamps));
+        let (missed, cleared, skipped) =
+            before.map_or((missed, 0, false), |before| (before.missed, before.cleared, before.skipped));
+        let recording = (template.max_entries > 0).then(|| Recording {
+            max_entries: template.max_entries,
+            missed,
+            cleared: if clear { template.stamps.made() } else { cleared },
+            skipped: skipped || template.skip != 0,
+            stamps: template.stamps,
         });
-        self.tell_trackers();
-        raw.finish()
-    }
-
-    /// Turns history on or off; see
-    /// [`History::record`](crate::allocator::History::record).
-    pub(crate) fn record(&self, options: &HistoryOptions) {
-        let alone = self.arenas.configuring();
-        let on = options.max_entries > 0;
-        let contexts = if on { options.contexts } else { RecordContext::Never };
-        let recorder = options.recorder.clone().filter(|_| on);
-        let former = {
-            let mut gathering = self.gathering.lock();
-            gathering.contexts = contexts;
-            let gathers = contexts > RecordContext::Never && recorder.is_some();
-            gathering.gathered = on && (gathering.gathered || gathers);
-            std::mem::replace(&mut gathering.recorder, recorder)
-        };
-        let stamps = self.holdings.lock().recording().map(|recording| Arc::clone(&recording.stamps));
-        let stamps = stamps.filter(|stamps| stamps.is_deterministic() == options.deterministic);
-        // A smaller limit drops nothing that is there: only clearing does.
-        let kept = if on && !options.clear && stamps.is_some() { self.kept() } else { 0 };
-        let template = HistoryTemplate {
-            max_entries: options.max_entries.max(kept),
-            stamps: stamps.unwrap_or_else(|| Arc::new(Stamps::new(options.deterministic))),
-            contexts,
-            skip: HistoryTemplate::bits(&options.skip),
-            outbox: None,
-            calls: None,
-        };
-        let given_up = self.apply_history(template, options.clear);
-        drop(alone);
-        self.site.foreign().end(former);
-        self.site.foreign().end(given_up);
-    }
-
-    /// Changes how every journal is kept, at one moment. What is returned is to be dropped without a lock.
-    fn apply_history(&self, mut template: HistoryTemplate, clear: bool) -> Vec<Context> {
-        let (tracked, gathered) = {
-            let gathering = self.gathering.lock();
-            template.calls.clone_from(&gathering.calls);
-            (gathering.tracked, gathering.gathered)
-        };
-        template.outbox = tracked.then(|| Arc::clone(&self.outbox));
-        let attentive = tracked || gathered;
-        if attentive {
-            // Before there are contexts to be dropped, or entries to be handed over.
-            self.site.attention().set(Reason::CONTEXTS, true);
-        }
-        // An arena that is made from here on begins with it; those that are there are changed below.
-        self.arenas.directory().with_template(|all| all.history = template.clone());
-        let trash = self.arenas.with_all(|_, arenas| {
-            let mut trash = Vec::new();
-            let mut missed = 0;
-            for arena in arenas.iter_mut() {
-                if !arena.ledger().history().records_with(&template.stamps) {
-                    missed += arena.ledger().counters().handed_out_in_all();
-                }
-                let owner = arena.tenure().owner();
-                let goes_on =
-                    template.calls.as_ref().is_none_or(|log| arena.ledger().history().is_logged_to(log));
-                trash.extend(arena.ledger_mut().history_mut().configure(&template, owner, clear));
-                if !goes_on {
-                    note_live(arena);
-                }
-                if template.max_entries == 0 {
-                    trash.extend(arena.heap_mut().layout_mut().take_contexts());
-                }
-            }
-            if let Some(calls) = &template.calls {
-                calls.begin();
-            }
-            let mut state = self.holdings.lock();
-            trash.extend(state.history_mut().configure(&template, (0, PoolId::DEFAULT), clear));
-            let before = state.recording();
-            let before = before.filter(|before| Arc::ptr_eq(&before.stamps, &template.stamps));
-            let (missed, cleared, skipped) =
-                before.map_or((missed, 0, false), |before| (before.missed, before.cleared, before.skipped));
-            let recording = (template.max_entries > 0).then(|| Recording {
-                max_entries: template.max_entries,
-                missed,
-                cleared: if clear { template.stamps.made() } else { cleared },
-                skipped: skipped || template.skip != 0,
-                stamps: template.stamps,
-            });
-            state.set_recording(recording);
-            trash
-        });
-        if !attentive {
-            self.site.attention().set(Reason::CONTEXTS, false);
-        }
+        state.set_recording(recording);
         trash
+    });
+    if !attentive {
+        device.site.attention().set(Reason::CONTEXTS, false);
     }
+    trash
+}
 
-    /// What a record made now would have for its time; none where history is off.
-    pub(crate) fn time(&self) -> Option<i64> {
-        self.holdings.lock().recording().map(|recording| recording.stamps.now_us())
+/// What a record made now would have for its time; none where history is off.
+pub(crate) fn time(device: &Device) -> Option<i64> {
+    device.holdings.lock().recording().map(|recording| recording.stamps.now_us())
+}
+
+/// The calling thread's context, where contexts are gathered at this level. Hold no lock.
+#[inline(always)]
+fn gather<'a>(device: &Device, level: RecordContext, calls: &Calls<'a>) -> Option<Gathered<'a, Context>> {
+    let recorder = {
+        let gathering = device.gathering.lock();
+        gathering.recorder.clone().filter(|_| gathering.contexts >= level)
+    }?;
+    calls.gather(|| recorder())
+}
+
+pub(crate) fn add_trace_tracker(device: &Device, tracker: TraceTracker) {
+    let alone = device.arenas.configuring();
+    device.outbox.add_tracker(tracker);
+    device.gathering.lock().tracked = true;
+    let template = device.arenas.directory().with_template(|all| all.history.clone());
+    let given_up = apply_history(device, template, false);
+    drop(alone);
+    device.site.foreign().end(given_up);
+}
+
+/// See [`History::log_calls`](crate::allocator::History::log_calls).
+pub(crate) fn log_calls(device: &Device) -> Option<Arc<CallLog>> {
+    let alone = device.arenas.configuring();
+    let log = Arc::new(CallLog::new());
+    let former = device.gathering.lock().calls.clone();
+    if former.is_some_and(|former| !former.has_ended()) {
+        return None;
     }
+    device.gathering.lock().calls = Some(Arc::clone(&log));
+    let template = device.arenas.directory().with_template(|all| all.history.clone());
+    let given_up = apply_history(device, template, false);
+    device.site.attention().set(Reason::LOGGED, true);
+    drop(alone);
+    device.site.foreign().end(given_up);
+    Some(log)
+}
 
-    /// The calling thread's context, where contexts are gathered at this level. Hold no lock.
-    #[inline(always)]
-    fn gather<'a>(&self, level: RecordContext, calls: &Calls<'a>) -> Option<Gathered<'a, Context>> {
-        let recorder = {
-            let gathering = self.gathering.lock();
-            gathering.recorder.clone().filter(|_| gathering.contexts >= level)
-        }?;
-        calls.gather(|| recorder())
+/// Ends this log. Another one that began since goes on.
+pub(crate) fn end_log(device: &Device, log: &Arc<CallLog>) {
+    let alone = device.arenas.configuring();
+    log.end();
+    if device.gathering.lock().calls.take_if(|current| Arc::ptr_eq(current, log)).is_none() {
+        return;
     }
+    device.site.attention().set(Reason::LOGGED, false);
+    let template = device.arenas.directory().with_template(|all| all.history.clone());
+    let given_up = apply_history(device, template, false);
+    drop(alone);
+    device.site.foreign().end(given_up);
+}
 
-    pub(crate) fn add_trace_tracker(&self, tracker: TraceTracker) {
-        let alone = self.arenas.configuring();
-        self.outbox.add_tracker(tracker);
-        self.gathering.lock().tracked = true;
-        let template = self.arenas.directory().with_template(|all| all.history.clone());
-        let given_up = self.apply_history(template, false);
-        drop(alone);
-        self.site.foreign().end(given_up);
-    }
-
-    /// See [`History::log_calls`](crate::allocator::History::log_calls).
-    pub(crate) fn log_calls(&self) -> Option<Arc<CallLog>> {
-        let alone = self.arenas.configuring();
-        let log = Arc::new(CallLog::new());
-        let former = self.gathering.lock().calls.clone();
-        if former.is_some_and(|former| !former.has_ended()) {
-            return None;
-        }
-        self.gathering.lock().calls = Some(Arc::clone(&log));
-        let template = self.arenas.directory().with_template(|all| all.history.clone());
-        let given_up = self.apply_history(template, false);
-        self.site.attention().set(Reason::LOGGED, true);
-        drop(alone);
-        self.site.foreign().end(given_up);
-        Some(log)
-    }
-
-    /// Ends this log. Another one that began since goes on.
-    pub(crate) fn end_log(&self, log: &Arc<CallLog>) {
-        let alone = self.arenas.configuring();
-        log.end();
-        if self.gathering.lock().calls.take_if(|current| Arc::ptr_eq(current, log)).is_none() {
-            return;
-        }
-        self.site.attention().set(Reason::LOGGED, false);
-        let template = self.arenas.directory().with_template(|all| all.history.clone());
-        let given_up = self.apply_history(template, false);
-        drop(alone);
-        self.site.foreign().end(given_up);
-    }
-
-    /// Notes a call that is no block's: the program empties a cache, or a pool ends.
-    pub(crate) fn note(&self, call: ProgramCall) {
-        if self.site.attention().has(Reason::LOGGED) {
-            let log = self.gathering.lock().calls.clone();
-            if let Some(log) = log {
-                log.push(call);
-            }
-        }
-    }
-
-    /// Waits where calls are noted and the reader is behind. Hold no lock.
-    #[inline]
-    pub(super) fn make_room(&self) {
-        if self.site.attention().has(Reason::LOGGED) {
-            let log = self.gathering.lock().calls.clone();
-            if let Some(log) = log {
-                log.make_room();
-            }
+/// Notes a call that is no block's: the program empties a cache, or a pool ends.
+pub(crate) fn note(device: &Device, call: ProgramCall) {
+    if device.site.attention().has(Reason::LOGGED) {
+        let log = device.gathering.lock().calls.clone();
+        if let Some(log) = log {
+            log.push(call);
         }
     }
+}
 
-    /// Hands over to trackers what the call has recorded. Hold no lock.
-    pub(super) fn tell_trackers(&self) {
-        self.outbox.deliver(&self.site.calls());
-    }
-
-    /// What has to be known before any lock is taken: the context, where contexts are gathered at this level, and
-    /// whether the stream of a request is being captured.
-    ///
-    /// A driver's refusal to tell fails the call: what it would do next could break the capture.
-    #[inline(always)]
-    pub(super) fn begin_call(&self, stream: Option<Stream>, level: RecordContext) -> Result<Call<'_>> {
-        let context = self.context(level, &self.site.calls());
-        let mut call = Call { context, ..Call::PLAIN };
-        call.relaxed = self.site.relaxed()?;
-        // As in PyTorch, the device has to have been told.
-        if self.site.attention().has(Reason::CAPTURE)
-            && let Some(stream) = stream
-        {
-            call.capturing = self.site.capture_id(stream)?.is_some();
+/// Waits where calls are noted and the reader is behind. Hold no lock.
+#[inline]
+pub(in crate::device) fn make_room(device: &Device) {
+    if device.site.attention().has(Reason::LOGGED) {
+        let log = device.gathering.lock().calls.clone();
+        if let Some(log) = log {
+            log.make_room();
         }
-        Ok(call)
     }
+}
 
-    /// [`begin_call`](Self::begin_call) for calls that never fail.
-    #[inline(always)]
-    pub(super) fn begin_free<'a>(&'a self, level: RecordContext, calls: &Calls<'a>) -> Call<'a> {
-        let relaxed = self.site.relaxed().ok().flatten();
-        Call { context: self.context(level, calls), relaxed, ..Call::PLAIN }
-    }
+/// Hands over to trackers what the call has recorded. Hold no lock.
+pub(in crate::device) fn tell_trackers(device: &Device) {
+    device.outbox.deliver(&device.site.calls());
+}
 
-    #[inline(always)]
-    fn context<'a>(&self, level: RecordContext, calls: &Calls<'a>) -> Option<Gathered<'a, Context>> {
-        if self.site.attention().has(Reason::CONTEXTS) { self.gather(level, calls) } else { None }
+/// What has to be known before any lock is taken: the context, where contexts are gathered at this level, and
+/// whether the stream of a request is being captured.
+///
+/// A driver's refusal to tell fails the call: what it would do next could break the capture.
+#[inline(always)]
+pub(in crate::device) fn begin_call(
+    device: &Device,
+    stream: Option<Stream>,
+    level: RecordContext,
+) -> Result<Call<'_>> {
+    let context = context(device, level, &device.site.calls());
+    let mut call = Call { context, ..Call::PLAIN };
+    call.relaxed = device.site.relaxed()?;
+    // As in PyTorch, the device has to have been told.
+    if device.site.attention().has(Reason::CAPTURE)
+        && let Some(stream) = stream
+    {
+        call.capturing = device.site.capture_id(stream)?.is_some();
     }
+    Ok(call)
+}
 
-    /// Notes `text` about the block at `ptr` in the history. `false` where that is no block.
-    pub(crate) fn annotate(&self, ptr: DevicePtr, location: Location, text: &str) -> bool {
-        let calls = self.site.calls();
-        let call = self.begin_free(RecordContext::Alloc, &calls);
-        let Some(arena) = self.arenas.directory().get(location.arena) else { return false };
-        let mut state = self.arenas.attend(arena, &call);
-        let Some(block) = state.layout().live(ptr, location.block) else { return false };
-        let (addr, requested) = (block.addr, block.requested);
-        state.ledger_mut().history_mut().annotate(addr, requested, text);
-        drop(state);
-        drop(call);
-        self.outbox.deliver(&calls);
-        true
-    }
+/// [`begin_call`](Self::begin_call) for calls that never fail.
+#[inline(always)]
+pub(in crate::device) fn begin_free<'a>(
+    device: &'a Device,
+    level: RecordContext,
+    calls: &Calls<'a>,
+) -> Call<'a> {
+    let relaxed = device.site.relaxed().ok().flatten();
+    Call { context: context(device, level, calls), relaxed, ..Call::PLAIN }
+}
+
+#[inline(always)]
+fn context<'a>(device: &Device, level: RecordContext, calls: &Calls<'a>) -> Option<Gathered<'a, Context>> {
+    if device.site.attention().has(Reason::CONTEXTS) { gather(device, level, calls) } else { None }
+}
+
+/// Notes `text` about the block at `ptr` in the history. `false` where that is no block.
+pub(crate) fn annotate(device: &Device, ptr: DevicePtr, location: Location, text: &str) -> bool {
+    let calls = device.site.calls();
+    let call = begin_free(device, RecordContext::Alloc, &calls);
+    let Some(arena) = device.arenas.directory().get(location.arena) else { return false };
+    let mut state = arenas::attend(device, arena, &call);
+    let Some(block) = state.layout().live(ptr, location.block) else { return false };
+    let (addr, requested) = (block.addr, block.requested);
+    state.ledger_mut().history_mut().annotate(addr, requested, text);
+    drop(state);
+    drop(call);
+    device.outbox.deliver(&calls);
+    true
 }

@@ -11,17 +11,16 @@ mod whole;
 
 use super::site::Site;
 use crate::config::Settings;
-use crate::error::{AllocError, Result};
 use crate::features::ledger::registry::Published;
 use crate::memory::block::Tier;
 use crate::memory::region::{Piece, Regions};
 use crate::policy::Request;
 use crate::process::unified::PinnedRefusal;
 use crate::sync::plain::AtomicBool;
-use crate::sync::{Arc, Guard, Mutex, Ordering, Rank};
+use crate::sync::{Guard, Mutex, Ordering, Rank};
 use crate::types::{DeviceIndex, PoolId, Stream};
 use crate::watch::history::Recorder;
-use crate::watch::observers::{Observers, Rejection};
+use crate::watch::observers::Rejection;
 use accounts::{Accounts, Asked, Limit};
 use counters::DeviceCounters;
 use recording::Recording;
@@ -264,21 +263,23 @@ impl Drop for Intent<'_> {
 
 /// What a device holds.
 pub(crate) struct Holdings {
-    site: Site,
+    device: DeviceIndex,
+    label: &'static str,
+    total_memory: u64,
     state: Mutex<DeviceState>,
-    observers: Arc<Observers>,
     /// Budgets or spill hooks were ever set, or somebody is to be told of budgets: a miss without them asks nothing more.
     has_budgets: AtomicBool,
 }
 
 impl Holdings {
-    pub(super) fn new(site: &Site, settings: &Settings, observers: &Arc<Observers>) -> Self {
+    pub(super) fn new(site: &Site, settings: &Settings) -> Self {
         let accounts = Accounts::new(site.total_memory(), settings);
         let published = if settings.publish { site.publish() } else { None };
         Self {
-            site: site.clone(),
+            device: site.device(),
+            label: site.backend().label(),
+            total_memory: site.total_memory(),
             state: Mutex::new(Rank::Device, DeviceState::new(settings, accounts, published)),
-            observers: Arc::clone(observers),
             has_budgets: AtomicBool::new(false),
         }
     }
@@ -315,7 +316,12 @@ impl Holdings {
 
     /// Applies the limits to what is to be taken. What is admitted counts as held from then on, as an intent, until it is
     /// reserved or given up.
-    pub(super) fn admit(&self, pool: PoolId, request: &Request, asked: Asked) -> Result<bool> {
+    pub(super) fn admit(
+        &self,
+        pool: PoolId,
+        request: &Request,
+        asked: Asked,
+    ) -> std::result::Result<bool, Rejection> {
         let mut state = self.state.lock();
         let accounts = &state.accounts;
         let wanted = accounts.whole().counted().saturating_add(asked.bytes);
@@ -326,8 +332,10 @@ impl Holdings {
         {
             return Ok(false);
         }
-        if let Some(limit) = state.rejects_above(self.site.total_memory()).filter(|limit| wanted > *limit) {
-            return Err(self.reject(state, request, limit));
+        if let Some(limit) = state.rejects_above(self.total_memory).filter(|limit| wanted > *limit) {
+            state.counters.oom_rejections += 1;
+            let (requested, wanted) = (request.requested, request.segment_bytes);
+            return Err(Rejection { requested, wanted, held: state.accounts.whole().counted(), limit });
         }
         state.accounts.intend(pool, asked.exact);
         Ok(true)
@@ -353,7 +361,7 @@ impl Holdings {
         let mut state = self.state.lock();
         state.pin(bytes).map_err(|limit| {
             let (held, pinned) = (state.accounts.whole().held(), state.accounts.whole().pinned());
-            let (label, device) = (self.site.backend().label(), self.site.device());
+            let (label, device) = (self.label, self.device);
             let (limit, allowed) = (limit.name, limit.bytes);
             Box::new(PinnedRefusal { label, device, bytes, held, pinned, limit, allowed })
         })
@@ -362,16 +370,6 @@ impl Holdings {
     /// So many bytes are pinned in the device's memory.
     pub(super) fn set_pinned(&self, pinned: u64) {
         self.state.lock().accounts.set_pinned(pinned);
-    }
-
-    /// Refuses a request before the driver is asked (`throw_on_cudamalloc_oom`).
-    fn reject(&self, mut state: Guard<'_, DeviceState>, request: &Request, limit: u64) -> AllocError {
-        state.counters.oom_rejections += 1;
-        let held = state.accounts.whole().counted();
-        drop(state);
-        let requested = request.requested;
-        self.observers.tell_rejected(Rejection { requested, wanted: request.segment_bytes, held, limit });
-        AllocError::Rejected { label: self.site.backend().label(), requested }
     }
 
     /// Whether `request` would take the device over its soft limit.
@@ -391,19 +389,19 @@ impl Holdings {
             .accounts
             .ceilings()
             .fraction
-            .map_or(1.0, |allowed| allowed as f64 / self.site.total_memory() as f64)
+            .map_or(1.0, |allowed| allowed as f64 / self.total_memory as f64)
     }
 
     /// The device and those that reach its memory.
     pub(super) fn users(&self) -> SmallVec<[DeviceIndex; 4]> {
-        let mut users: SmallVec<_> = [self.site.device()].into_iter().collect();
+        let mut users: SmallVec<_> = [self.device].into_iter().collect();
         users.extend_from_slice(&self.state.lock().peers);
         users
     }
 
     /// Whether `device` reaches this device's memory.
     pub(crate) fn is_reached_by(&self, device: DeviceIndex) -> bool {
-        device == self.site.device() || self.state.lock().peers.contains(&device)
+        device == self.device || self.state.lock().peers.contains(&device)
     }
 
     /// Whether it holds reserved address space.

@@ -8,6 +8,7 @@ use super::pools::Flush;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::ErrorKind;
 use crate::config::PytorchRelease;
+use crate::device::{arenas, crossings, history, lifetimes, pools};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, BlockPhase, SegmentId, Tier};
@@ -51,8 +52,8 @@ impl Device {
     pub(super) fn climb(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
         let served = self.site.noticing(try_remedies(self, arena, request, call));
         let calls = self.site.calls();
-        self.crossings.tell_in(&calls);
-        self.lifetimes.arrived(served, &calls)
+        crossings::tell_in(self, &calls);
+        lifetimes::arrived(self, served, &calls)
     }
 
     /// [`climb`](Self::climb) for a call of which nothing is recorded.
@@ -208,9 +209,9 @@ fn search_opted_in(
         }
         state.tenure().stream()
     };
-    for pool in device.pools.opted_in_pools() {
+    for pool in pools::opted_in_pools(device) {
         // Released meanwhile: then it is emptied like any other.
-        let Ok(visit) = device.pools.visit(pool, call.capturing) else { continue };
+        let Ok(visit) = pools::visit(device, pool, call.capturing) else { continue };
         let Some(arena) = device.arenas.directory().of_stream(visit.pool.slot, stream) else {
             continue;
         };
@@ -234,7 +235,7 @@ fn step(
     let changed = |changed| if changed { Outcome::Changed } else { Outcome::Unchanged };
     Ok(match rung {
         Rung::Drain => {
-            device.lifetimes.drain(call)?;
+            lifetimes::drain(device, call)?;
             Outcome::Changed
         }
         Rung::Views => served(device.search_in_pieces(arena, request, call)),
@@ -250,7 +251,7 @@ fn step(
             }
         }
         Rung::WaitForPending => {
-            device.lifetimes.synchronise(None, call)?;
+            lifetimes::synchronise(device, None, call)?;
             Outcome::Changed
         }
         Rung::ReleaseAll => served(device.reclaim(arena, request, last_resort, call)?),
@@ -290,13 +291,13 @@ fn out_of_memory(device: &Device, arena: &Arena, request: &Request, call: &Call<
     let calls = device.site.calls();
     let report = device.explain(slot, stream, request, call, &calls);
     {
-        let mut state = device.arenas.attend(arena, call);
+        let mut state = arenas::attend(device, arena, call);
         state.ledger().history().refused(request.requested);
         state.ledger_mut().history_mut().record(Action::Oom, report.device_free, request.size);
     }
     device.holdings.lock().counters_mut().ooms += 1;
     device.holdings.note_refusal(pool);
-    device.history.deliver(&calls);
+    history::deliver(device, &calls);
     device.observers.tell_out_of_memory(&report, &calls);
     AllocError::OutOfMemory(Box::new(report))
 }
@@ -357,7 +358,7 @@ fn give_idle_back(device: &Device, arena: &Arena, target: u64, call: &Call<'_>) 
     if !wants || call.capturing || device.site.attention().has(Reason::CAPTURE) {
         return 0;
     }
-    let arenas = device.pools.releasable(Flush::Pool(PoolSlot::DEFAULT));
+    let arenas = pools::releasable(device, Flush::Pool(PoolSlot::DEFAULT));
     let mut idle: Vec<(u64, Idle)> = Vec::new();
     for (arena, _) in &arenas {
         let state = arena.lock();

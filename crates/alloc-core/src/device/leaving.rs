@@ -4,6 +4,7 @@ use super::Device;
 use super::holdings::DeviceState;
 use crate::arena::ArenaPool;
 use crate::arena::directory::Arena;
+use crate::device::arenas;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId};
 use crate::memory::region::{Mapping, RegionId, bytes_of};
@@ -73,7 +74,7 @@ impl<'a> Leaving<'a> {
     ) -> Option<(SegmentId, BlockId)> {
         let (addr, left) = (self.range.start, bytes_of(&self.memory[..count]));
         self.tell(SegmentChange::Attached, left, calls);
-        let mut state = self.device.arenas.attend(self.arena, call);
+        let mut state = arenas::attend(self.device, self.arena, call);
         {
             let mut holdings = self.device.holdings.lock();
             holdings.regions_mut().commit_vacant(self.region, addr..addr + left);

@@ -13,537 +13,526 @@
 
 mod captures;
 
-use super::arenas::Arenas;
-use super::history::History;
-use super::holdings::Holdings;
-use super::pools::PrivatePools;
-use super::site::Site;
+use super::Device;
 use crate::arena::FreeStep;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::pool::Holder;
 use crate::backend::{BackendError, CaptureNode, ErrorKind, Readiness};
 use crate::config::CrossStream;
+use crate::device::{arenas, history, pools};
 use crate::error::{AllocError, Result};
-use crate::features::uncached::Uncached;
 use crate::lifetimes::call::Call;
 use crate::lifetimes::last_work::{LastWork, wait_for_stream};
-use crate::lifetimes::pending::{Ask, PendingFrees, Waiting};
+use crate::lifetimes::pending::{Ask, Waiting};
 use crate::lifetimes::uses::{BlockUse, User};
 use crate::memory::address_map::Location;
 use crate::memory::block::BlockId;
 use crate::process::attention::Reason;
 use crate::process::edges;
 use crate::process::foreign::Calls;
-use crate::sync::{Arc, InTransit, Mutex, Rank, Transit, assert_unlocked, this_thread};
+use crate::sync::{Arc, InTransit, assert_unlocked, this_thread};
 use crate::types::{DevicePtr, Stream};
-use captures::{Captures, Deferred, frontiers, look_back};
+pub(in crate::device) use captures::Captures;
+use captures::{Deferred, frontiers, look_back};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
-
-/// The memory of a device that is not the program's any more, and not yet anybody else's.
-pub(crate) struct Lifetimes {
-    site: Site,
-    holdings: Arc<Holdings>,
-    arenas: Arc<Arenas>,
-    history: Arc<History>,
-    pools: Arc<PrivatePools>,
-    uncached: Arc<Uncached>,
-    captures: Mutex<Captures>,
-    pending: PendingFrees,
-    /// Whether it is noted when blocks begin to wait.
-    /// Driver calls under way that name a stream.
-    naming: Transit<Stream>,
-}
 
 /// A stream is named to the driver.
 pub(super) type Named<'a> = InTransit<'a, Stream>;
 
-impl Lifetimes {
-    pub(super) fn new(
-        site: &Site,
-        holdings: &Arc<Holdings>,
-        arenas: &Arc<Arenas>,
-        history: &Arc<History>,
-        pools: &Arc<PrivatePools>,
-        uncached: &Arc<Uncached>,
-    ) -> Self {
-        Self {
-            site: site.clone(),
-            holdings: Arc::clone(holdings),
-            arenas: Arc::clone(arenas),
-            history: Arc::clone(history),
-            pools: Arc::clone(pools),
-            uncached: Arc::clone(uncached),
-            captures: Mutex::new(Rank::Pending, Captures::default()),
-            pending: PendingFrees::new(site.attention()),
-            naming: Transit::default(),
-        }
-    }
+/// Frees of which the driver recorded no event.
+pub(in crate::device) fn failures(device: &Device) -> u64 {
+    device.pending.failures()
+}
 
-    /// Frees of which the driver recorded no event.
-    pub(super) fn failures(&self) -> u64 {
-        self.pending.failures()
-    }
+/// These uses are past, without an event.
+pub(in crate::device) fn end_uses<'a>(device: &Device, uses: impl Iterator<Item = &'a BlockUse>) {
+    device.pending.end_uses(uses);
+}
 
-    /// These uses are past, without an event.
-    pub(super) fn end_uses<'a>(&self, uses: impl Iterator<Item = &'a BlockUse>) {
-        self.pending.end_uses(uses);
-    }
+/// A stream is named until what is returned is dropped. The caller holds the lock under which it read it.
+pub(in crate::device) fn name_stream(device: &Device, stream: Stream) -> Named<'_> {
+    device.naming.begin(stream)
+}
 
-    /// A stream is named until what is returned is dropped. The caller holds the lock under which it read it.
-    pub(super) fn name_stream(&self, stream: Stream) -> Named<'_> {
-        self.naming.begin(stream)
+/// Waits for all pending frees, or for those of some arenas. Blocks.
+pub(in crate::device) fn synchronise(
+    device: &Device,
+    only: Option<&FxHashSet<u16>>,
+    call: &Call<'_>,
+) -> Result<()> {
+    pass_on_deferred(device);
+    // What waits for others holds a lock meanwhile, which a context's destructor may ask for.
+    let _ends = device.site.foreign().hold_back();
+    take_back_shared(device, Ask::Now, call);
+    if only.is_some_and(FxHashSet::is_empty) {
+        return Ok(());
     }
+    device.holdings.lock().counters_mut().sync_all_streams += 1;
+    let concerns = |arena| only.is_none_or(|only| only.contains(&arena));
+    let done = |waiting| arenas::event_done(device, waiting, call);
+    let (backend, transit) = (&**device.site.backend(), device.arenas.transit());
+    Ok(device.pending.synchronise(backend, &device.naming, transit, concerns, done)?)
+}
 
-    /// Waits for all pending frees, or for those of some arenas. Blocks.
-    pub(super) fn synchronise(&self, only: Option<&FxHashSet<u16>>, call: &Call<'_>) -> Result<()> {
-        self.pass_on_deferred();
-        // What waits for others holds a lock meanwhile, which a context's destructor may ask for.
-        let _ends = self.site.foreign().hold_back();
-        self.take_back_shared(Ask::Now, call);
-        if only.is_some_and(FxHashSet::is_empty) {
-            return Ok(());
-        }
-        self.holdings.lock().counters_mut().sync_all_streams += 1;
-        let concerns = |arena| only.is_none_or(|only| only.contains(&arena));
-        let done = |waiting| self.arenas.event_done(waiting, call);
-        let (backend, transit) = (&**self.site.backend(), self.arenas.transit());
-        Ok(self.pending.synchronise(backend, &self.naming, transit, concerns, done)?)
+/// Whether the calling thread has begun a capture that has not ended.
+pub(in crate::device) fn thread_captures(device: &Device) -> bool {
+    let thread = this_thread();
+    device.site.attention().has(Reason::CAPTURE)
+        && device.captures.lock().open.iter().any(|(by, _)| *by == thread)
+}
+
+/// See [`Pools::mark_capture_begin`](crate::allocator::Pools::mark_capture_begin).
+pub(crate) fn mark_capture_begin(device: &Device, holder: Holder) -> Result<()> {
+    if let Err(absent) = device.site.backend().capture() {
+        let text = absent.to_string();
+        return Err(
+            BackendError::new(ErrorKind::NotSupported, 0, "capture", device.site.device(), text).into()
+        );
     }
+    // What an earlier capture left is free for this one.
+    pass_on_deferred(device);
+    let mut captures = device.captures.lock();
+    captures.open.push((this_thread(), holder));
+    edges::mark_capture(device.site.attention(), true);
+    Ok(())
+}
 
-    /// Whether the calling thread has begun a capture that has not ended.
-    pub(super) fn thread_captures(&self) -> bool {
+/// See [`Pools::mark_capture_end`](crate::allocator::Pools::mark_capture_end).
+pub(crate) fn mark_capture_end(device: &Device, holder: Holder) -> Result<()> {
+    {
         let thread = this_thread();
-        self.site.attention().has(Reason::CAPTURE)
-            && self.captures.lock().open.iter().any(|(by, _)| *by == thread)
-    }
-
-    /// See [`Pools::mark_capture_begin`](crate::allocator::Pools::mark_capture_begin).
-    pub(crate) fn mark_capture_begin(&self, holder: Holder) -> Result<()> {
-        if let Err(absent) = self.site.backend().capture() {
-            let text = absent.to_string();
-            return Err(
-                BackendError::new(ErrorKind::NotSupported, 0, "capture", self.site.device(), text).into()
-            );
-        }
-        // What an earlier capture left is free for this one.
-        self.pass_on_deferred();
-        let mut captures = self.captures.lock();
-        captures.open.push((this_thread(), holder));
-        edges::mark_capture(self.site.attention(), true);
-        Ok(())
-    }
-
-    /// See [`Pools::mark_capture_end`](crate::allocator::Pools::mark_capture_end).
-    pub(crate) fn mark_capture_end(&self, holder: Holder) -> Result<()> {
-        {
-            let thread = this_thread();
-            let mut captures = self.captures.lock();
-            // A capture may end on another thread than it began on.
-            let mine = captures.open.iter().rposition(|open| *open == (thread, holder));
-            let alike = || captures.open.iter().rposition(|(_, of)| *of == holder);
-            let Some(at) = mine.or_else(alike) else {
-                return Err(AllocError::NoCapture { device: self.site.device() });
-            };
-            captures.open.remove(at);
-            if captures.open.is_empty() {
-                captures.before.clear();
-                edges::mark_capture(self.site.attention(), false);
-            }
-        }
-        self.history.tell_trackers();
-        Ok(())
-    }
-
-    /// A block was freed that others use: what can be waited for in the ordinary way is, and what is captured waits for the
-    /// end of captures. Names all these streams; the caller holds tickets.
-    pub(super) fn wait_for_all(
-        &self,
-        uses: SmallVec<[BlockUse; 4]>,
-        block: Waiting,
-        own: Option<Stream>,
-        slot: PoolSlot,
-        call: &Call<'_>,
-    ) {
-        let (mut captured, mut ordinary) =
-            (SmallVec::<[BlockUse; 4]>::new(), SmallVec::<[BlockUse; 4]>::new());
-        let beside_capture = self.site.is_beside_capture();
-        for mut found in uses {
-            let asked = found.user.live().filter(|_| beside_capture);
-            let now = asked.map_or(Ok(None), |stream| self.site.capture_id(stream));
-            // What an earlier capture recorded may be at work by now, as part of a launch.
-            found.captured = found.captured.filter(|capture| now == Ok(Some(*capture)));
-            if now == Ok(None) { ordinary.push(found) } else { captured.push(found) }
-        }
-        if !captured.is_empty() {
-            let markers = if ordinary.is_empty() { self.markers(own, &captured) } else { Vec::new() };
-            let deferred = Deferred { block, own, slot, uses: captured, markers };
-            let mut captures = self.captures.lock();
-            captures.deferred.push(deferred);
-            self.site.attention().set(Reason::DEFERRED, true);
-        }
-        for found in ordinary {
-            self.wait_for(found.user, block, call);
+        let mut captures = device.captures.lock();
+        // A capture may end on another thread than it began on.
+        let mine = captures.open.iter().rposition(|open| *open == (thread, holder));
+        let alike = || captures.open.iter().rposition(|(_, of)| *of == holder);
+        let Some(at) = mine.or_else(alike) else {
+            return Err(AllocError::NoCapture { device: device.site.device() });
+        };
+        captures.open.remove(at);
+        if captures.open.is_empty() {
+            captures.before.clear();
+            edges::mark_capture(device.site.attention(), false);
         }
     }
+    history::tell_trackers(device);
+    Ok(())
+}
 
-    /// When no capture is under way: deferred blocks are free as far as graphs are concerned, and wait for what was
-    /// recorded outside of them.
-    pub(super) fn pass_on_deferred(&self) {
-        if !self.site.attention().has(Reason::DEFERRED) {
+/// A block was freed that others use: what can be waited for in the ordinary way is, and what is captured waits for the
+/// end of captures. Names all these streams; the caller holds tickets.
+pub(in crate::device) fn wait_for_all(
+    device: &Device,
+    uses: SmallVec<[BlockUse; 4]>,
+    block: Waiting,
+    own: Option<Stream>,
+    slot: PoolSlot,
+    call: &Call<'_>,
+) {
+    let (mut captured, mut ordinary) = (SmallVec::<[BlockUse; 4]>::new(), SmallVec::<[BlockUse; 4]>::new());
+    let beside_capture = device.site.is_beside_capture();
+    for mut found in uses {
+        let asked = found.user.live().filter(|_| beside_capture);
+        let now = asked.map_or(Ok(None), |stream| device.site.capture_id(stream));
+        // What an earlier capture recorded may be at work by now, as part of a launch.
+        found.captured = found.captured.filter(|capture| now == Ok(Some(*capture)));
+        if now == Ok(None) { ordinary.push(found) } else { captured.push(found) }
+    }
+    if !captured.is_empty() {
+        let markers = if ordinary.is_empty() { markers(device, own, &captured) } else { Vec::new() };
+        let deferred = Deferred { block, own, slot, uses: captured, markers };
+        let mut captures = device.captures.lock();
+        captures.deferred.push(deferred);
+        device.site.attention().set(Reason::DEFERRED, true);
+    }
+    for found in ordinary {
+        wait_for(device, found.user, block, call);
+    }
+}
+
+/// When no capture is under way: deferred blocks are free as far as graphs are concerned, and wait for what was
+/// recorded outside of them.
+pub(in crate::device) fn pass_on_deferred(device: &Device) {
+    if !device.site.attention().has(Reason::DEFERRED) {
+        return;
+    }
+    let (_named, _blocks, deferred) = {
+        let mut captures = device.captures.lock();
+        if !captures.open.is_empty() {
             return;
         }
-        let (_named, _blocks, deferred) = {
-            let mut captures = self.captures.lock();
-            if !captures.open.is_empty() {
-                return;
-            }
-            self.site.attention().set(Reason::DEFERRED, false);
-            let deferred = std::mem::take(&mut captures.deferred);
-            (
-                self.name(deferred.iter().flat_map(|deferred| &deferred.uses)),
-                self.arenas.in_transit(),
-                deferred,
-            )
-        };
-        for mut deferred in deferred {
-            for found in std::mem::take(&mut deferred.uses) {
-                match &found.user {
-                    _ if found.captured.is_some() => {
-                        self.pending.end_uses(std::iter::once(&found));
-                        self.arenas.event_done(deferred.block, &Call::PLAIN);
-                    }
-                    // Its capture goes on although the program said that none does: an event would become part of it.
-                    User::Live(stream) if self.site.is_capturing(*stream) => deferred.uses.push(found),
-                    _ => self.wait_for(found.user, deferred.block, &Call::PLAIN),
+        device.site.attention().set(Reason::DEFERRED, false);
+        let deferred = std::mem::take(&mut captures.deferred);
+        (
+            name(device, deferred.iter().flat_map(|deferred| &deferred.uses)),
+            device.arenas.in_transit(),
+            deferred,
+        )
+    };
+    for mut deferred in deferred {
+        for found in std::mem::take(&mut deferred.uses) {
+            match &found.user {
+                _ if found.captured.is_some() => {
+                    device.pending.end_uses(std::iter::once(&found));
+                    arenas::event_done(device, deferred.block, &Call::PLAIN);
                 }
-            }
-            if !deferred.uses.is_empty() {
-                let mut captures = self.captures.lock();
-                captures.deferred.push(deferred);
-                self.site.attention().set(Reason::DEFERRED, true);
+                // Its capture goes on although the program said that none does: an event would become part of it.
+                User::Live(stream) if device.site.is_capturing(*stream) => deferred.uses.push(found),
+                _ => wait_for(device, found.user, deferred.block, &Call::PLAIN),
             }
         }
-    }
-
-    /// Whether a deferred free names `stream`.
-    fn deferred_names(&self, stream: Stream) -> bool {
-        let captures = self.captures.lock();
-        let mut users = captures.deferred.iter().flat_map(|deferred| &deferred.uses);
-        users.any(|found| found.user.is(stream))
-    }
-
-    /// From here on, `stream` is what it was given last in all deferred frees.
-    fn retire_deferred(&self, stream: Stream, last: &Arc<LastWork>) {
-        let mut captures = self.captures.lock();
-        for deferred in captures.deferred.iter_mut().filter(|deferred| deferred.own == Some(stream)) {
-            (deferred.own, deferred.markers) = (None, Vec::new());
-        }
-        let users = captures.deferred.iter_mut().flat_map(|deferred| &mut deferred.uses);
-        for found in users.filter(|found| found.user.is(stream)) {
-            found.user = User::Retired(Arc::clone(last));
+        if !deferred.uses.is_empty() {
+            let mut captures = device.captures.lock();
+            captures.deferred.push(deferred);
+            device.site.attention().set(Reason::DEFERRED, true);
         }
     }
+}
 
-    /// Lets a block wait for what a user was given. Other processes are asked at once: mostly they have let go of it.
-    fn wait_for(&self, user: User, block: Waiting, call: &Call<'_>) {
-        if let User::Shared(share) = &user
-            && !share.is_held_once_closed()
-        {
-            self.holdings.end_export(&share.granules);
-            return self.arenas.event_done(block, call);
-        }
-        self.pending.wait_for(self.site.backend(), user, block);
+/// Whether a deferred free names `stream`.
+fn deferred_names(device: &Device, stream: Stream) -> bool {
+    let captures = device.captures.lock();
+    let mut users = captures.deferred.iter().flat_map(|deferred| &deferred.uses);
+    users.any(|found| found.user.is(stream))
+}
+
+/// From here on, `stream` is what it was given last in all deferred frees.
+fn retire_deferred(device: &Device, stream: Stream, last: &Arc<LastWork>) {
+    let mut captures = device.captures.lock();
+    for deferred in captures.deferred.iter_mut().filter(|deferred| deferred.own == Some(stream)) {
+        (deferred.own, deferred.markers) = (None, Vec::new());
     }
-
-    /// Newest epoch of an arena's free memory that other streams may have: `cross_stream` allows it, and the device is done with it.
-    /// Does not block.
-    pub(super) fn newest_spare(&self, arena: &Arena) -> Option<u64> {
-        if self.holdings.lock().settings().cross_stream == CrossStream::Never {
-            return None;
-        }
-        let (stream, _named, newest) = {
-            let mut state = arena.lock();
-            if state.tenure().retired().is_some() {
-                return None;
-            }
-            let stream = state.tenure().stream();
-            (stream, self.name_stream(stream), state.ledger_mut().epochs_mut().seal())
-        };
-        assert_unlocked();
-        // The question itself would break a capture, also one that nobody told of.
-        if self.site.may_be_capturing(stream) {
-            return None;
-        }
-        match self.site.backend().query_stream(stream) {
-            Ok(Readiness::Ready) => {
-                arena.lock().ledger_mut().epochs_mut().close(newest);
-                Some(newest)
-            }
-            Ok(_) => None,
-            Err(_) => {
-                self.site.backend().clear_error();
-                None
-            }
-        }
+    let users = captures.deferred.iter_mut().flat_map(|deferred| &mut deferred.uses);
+    for found in users.filter(|found| found.user.is(stream)) {
+        found.user = User::Retired(Arc::clone(last));
     }
+}
 
-    /// Makes sure that the device is done with what was freed into these busy blocks. Blocks unless it is
-    /// known to be; `Ok(false)` where it is not known, and a capture forbids to wait.
-    pub(super) fn quiesce(&self, arena: &Arena, blocks: &[BlockId], call: &Call<'_>) -> Result<bool> {
-        let newest = {
-            let state = arena.lock();
-            blocks.iter().map(|id| state.layout().blocks()[*id].epoch).max().unwrap_or(0)
-        };
-        self.quiesce_up_to(arena, newest, call)
+/// Lets a block wait for what a user was given. Other processes are asked at once: mostly they have let go of it.
+fn wait_for(device: &Device, user: User, block: Waiting, call: &Call<'_>) {
+    if let User::Shared(share) = &user
+        && !share.is_held_once_closed()
+    {
+        device.holdings.end_export(&share.granules);
+        return arenas::event_done(device, block, call);
     }
+    device.pending.wait_for(device.site.backend(), user, block);
+}
 
-    /// [`quiesce`](Self::quiesce), for what was freed up to the epoch `newest`.
-    pub(super) fn quiesce_up_to(&self, arena: &Arena, newest: u64, call: &Call<'_>) -> Result<bool> {
-        let (named, sealed) = {
-            let mut state = arena.lock();
-            if state.ledger().epochs().is_closed(newest) {
-                return Ok(true);
-            }
-            if call.capturing {
-                return Ok(false);
-            }
-            let named = match state.tenure().retired() {
-                Some(last) => Err(Arc::clone(last)),
-                None => Ok((state.tenure().stream(), self.naming.begin(state.tenure().stream()))),
-            };
-            (named, state.ledger_mut().epochs_mut().seal())
-        };
-        assert_unlocked();
-        match named {
-            Ok((stream, _)) if self.site.is_beside_capture() && self.site.may_be_capturing(stream) => {
-                return Ok(false);
-            }
-            Ok((stream, _named)) => wait_for_stream(&**self.site.backend(), stream)?,
-            Err(last) => last.wait()?,
-        }
-        arena.lock().ledger_mut().epochs_mut().close(sealed);
-        Ok(true)
+/// Newest epoch of an arena's free memory that other streams may have: `cross_stream` allows it, and the device is done with it.
+/// Does not block.
+pub(in crate::device) fn newest_spare(device: &Device, arena: &Arena) -> Option<u64> {
+    if device.holdings.lock().settings().cross_stream == CrossStream::Never {
+        return None;
     }
-
-    /// See [`CachingAllocator::retire_stream`](crate::allocator::CachingAllocator::retire_stream). `last` is
-    /// the stream's last work, once a device needed it.
-    pub(crate) fn retire_stream(&self, stream: Stream, last: &mut Option<Arc<LastWork>>) -> Result<()> {
-        let own = stream.device == self.site.device();
-        let mine = if own { self.arenas.directory().all_of_stream(stream) } else { Vec::new() };
-        // In this order: a free takes a stream from a use list to a queue, and this waits for those on the way.
-        let waits = || self.deferred_names(stream) || self.pending.names(stream);
-        if mine.is_empty() && !self.pending.is_user(stream) && !self.finish_naming_then(stream, waits) {
-            self.pools.retire_scopes(stream);
-            return Ok(());
-        }
-        let last = match last {
-            Some(last) => &*last,
-            None => &*last.insert(Arc::new(LastWork::of(self.site.backend(), stream)?)),
-        };
-        for (slot, arena) in mine {
-            let mut state = arena.lock();
-            // Another thread may be retiring it, too, and its pool may be gone.
-            if state.tenure().serves(slot, stream) {
-                state.change_tenure(|tenure| tenure.retire(last));
-                self.arenas.directory().retired(slot, stream, state.tenure().number());
-            }
-        }
-        if self.pending.is_user(stream) {
-            for arena in self.arenas.directory().all() {
-                arena.lock().uses_mut().retire(stream, last);
-            }
-        }
-        self.pools.retire_scopes(stream);
-        self.finish_naming_then(stream, || {
-            self.retire_deferred(stream, last);
-            self.pending.retire(stream, last);
-        });
-        self.finish_naming_then(stream, || ());
-        Ok(())
-    }
-
-    /// Waits for all driver calls under way that name `stream`.
-    fn finish_naming_then<R>(&self, stream: Stream, then: impl FnOnce() -> R) -> R {
-        self.naming.wait_for(|named| named == stream, || None::<()>);
-        then()
-    }
-
-    /// What has to precede the next use of a block; nothing where only the end of the capture will do.
-    fn markers(&self, own: Option<Stream>, uses: &[BlockUse]) -> Vec<CaptureNode> {
-        let Some(own) = own else { return Vec::new() };
-        if !self.holdings.lock().settings().graph_capture_record_stream_reuse {
-            return Vec::new();
-        }
-        let Ok(capture) = self.site.backend().capture() else { return Vec::new() };
-        let live = |found: &BlockUse| match &found.user {
-            User::Live(stream) if found.captured.is_some() => Some(*stream),
-            _ => None,
-        };
-        let Some(streams) = uses.iter().map(live).collect::<Option<Vec<_>>>() else { return Vec::new() };
-        let markers = frontiers(capture, std::iter::once(own).chain(streams));
-        markers.unwrap_or_else(|error| {
-            self.site.backend().clear_error();
-            tracing::debug!(%error, "a graph's nodes could not be read; the block waits for the end of the capture");
-            Vec::new()
-        })
-    }
-
-    /// Frees the deferred blocks of `stream`, which is being captured, whose uses all precede its next work.
-    pub(super) fn reuse_joined(&self, stream: Stream) {
-        let own = |deferred: &Deferred| deferred.own == Some(stream) && !deferred.markers.is_empty();
-        if !self.captures.lock().deferred.iter().any(own) {
-            return;
-        }
-        let Ok(capture) = self.site.backend().capture() else { return };
-        let Some(id) = self.site.capture_of(stream) else { return };
-        let mut before = self.captures.lock().before.remove(&(stream.raw, id)).unwrap_or_default();
-        if let Err(error) = look_back(capture, stream, &mut before) {
-            self.site.backend().clear_error();
-            tracing::warn!(%error, "a graph's order could not be read (conditional nodes?); its memory is reused after the capture");
-        }
-        let _blocks = self.arenas.in_transit();
-        let joined = {
-            let mut captures = self.captures.lock();
-            let ready = |d: &mut Deferred| own(d) && d.markers.iter().all(|marker| before.contains(marker));
-            let joined: Vec<Deferred> = captures.deferred.extract_if(.., ready).collect();
-            captures.before.insert((stream.raw, id), before);
-            joined
-        };
-        self.finish_deferred(joined);
-    }
-
-    /// The scope of a pool ends: with the option on, those of its deferred blocks whose capture is over are free for the
-    /// graphs that come, also while others go on. A scope that ends within its capture orders nothing.
-    pub(super) fn end_reuse(&self, slot: PoolSlot) {
-        if !self.holdings.lock().settings().graph_capture_record_stream_reuse {
-            return;
-        }
-        let within = |d: &Deferred| d.slot == slot && d.uses.iter().all(|found| found.captured.is_some());
-        let (_named, users) = {
-            let captures = self.captures.lock();
-            let uses: Vec<&BlockUse> =
-                captures.deferred.iter().filter(|d| within(d)).flat_map(|d| &d.uses).collect();
-            let users: FxHashSet<Stream> = uses.iter().filter_map(|found| found.user.live()).collect();
-            (self.name(uses), users)
-        };
-        let at_rest: FxHashSet<Stream> =
-            users.into_iter().filter(|stream| !self.site.may_be_capturing(*stream)).collect();
-        let over = |d: &Deferred| {
-            d.uses.iter().filter_map(|found| found.user.live()).all(|stream| at_rest.contains(&stream))
-        };
-        let _blocks = self.arenas.in_transit();
-        let mut captures = self.captures.lock();
-        let ended: Vec<Deferred> = captures.deferred.extract_if(.., |d| within(d) && over(d)).collect();
-        drop(captures);
-        self.finish_deferred(ended);
-    }
-
-    fn finish_deferred(&self, deferred: Vec<Deferred>) {
-        for Deferred { block, uses, .. } in deferred {
-            self.pending.end_uses(uses.iter());
-            uses.iter().for_each(|_| self.arenas.event_done(block, &Call::PLAIN));
-        }
-    }
-
-    /// Notices completed frees before a request of `bytes`, if it is time to. Does not block.
-    pub(super) fn drain_if_due(
-        &self,
-        slot: PoolSlot,
-        stream: Stream,
-        bytes: u64,
-        call: &Call<'_>,
-    ) -> Result<()> {
-        let due = if self.arenas.directory().policy().drains_at_each_request() {
-            self.pending.any()
-        } else {
-            // Peaks are what is in use: what is over does not raise them.
-            self.pending.any_now_and_then()
-                || self.pending.any() && self.arenas.may_raise_peaks(slot, stream, bytes)
-        };
-        if due || self.site.attention().has(Reason::DEFERRED) { self.drain(call) } else { Ok(()) }
-    }
-
-    /// The streams among these users are named until what is returned is dropped. The caller holds the lock under which
-    /// it read them.
-    pub(super) fn name<'a>(&self, uses: impl IntoIterator<Item = &'a BlockUse>) -> SmallVec<[Named<'_>; 4]> {
-        let live = uses.into_iter().filter_map(|found| found.user.live());
-        live.map(|stream| self.naming.begin(stream)).collect()
-    }
-
-    pub(super) fn free_in(&self, ptr: DevicePtr, location: Location, call: &Call<'_>) -> bool {
-        let Some(arena) = self.arenas.directory().get(location.arena) else { return false };
-        let mut state = self.arenas.attend(arena, call);
-        let block = location.block;
-        if state.layout().handed_out(ptr, block).is_none() {
-            return false;
-        }
-        if let FreeStep::Wait(uses) = state.free(block) {
-            let _named = self.name(&uses);
-            let own = state.tenure().live_stream();
-            let _own = own.map(|own| self.naming.begin(own));
-            let slot = state.tenure().slot();
-            drop(state);
-            self.wait_for_all(uses, Waiting { arena: location.arena, block }, own, slot, call);
-        }
-        true
-    }
-
-    /// What a request came to. Where foreign code panicked on the way nobody waits for the block any more.
-    pub(super) fn arrived(&self, outcome: Result<DevicePtr>, calls: &Calls<'_>) -> Result<DevicePtr> {
-        if calls.panicked()
-            && let Ok(ptr) = outcome
-            && let Some(at) = self.site.map().get(ptr)
-        {
-            self.free_in(ptr, at, &Call::PLAIN);
-        }
-        outcome
-    }
-
-    /// Notes that `stream` uses the block at `ptr`. `Ok(false)` where that is no block.
-    pub(crate) fn record_stream(&self, ptr: DevicePtr, location: Location, stream: Stream) -> Result<bool> {
-        self.history.make_room();
-        let captured =
-            if self.site.attention().has(Reason::CAPTURE) { self.site.capture_of(stream) } else { None };
-        let Some(arena) = self.arenas.directory().get(location.arena) else { return Ok(false) };
+    let (stream, _named, newest) = {
         let mut state = arena.lock();
-        let block = location.block;
-        if state.layout().awake(ptr, block).is_none() {
-            return Ok(false);
+        if state.tenure().retired().is_some() {
+            return None;
         }
-        if state.tenure().belongs_to(stream) && stream.device == self.site.device() {
+        let stream = state.tenure().stream();
+        (stream, name_stream(device, stream), state.ledger_mut().epochs_mut().seal())
+    };
+    assert_unlocked();
+    // The question itself would break a capture, also one that nobody told of.
+    if device.site.may_be_capturing(stream) {
+        return None;
+    }
+    match device.site.backend().query_stream(stream) {
+        Ok(Readiness::Ready) => {
+            arena.lock().ledger_mut().epochs_mut().close(newest);
+            Some(newest)
+        }
+        Ok(_) => None,
+        Err(_) => {
+            device.site.backend().clear_error();
+            None
+        }
+    }
+}
+
+/// Makes sure that the device is done with what was freed into these busy blocks. Blocks unless it is
+/// known to be; `Ok(false)` where it is not known, and a capture forbids to wait.
+pub(in crate::device) fn quiesce(
+    device: &Device,
+    arena: &Arena,
+    blocks: &[BlockId],
+    call: &Call<'_>,
+) -> Result<bool> {
+    let newest = {
+        let state = arena.lock();
+        blocks.iter().map(|id| state.layout().blocks()[*id].epoch).max().unwrap_or(0)
+    };
+    quiesce_up_to(device, arena, newest, call)
+}
+
+/// [`quiesce`](Self::quiesce), for what was freed up to the epoch `newest`.
+pub(in crate::device) fn quiesce_up_to(
+    device: &Device,
+    arena: &Arena,
+    newest: u64,
+    call: &Call<'_>,
+) -> Result<bool> {
+    let (named, sealed) = {
+        let mut state = arena.lock();
+        if state.ledger().epochs().is_closed(newest) {
             return Ok(true);
         }
-        let Some(is_new) = state.uses_of(block).record(stream, captured) else {
-            return Err(AllocError::Limit("a block can be used by at most 65533 streams besides its own"));
+        if call.capturing {
+            return Ok(false);
+        }
+        let named = match state.tenure().retired() {
+            Some(last) => Err(Arc::clone(last)),
+            None => Ok((state.tenure().stream(), device.naming.begin(state.tenure().stream()))),
         };
-        state.ledger().history().used(ptr.0, stream);
-        if is_new {
-            self.pending.begin_use(stream);
+        (named, state.ledger_mut().epochs_mut().seal())
+    };
+    assert_unlocked();
+    match named {
+        Ok((stream, _)) if device.site.is_beside_capture() && device.site.may_be_capturing(stream) => {
+            return Ok(false);
         }
+        Ok((stream, _named)) => wait_for_stream(&**device.site.backend(), stream)?,
+        Err(last) => last.wait()?,
+    }
+    arena.lock().ledger_mut().epochs_mut().close(sealed);
+    Ok(true)
+}
+
+/// See [`CachingAllocator::retire_stream`](crate::allocator::CachingAllocator::retire_stream). `last` is
+/// the stream's last work, once a device needed it.
+pub(crate) fn retire_stream(device: &Device, stream: Stream, last: &mut Option<Arc<LastWork>>) -> Result<()> {
+    let own = stream.device == device.site.device();
+    let mine = if own { device.arenas.directory().all_of_stream(stream) } else { Vec::new() };
+    // In this order: a free takes a stream from a use list to a queue, and this waits for those on the way.
+    let waits = || deferred_names(device, stream) || device.pending.names(stream);
+    if mine.is_empty() && !device.pending.is_user(stream) && !finish_naming_then(device, stream, waits) {
+        pools::retire_scopes(device, stream);
+        return Ok(());
+    }
+    let last = match last {
+        Some(last) => &*last,
+        None => &*last.insert(Arc::new(LastWork::of(device.site.backend(), stream)?)),
+    };
+    for (slot, arena) in mine {
+        let mut state = arena.lock();
+        // Another thread may be retiring it, too, and its pool may be gone.
+        if state.tenure().serves(slot, stream) {
+            state.change_tenure(|tenure| tenure.retire(last));
+            device.arenas.directory().retired(slot, stream, state.tenure().number());
+        }
+    }
+    if device.pending.is_user(stream) {
+        for arena in device.arenas.directory().all() {
+            arena.lock().uses_mut().retire(stream, last);
+        }
+    }
+    pools::retire_scopes(device, stream);
+    finish_naming_then(device, stream, || {
+        retire_deferred(device, stream, last);
+        device.pending.retire(stream, last);
+    });
+    finish_naming_then(device, stream, || ());
+    Ok(())
+}
+
+/// Waits for all driver calls under way that name `stream`.
+fn finish_naming_then<R>(device: &Device, stream: Stream, then: impl FnOnce() -> R) -> R {
+    device.naming.wait_for(|named| named == stream, || None::<()>);
+    then()
+}
+
+/// What has to precede the next use of a block; nothing where only the end of the capture will do.
+fn markers(device: &Device, own: Option<Stream>, uses: &[BlockUse]) -> Vec<CaptureNode> {
+    let Some(own) = own else { return Vec::new() };
+    if !device.holdings.lock().settings().graph_capture_record_stream_reuse {
+        return Vec::new();
+    }
+    let Ok(capture) = device.site.backend().capture() else { return Vec::new() };
+    let live = |found: &BlockUse| match &found.user {
+        User::Live(stream) if found.captured.is_some() => Some(*stream),
+        _ => None,
+    };
+    let Some(streams) = uses.iter().map(live).collect::<Option<Vec<_>>>() else { return Vec::new() };
+    let markers = frontiers(capture, std::iter::once(own).chain(streams));
+    markers.unwrap_or_else(|error| {
+        device.site.backend().clear_error();
+        tracing::debug!(%error, "a graph's nodes could not be read; the block waits for the end of the capture");
+        Vec::new()
+    })
+}
+
+/// Frees the deferred blocks of `stream`, which is being captured, whose uses all precede its next work.
+pub(in crate::device) fn reuse_joined(device: &Device, stream: Stream) {
+    let own = |deferred: &Deferred| deferred.own == Some(stream) && !deferred.markers.is_empty();
+    if !device.captures.lock().deferred.iter().any(own) {
+        return;
+    }
+    let Ok(capture) = device.site.backend().capture() else { return };
+    let Some(id) = device.site.capture_of(stream) else { return };
+    let mut before = device.captures.lock().before.remove(&(stream.raw, id)).unwrap_or_default();
+    if let Err(error) = look_back(capture, stream, &mut before) {
+        device.site.backend().clear_error();
+        tracing::warn!(%error, "a graph's order could not be read (conditional nodes?); its memory is reused after the capture");
+    }
+    let _blocks = device.arenas.in_transit();
+    let joined = {
+        let mut captures = device.captures.lock();
+        let ready = |d: &mut Deferred| own(d) && d.markers.iter().all(|marker| before.contains(marker));
+        let joined: Vec<Deferred> = captures.deferred.extract_if(.., ready).collect();
+        captures.before.insert((stream.raw, id), before);
+        joined
+    };
+    finish_deferred(device, joined);
+}
+
+/// The scope of a pool ends: with the option on, those of its deferred blocks whose capture is over are free for the
+/// graphs that come, also while others go on. A scope that ends within its capture orders nothing.
+pub(in crate::device) fn end_reuse(device: &Device, slot: PoolSlot) {
+    if !device.holdings.lock().settings().graph_capture_record_stream_reuse {
+        return;
+    }
+    let within = |d: &Deferred| d.slot == slot && d.uses.iter().all(|found| found.captured.is_some());
+    let (_named, users) = {
+        let captures = device.captures.lock();
+        let uses: Vec<&BlockUse> =
+            captures.deferred.iter().filter(|d| within(d)).flat_map(|d| &d.uses).collect();
+        let users: FxHashSet<Stream> = uses.iter().filter_map(|found| found.user.live()).collect();
+        (name(device, uses), users)
+    };
+    let at_rest: FxHashSet<Stream> =
+        users.into_iter().filter(|stream| !device.site.may_be_capturing(*stream)).collect();
+    let over = |d: &Deferred| {
+        d.uses.iter().filter_map(|found| found.user.live()).all(|stream| at_rest.contains(&stream))
+    };
+    let _blocks = device.arenas.in_transit();
+    let mut captures = device.captures.lock();
+    let ended: Vec<Deferred> = captures.deferred.extract_if(.., |d| within(d) && over(d)).collect();
+    drop(captures);
+    finish_deferred(device, ended);
+}
+
+fn finish_deferred(device: &Device, deferred: Vec<Deferred>) {
+    for Deferred { block, uses, .. } in deferred {
+        device.pending.end_uses(uses.iter());
+        uses.iter().for_each(|_| arenas::event_done(device, block, &Call::PLAIN));
+    }
+}
+
+/// Notices completed frees before a request of `bytes`, if it is time to. Does not block.
+pub(in crate::device) fn drain_if_due(
+    device: &Device,
+    slot: PoolSlot,
+    stream: Stream,
+    bytes: u64,
+    call: &Call<'_>,
+) -> Result<()> {
+    let due = if device.arenas.directory().policy().drains_at_each_request() {
+        device.pending.any()
+    } else {
+        // Peaks are what is in use: what is over does not raise them.
+        device.pending.any_now_and_then()
+            || device.pending.any() && device.arenas.may_raise_peaks(slot, stream, bytes)
+    };
+    if due || device.site.attention().has(Reason::DEFERRED) { drain(device, call) } else { Ok(()) }
+}
+
+/// The streams among these users are named until what is returned is dropped. The caller holds the lock under which
+/// it read them.
+pub(in crate::device) fn name<'a>(
+    device: &Device,
+    uses: impl IntoIterator<Item = &'a BlockUse>,
+) -> SmallVec<[Named<'_>; 4]> {
+    let live = uses.into_iter().filter_map(|found| found.user.live());
+    live.map(|stream| device.naming.begin(stream)).collect()
+}
+
+pub(in crate::device) fn free_in(
+    device: &Device,
+    ptr: DevicePtr,
+    location: Location,
+    call: &Call<'_>,
+) -> bool {
+    let Some(arena) = device.arenas.directory().get(location.arena) else { return false };
+    let mut state = arenas::attend(device, arena, call);
+    let block = location.block;
+    if state.layout().handed_out(ptr, block).is_none() {
+        return false;
+    }
+    if let FreeStep::Wait(uses) = state.free(block) {
+        let _named = name(device, &uses);
+        let own = state.tenure().live_stream();
+        let _own = own.map(|own| device.naming.begin(own));
+        let slot = state.tenure().slot();
         drop(state);
-        if is_new {
-            self.pending.prepare(self.site.backend(), stream.device);
-        }
-        Ok(true)
+        wait_for_all(device, uses, Waiting { arena: location.arena, block }, own, slot, call);
     }
+    true
+}
 
-    /// Returns blocks whose events are complete. Does not block.
-    #[cold]
-    pub(super) fn drain(&self, call: &Call<'_>) -> Result<()> {
-        self.pass_on_deferred();
-        self.take_back_shared(Ask::Seldom, call);
-        Ok(self.pending.drain(self.arenas.transit(), |waiting| self.arenas.event_done(waiting, call))?)
+/// What a request came to. Where foreign code panicked on the way nobody waits for the block any more.
+pub(in crate::device) fn arrived(
+    device: &Device,
+    outcome: Result<DevicePtr>,
+    calls: &Calls<'_>,
+) -> Result<DevicePtr> {
+    if calls.panicked()
+        && let Ok(ptr) = outcome
+        && let Some(at) = device.site.map().get(ptr)
+    {
+        free_in(device, ptr, at, &Call::PLAIN);
     }
+    outcome
+}
 
-    /// Takes blocks back that no other process holds any more.
-    pub(super) fn take_back_shared(&self, ask: Ask, call: &Call<'_>) {
-        self.pending.drain_shared(ask, self.arenas.transit(), |waiting, share| {
-            self.holdings.end_export(&share.granules);
-            self.arenas.event_done(waiting, call);
-        });
-        if ask == Ask::Now {
-            self.uncached.free_unshared();
-        }
+/// Notes that `stream` uses the block at `ptr`. `Ok(false)` where that is no block.
+pub(crate) fn record_stream(
+    device: &Device,
+    ptr: DevicePtr,
+    location: Location,
+    stream: Stream,
+) -> Result<bool> {
+    history::make_room(device);
+    let captured =
+        if device.site.attention().has(Reason::CAPTURE) { device.site.capture_of(stream) } else { None };
+    let Some(arena) = device.arenas.directory().get(location.arena) else { return Ok(false) };
+    let mut state = arena.lock();
+    let block = location.block;
+    if state.layout().awake(ptr, block).is_none() {
+        return Ok(false);
+    }
+    if state.tenure().belongs_to(stream) && stream.device == device.site.device() {
+        return Ok(true);
+    }
+    let Some(is_new) = state.uses_of(block).record(stream, captured) else {
+        return Err(AllocError::Limit("a block can be used by at most 65533 streams besides its own"));
+    };
+    state.ledger().history().used(ptr.0, stream);
+    if is_new {
+        device.pending.begin_use(stream);
+    }
+    drop(state);
+    if is_new {
+        device.pending.prepare(device.site.backend(), stream.device);
+    }
+    Ok(true)
+}
+
+/// Returns blocks whose events are complete. Does not block.
+#[cold]
+pub(in crate::device) fn drain(device: &Device, call: &Call<'_>) -> Result<()> {
+    pass_on_deferred(device);
+    take_back_shared(device, Ask::Seldom, call);
+    Ok(device.pending.drain(device.arenas.transit(), |waiting| arenas::event_done(device, waiting, call))?)
+}
+
+/// Takes blocks back that no other process holds any more.
+pub(in crate::device) fn take_back_shared(device: &Device, ask: Ask, call: &Call<'_>) {
+    device.pending.drain_shared(ask, device.arenas.transit(), |waiting, share| {
+        device.holdings.end_export(&share.granules);
+        arenas::event_done(device, waiting, call);
+    });
+    if ask == Ask::Now {
+        device.uncached.free_unshared();
     }
 }

@@ -1,11 +1,9 @@
 //! Private pools: which requests they serve, who counts on them, and when their memory may go.
 
-use super::arenas::Arenas;
-use super::holdings::Holdings;
-use super::site::Site;
+use super::Device;
 use crate::arena::ArenaPool;
 use crate::arena::directory::{Arena, PoolSlot};
-use crate::arena::pool::{Filter, Holder, Pool, PoolStats, Pools, Scope};
+use crate::arena::pool::{Filter, Holder, Pool, PoolStats, Scope};
 use crate::base::steps::Counted;
 use crate::error::{AllocError, Result};
 use crate::features::sleep::{SleepTag, Tags};
@@ -16,18 +14,10 @@ use crate::memory::source::SegmentSource;
 use crate::process::attention::Reason;
 use crate::process::foreign::Kind;
 use crate::process::stream_identity::{named, shown};
-use crate::sync::{Arc, Mutex, Rank, this_thread};
+use crate::sync::{Arc, this_thread};
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::counters::Count;
 use std::collections::BTreeSet;
-
-/// The private pools of a device.
-pub(crate) struct PrivatePools {
-    site: Site,
-    holdings: Arc<Holdings>,
-    arenas: Arc<Arenas>,
-    records: Mutex<Pools>,
-}
 
 /// What a report has to know of a private pool.
 pub(super) struct Facts {
@@ -40,7 +30,7 @@ pub(super) struct Facts {
 
 /// A request's stay in a pool: its arenas stay the pool's until this is dropped.
 pub(super) struct Visit<'a> {
-    pools: &'a PrivatePools,
+    device: &'a Device,
     id: PoolId,
     pub(super) pool: ArenaPool,
 }
@@ -52,12 +42,12 @@ impl Drop for Visit<'_> {
         }
         // Never the last one's end: a visited pool has its source itself.
         drop(self.pool.source.take());
-        let was_last = self.pools.records.lock().get(self.id).is_ok_and(|pool| {
+        let was_last = self.device.private_pools.lock().get(self.id).is_ok_and(|pool| {
             pool.visitors -= 1;
             pool.use_count == 0 && pool.visitors == 0
         });
         if was_last {
-            self.pools.forget_empty(Some(self.pool.slot));
+            forget_empty(self.device, Some(self.pool.slot));
         }
     }
 }
@@ -94,402 +84,393 @@ pub(crate) struct Sleeper {
     pub(crate) priority: i32,
 }
 
-impl PrivatePools {
-    pub(super) fn new(site: &Site, holdings: &Arc<Holdings>, arenas: &Arc<Arenas>) -> Self {
-        Self {
-            site: site.clone(),
-            holdings: Arc::clone(holdings),
-            arenas: Arc::clone(arenas),
-            records: Mutex::new(Rank::Registry, Pools::default()),
-        }
-    }
+/// A scope of the pool ends: the scope, and the pool's place and how many count on it, where it is still there.
+pub(in crate::device) fn end_scope(
+    device: &Device,
+    id: PoolId,
+    holder: Holder,
+) -> Result<(Option<(PoolSlot, u32)>, Scope)> {
+    let mut pools = device.private_pools.lock();
+    let scope = pools.end(id, holder)?;
+    device.site.attention().set(Reason::SCOPES, pools.has_scopes());
+    Ok((pools.get(id).ok().map(|pool| (pool.slot, pool.use_count)), scope))
+}
 
-    /// A scope of the pool ends: the scope, and the pool's place and how many count on it, where it is still there.
-    pub(super) fn end_scope(&self, id: PoolId, holder: Holder) -> Result<(Option<(PoolSlot, u32)>, Scope)> {
-        let mut pools = self.records.lock();
-        let scope = pools.end(id, holder)?;
-        self.site.attention().set(Reason::SCOPES, pools.has_scopes());
-        Ok((pools.get(id).ok().map(|pool| (pool.slot, pool.use_count)), scope))
-    }
+/// No scope is open any more.
+pub(in crate::device) fn abandon_scopes(device: &Device) -> Arc<Vec<Scope>> {
+    device.private_pools.lock().abandon_all()
+}
 
-    /// No scope is open any more.
-    pub(super) fn abandon_scopes(&self) -> Arc<Vec<Scope>> {
-        self.records.lock().abandon_all()
-    }
+/// Whether graphs were captured with memory of the pool.
+pub(in crate::device) fn is_captured(device: &Device, slot: PoolSlot) -> bool {
+    device.private_pools.lock().is_captured(slot)
+}
 
-    /// Whether graphs were captured with memory of the pool.
-    pub(super) fn is_captured(&self, slot: PoolSlot) -> bool {
-        self.records.lock().is_captured(slot)
-    }
+/// Whether graphs got memory of the pool when they were captured.
+pub(in crate::device) fn has_served_captures(device: &Device, slot: PoolSlot) -> bool {
+    device.private_pools.lock().has_served_captures(slot)
+}
 
-    /// Whether graphs got memory of the pool when they were captured.
-    pub(super) fn has_served_captures(&self, slot: PoolSlot) -> bool {
-        self.records.lock().has_served_captures(slot)
-    }
+/// Whether graphs know addresses of the pool.
+pub(in crate::device) fn is_known_to_graphs(device: &Device, slot: PoolSlot) -> bool {
+    device.private_pools.lock().is_known_to_graphs(slot)
+}
 
-    /// Whether graphs know addresses of the pool.
-    pub(super) fn is_known_to_graphs(&self, slot: PoolSlot) -> bool {
-        self.records.lock().is_known_to_graphs(slot)
-    }
+/// Gives a pool its tag for sleep, or takes it away; returns the pool's place.
+pub(in crate::device) fn set_tag(device: &Device, id: PoolId, tag: Option<SleepTag>) -> Result<PoolSlot> {
+    device.private_pools.lock().set_tag(id, tag)
+}
 
-    /// Gives a pool its tag for sleep, or takes it away; returns the pool's place.
-    pub(super) fn set_tag(&self, id: PoolId, tag: Option<SleepTag>) -> Result<PoolSlot> {
-        self.records.lock().set_tag(id, tag)
+/// The caller holds the device's lock, so that the pool is not forgotten meanwhile.
+pub(in crate::device) fn is_there(device: &Device, pool: PoolId) -> Result<()> {
+    if pool != PoolId::DEFAULT {
+        device.private_pools.lock().get(pool)?;
     }
+    Ok(())
+}
 
-    /// The caller holds the device's lock, so that the pool is not forgotten meanwhile.
-    pub(super) fn is_there(&self, pool: PoolId) -> Result<()> {
-        if pool != PoolId::DEFAULT {
-            self.records.lock().get(pool)?;
-        }
-        Ok(())
+pub(in crate::device) fn facts(device: &Device) -> Vec<Facts> {
+    let pools = device.private_pools.lock();
+    let facts = |(id, pool): (&PoolId, &Pool)| Facts {
+        id: *id,
+        in_use: pool.use_count > 0,
+        opted_in: pool.use_on_oom,
+        has_source: pool.source.is_some(),
+        source_refused: pool.source_refused,
+    };
+    pools.iter().map(facts).collect()
+}
+
+/// The pool that serves a request for `stream`: that of the newest scope whose filter accepts it.
+pub(in crate::device) fn route(device: &Device, stream: Stream, capturing: bool) -> Result<Visit<'_>> {
+    if !device.site.attention().has(Reason::SCOPES) {
+        return visit(device, PoolId::DEFAULT, capturing);
     }
-
-    pub(super) fn facts(&self) -> Vec<Facts> {
-        let pools = self.records.lock();
-        let facts = |(id, pool): (&PoolId, &Pool)| Facts {
-            id: *id,
-            in_use: pool.use_count > 0,
-            opted_in: pool.use_on_oom,
-            has_source: pool.source.is_some(),
-            source_refused: pool.source_refused,
-        };
-        pools.iter().map(facts).collect()
-    }
-
-    /// The pool that serves a request for `stream`: that of the newest scope whose filter accepts it.
-    pub(super) fn route(&self, stream: Stream, capturing: bool) -> Result<Visit<'_>> {
-        if !self.site.attention().has(Reason::SCOPES) {
-            return self.visit(PoolId::DEFAULT, capturing);
-        }
-        loop {
-            let scopes = self.records.lock().open_scopes(self.site.foreign());
-            let mut newest = None;
-            for scope in scopes.iter().rev().counted() {
-                if self.accepts(&scope.filter, stream)? {
-                    newest = Some(scope);
-                    break;
-                }
-            }
-            let visit = self.visit(newest.map_or(PoolId::DEFAULT, |scope| scope.pool), capturing);
-            // A pool that died after its scope ended is no concern of this request: it has another one now.
-            if visit.is_ok() || scopes.are_those_of(&self.records.lock()) {
-                return visit;
+    loop {
+        let scopes = device.private_pools.lock().open_scopes(device.site.foreign());
+        let mut newest = None;
+        for scope in scopes.iter().rev().counted() {
+            if accepts(device, &scope.filter, stream)? {
+                newest = Some(scope);
+                break;
             }
         }
-    }
-
-    /// A driver that cannot tell fails the request: outside of its pool the memory would be given to others.
-    fn accepts(&self, filter: &Filter, stream: Stream) -> Result<bool> {
-        Ok(match filter {
-            Filter::Always => true,
-            Filter::Thread(id) => *id == this_thread(),
-            Filter::Stream(only) => *only == stream,
-            Filter::CaptureOf(origin) => {
-                // Another thread's default stream cannot be asked about here.
-                let asked =
-                    |stream| if named(stream).is_ok() { self.site.capture_id(stream) } else { Ok(None) };
-                let capture = asked(stream)?;
-                capture.is_some() && (stream == *origin || capture == asked(*origin)?)
-            }
-            Filter::Custom(accepts) => {
-                self.site.calls().call(Kind::Filter, || accepts(shown(stream))) == Some(true)
-            }
-        })
-    }
-
-    /// Keeps a pool's arenas its own for as long as the answer lives.
-    pub(super) fn visit(&self, id: PoolId, capturing: bool) -> Result<Visit<'_>> {
-        if id == PoolId::DEFAULT {
-            return Ok(Visit { pools: self, id, pool: ArenaPool::DEFAULT });
-        }
-        let mut pools = self.records.lock();
-        let Pool {
-            slot,
-            use_count,
-            source,
-            fixed,
-            no_split,
-            captured,
-            expects_captures,
-            served_captures,
-            visitors,
-            tag,
-            ..
-        } = pools.get(id)?;
-        if *use_count == 0 {
-            return Err(AllocError::DeadPool { pool: id });
-        }
-        *visitors += 1;
-        *captured |= capturing;
-        *served_captures |= capturing;
-        let (slot, source, sleeps) = (*slot, source.clone(), tag.is_some());
-        let of_graphs = *captured || *expects_captures;
-        let pool = ArenaPool { slot, id, source, fixed: *fixed, no_split: *no_split, sleeps, of_graphs };
-        Ok(Visit { pools: self, id, pool })
-    }
-
-    /// See [`Pools::create`](crate::allocator::Pools::create).
-    pub(crate) fn create(
-        &self,
-        id: PoolId,
-        source: Option<Arc<dyn SegmentSource>>,
-        holder: Holder,
-    ) -> Result<()> {
-        let calls = self.site.calls();
-        let fixed = match &source {
-            Some(source) => calls.call(Kind::Source, || source.physical().is_none()),
-            None => Some(false),
-        };
-        let problem = "a source of memory makes a pool that has a source, too; make it outside of the source";
-        let fixed = fixed.ok_or(AllocError::Pool { pool: id, problem })?;
-        self.records.lock().create_or_reference(id, source.as_ref(), fixed, holder)
-    }
-
-    /// See [`Pools::begin`](crate::allocator::Pools::begin).
-    pub(crate) fn begin(&self, id: PoolId, filter: Filter, holder: Holder) -> Result<()> {
-        let mut pools = self.records.lock();
-        pools.begin(id, &filter, holder)?;
-        self.site.attention().set(Reason::SCOPES, true);
-        Ok(())
-    }
-
-    /// See [`Pools::release`](crate::allocator::Pools::release).
-    pub(crate) fn release(&self, id: PoolId, holder: Holder) -> Result<bool> {
-        let (last, slot) = {
-            let mut pools = self.records.lock();
-            (pools.release(id, holder)?, pools.get(id)?.slot)
-        };
-        if last {
-            self.arenas.refresh_no_split(slot, false);
-            self.arenas.reclaim_peaks(slot);
-            // One that holds nothing leaves nothing behind: its id can be used again.
-            self.forget_empty(Some(slot));
-            self.records.lock().note_gone(id);
-        }
-        Ok(last)
-    }
-
-    /// A pool is emptied that is not there. PyTorch forgets one that held nothing only then, and counts a pass over all streams.
-    pub(crate) fn pass_over_gone(&self, id: PoolId) {
-        if self.records.lock().take_gone(id) {
-            self.holdings.lock().counters_mut().sync_all_streams += 1;
+        let visit = visit(device, newest.map_or(PoolId::DEFAULT, |scope| scope.pool), capturing);
+        // A pool that died after its scope ended is no concern of this request: it has another one now.
+        if visit.is_ok() || scopes.are_those_of(&device.private_pools.lock()) {
+            return visit;
         }
     }
+}
 
-    /// References to a pool.
-    pub(crate) fn use_count(&self, id: PoolId) -> Result<u32> {
-        Ok(self.records.lock().get(id)?.use_count)
+/// A driver that cannot tell fails the request: outside of its pool the memory would be given to others.
+fn accepts(device: &Device, filter: &Filter, stream: Stream) -> Result<bool> {
+    Ok(match filter {
+        Filter::Always => true,
+        Filter::Thread(id) => *id == this_thread(),
+        Filter::Stream(only) => *only == stream,
+        Filter::CaptureOf(origin) => {
+            // Another thread's default stream cannot be asked about here.
+            let asked =
+                |stream| if named(stream).is_ok() { device.site.capture_id(stream) } else { Ok(None) };
+            let capture = asked(stream)?;
+            capture.is_some() && (stream == *origin || capture == asked(*origin)?)
+        }
+        Filter::Custom(accepts) => {
+            device.site.calls().call(Kind::Filter, || accepts(shown(stream))) == Some(true)
+        }
+    })
+}
+
+/// Keeps a pool's arenas its own for as long as the answer lives.
+pub(in crate::device) fn visit(device: &Device, id: PoolId, capturing: bool) -> Result<Visit<'_>> {
+    if id == PoolId::DEFAULT {
+        return Ok(Visit { device, id, pool: ArenaPool::DEFAULT });
     }
+    let mut pools = device.private_pools.lock();
+    let Pool {
+        slot,
+        use_count,
+        source,
+        fixed,
+        no_split,
+        captured,
+        expects_captures,
+        served_captures,
+        visitors,
+        tag,
+        ..
+    } = pools.get(id)?;
+    if *use_count == 0 {
+        return Err(AllocError::DeadPool { pool: id });
+    }
+    *visitors += 1;
+    *captured |= capturing;
+    *served_captures |= capturing;
+    let (slot, source, sleeps) = (*slot, source.clone(), tag.is_some());
+    let of_graphs = *captured || *expects_captures;
+    let pool = ArenaPool { slot, id, source, fixed: *fixed, no_split: *no_split, sleeps, of_graphs };
+    Ok(Visit { device, id, pool })
+}
 
-    pub(crate) fn set_use_on_oom(&self, id: PoolId, on: bool) -> Result<()> {
-        let mut pools = self.records.lock();
+/// See [`Pools::create`](crate::allocator::Pools::create).
+pub(crate) fn create(
+    device: &Device,
+    id: PoolId,
+    source: Option<Arc<dyn SegmentSource>>,
+    holder: Holder,
+) -> Result<()> {
+    let calls = device.site.calls();
+    let fixed = match &source {
+        Some(source) => calls.call(Kind::Source, || source.physical().is_none()),
+        None => Some(false),
+    };
+    let problem = "a source of memory makes a pool that has a source, too; make it outside of the source";
+    let fixed = fixed.ok_or(AllocError::Pool { pool: id, problem })?;
+    device.private_pools.lock().create_or_reference(id, source.as_ref(), fixed, holder)
+}
+
+/// See [`Pools::begin`](crate::allocator::Pools::begin).
+pub(crate) fn begin(device: &Device, id: PoolId, filter: Filter, holder: Holder) -> Result<()> {
+    let mut pools = device.private_pools.lock();
+    pools.begin(id, &filter, holder)?;
+    device.site.attention().set(Reason::SCOPES, true);
+    Ok(())
+}
+
+/// See [`Pools::release`](crate::allocator::Pools::release).
+pub(crate) fn release(device: &Device, id: PoolId, holder: Holder) -> Result<bool> {
+    let (last, slot) = {
+        let mut pools = device.private_pools.lock();
+        (pools.release(id, holder)?, pools.get(id)?.slot)
+    };
+    if last {
+        device.arenas.refresh_no_split(slot, false);
+        device.arenas.reclaim_peaks(slot);
+        // One that holds nothing leaves nothing behind: its id can be used again.
+        forget_empty(device, Some(slot));
+        device.private_pools.lock().note_gone(id);
+    }
+    Ok(last)
+}
+
+/// A pool is emptied that is not there. PyTorch forgets one that held nothing only then, and counts a pass over all streams.
+pub(crate) fn pass_over_gone(device: &Device, id: PoolId) {
+    if device.private_pools.lock().take_gone(id) {
+        device.holdings.lock().counters_mut().sync_all_streams += 1;
+    }
+}
+
+/// References to a pool.
+pub(crate) fn use_count(device: &Device, id: PoolId) -> Result<u32> {
+    Ok(device.private_pools.lock().get(id)?.use_count)
+}
+
+pub(crate) fn set_use_on_oom(device: &Device, id: PoolId, on: bool) -> Result<()> {
+    let mut pools = device.private_pools.lock();
+    let pool = pools.get(id)?;
+    if on && pool.use_count == 0 {
+        return Err(AllocError::DeadPool { pool: id });
+    }
+    pool.use_on_oom = on;
+    Ok(())
+}
+
+pub(crate) fn set_no_split(device: &Device, id: PoolId) -> Result<()> {
+    let slot = {
+        let mut pools = device.private_pools.lock();
         let pool = pools.get(id)?;
-        if on && pool.use_count == 0 {
+        if pool.use_count == 0 {
             return Err(AllocError::DeadPool { pool: id });
         }
-        pool.use_on_oom = on;
-        Ok(())
-    }
+        pool.no_split = true;
+        pool.slot
+    };
+    device.arenas.refresh_no_split(slot, true);
+    Ok(())
+}
 
-    pub(crate) fn set_no_split(&self, id: PoolId) -> Result<()> {
-        let slot = {
-            let mut pools = self.records.lock();
-            let pool = pools.get(id)?;
-            if pool.use_count == 0 {
-                return Err(AllocError::DeadPool { pool: id });
-            }
-            pool.no_split = true;
-            pool.slot
-        };
-        self.arenas.refresh_no_split(slot, true);
-        Ok(())
+/// Notes what a pool's own source answered: an out-of-memory error says so.
+pub(in crate::device) fn note_source(device: &Device, id: PoolId, refused: bool) {
+    if let Ok(pool) = device.private_pools.lock().get(id) {
+        pool.source_refused = refused;
     }
+}
 
-    /// Notes what a pool's own source answered: an out-of-memory error says so.
-    pub(super) fn note_source(&self, id: PoolId, refused: bool) {
-        if let Ok(pool) = self.records.lock().get(id) {
-            pool.source_refused = refused;
-        }
+/// Pools that serve the default pool in need, by id: not those whose free memory graphs write to, and not those that
+/// sleep, because whoever has a block of the default pool knows nothing of their sleep.
+pub(in crate::device) fn opted_in_pools(device: &Device) -> Vec<PoolId> {
+    let pools = device.private_pools.lock();
+    let serves = |pool: &Pool| pool.use_on_oom && !pool.captured && pool.tag.is_none();
+    pools.iter().counted().filter(|(_, pool)| serves(pool)).map(|(id, _)| *id).collect()
+}
+
+/// Captures of the pool are to come: what it has then is where these find it.
+pub(in crate::device) fn expect_captures(device: &Device, id: PoolId) -> Result<()> {
+    device.private_pools.lock().get(id)?.expects_captures = true;
+    Ok(())
+}
+
+/// A graph knows addresses of the pool, though nothing was requested in the capture.
+pub(crate) fn note_captured(device: &Device, id: PoolId) -> Result<()> {
+    device.private_pools.lock().get(id)?.captured = true;
+    Ok(())
+}
+
+/// Graphs that know addresses of the pool were launched, and are gone: its memory stays until `launches` are done.
+pub(crate) fn keep_for(device: &Device, id: PoolId, launches: &[Arc<LastWork>]) -> Result<()> {
+    let known = device.private_pools.lock().keep_for(id, launches)?;
+    // A capture forbids to ask; then they are asked the next time.
+    if !device.site.is_beside_capture() {
+        forget_launches(device, &known, |launch| launch.is_done());
     }
+    Ok(())
+}
 
-    /// Pools that serve the default pool in need, by id: not those whose free memory graphs write to, and not those that
-    /// sleep, because whoever has a block of the default pool knows nothing of their sleep.
-    pub(super) fn opted_in_pools(&self) -> Vec<PoolId> {
-        let pools = self.records.lock();
-        let serves = |pool: &Pool| pool.use_on_oom && !pool.captured && pool.tag.is_none();
-        pools.iter().counted().filter(|(_, pool)| serves(pool)).map(|(id, _)| *id).collect()
+/// Waits for what graphs that are gone still do in pools that nobody uses: in one, or in all. Blocks.
+pub(in crate::device) fn wait_for_launches(device: &Device, only: Option<PoolSlot>) {
+    let launches = device.private_pools.lock().launches_to_wait_for(only);
+    forget_launches(device, &launches, |launch| launch.wait().map(|()| true));
+}
+
+fn forget_launches(
+    device: &Device,
+    launches: &[Arc<LastWork>],
+    is_done: impl Fn(&LastWork) -> crate::backend::Result<bool>,
+) {
+    let is_done = |launch: &Arc<LastWork>| {
+        is_done(launch).unwrap_or_else(|error| {
+            device.site.backend().clear_error();
+            tracing::warn!(%error, "it is not known whether a graph's launch is done; its pool keeps its memory");
+            false
+        })
+    };
+    let done: Vec<_> = launches.iter().filter(|launch| is_done(launch)).cloned().collect();
+    let _dropped_without_a_lock = device.private_pools.lock().forget_launches(&done);
+}
+
+/// The pool's place among arenas.
+pub(crate) fn slot_of(device: &Device, id: PoolId) -> Result<PoolSlot> {
+    if id == PoolId::DEFAULT {
+        return Ok(PoolSlot::DEFAULT);
     }
+    Ok(device.private_pools.lock().get(id)?.slot)
+}
 
-    /// Captures of the pool are to come: what it has then is where these find it.
-    pub(super) fn expect_captures(&self, id: PoolId) -> Result<()> {
-        self.records.lock().get(id)?.expects_captures = true;
-        Ok(())
-    }
-
-    /// A graph knows addresses of the pool, though nothing was requested in the capture.
-    pub(crate) fn note_captured(&self, id: PoolId) -> Result<()> {
-        self.records.lock().get(id)?.captured = true;
-        Ok(())
-    }
-
-    /// Graphs that know addresses of the pool were launched, and are gone: its memory stays until `launches` are done.
-    pub(crate) fn keep_for(&self, id: PoolId, launches: &[Arc<LastWork>]) -> Result<()> {
-        let known = self.records.lock().keep_for(id, launches)?;
-        // A capture forbids to ask; then they are asked the next time.
-        if !self.site.is_beside_capture() {
-            self.forget_launches(&known, |launch| launch.is_done());
-        }
-        Ok(())
-    }
-
-    /// Waits for what graphs that are gone still do in pools that nobody uses: in one, or in all. Blocks.
-    pub(super) fn wait_for_launches(&self, only: Option<PoolSlot>) {
-        let launches = self.records.lock().launches_to_wait_for(only);
-        self.forget_launches(&launches, |launch| launch.wait().map(|()| true));
-    }
-
-    fn forget_launches(
-        &self,
-        launches: &[Arc<LastWork>],
-        is_done: impl Fn(&LastWork) -> crate::backend::Result<bool>,
-    ) {
-        let is_done = |launch: &Arc<LastWork>| {
-            is_done(launch).unwrap_or_else(|error| {
-                self.site.backend().clear_error();
-                tracing::warn!(%error, "it is not known whether a graph's launch is done; its pool keeps its memory");
-                false
-            })
-        };
-        let done: Vec<_> = launches.iter().filter(|launch| is_done(launch)).cloned().collect();
-        let _dropped_without_a_lock = self.records.lock().forget_launches(&done);
-    }
-
-    /// The pool's place among arenas.
-    pub(crate) fn slot_of(&self, id: PoolId) -> Result<PoolSlot> {
-        if id == PoolId::DEFAULT {
-            return Ok(PoolSlot::DEFAULT);
-        }
-        Ok(self.records.lock().get(id)?.slot)
-    }
-
-    /// Forgets pools that nobody uses and that hold nothing any more: the one in a slot, or all.
-    pub(super) fn forget_empty(&self, only: Option<PoolSlot>) {
-        let mut forgotten = Vec::new();
-        {
-            // No stream gets an arena meanwhile.
-            let _alone = self.arenas.tenures();
-            let abandoned = self.records.lock().abandoned(only);
-            for (id, slot) in abandoned {
-                if let Some(left) = self.arenas.directory().recycle(slot) {
-                    // In one step: the id can be used again, and what is said about it then stays.
-                    let mut state = self.holdings.lock();
-                    forgotten.push((self.records.lock().forget(id), left));
-                    state.accounts_mut().forget_pool(id);
-                }
+/// Forgets pools that nobody uses and that hold nothing any more: the one in a slot, or all.
+pub(in crate::device) fn forget_empty(device: &Device, only: Option<PoolSlot>) {
+    let mut forgotten = Vec::new();
+    {
+        // No stream gets an arena meanwhile.
+        let _alone = device.arenas.tenures();
+        let abandoned = device.private_pools.lock().abandoned(only);
+        for (id, slot) in abandoned {
+            if let Some(left) = device.arenas.directory().recycle(slot) {
+                // In one step: the id can be used again, and what is said about it then stays.
+                let mut state = device.holdings.lock();
+                forgotten.push((device.private_pools.lock().forget(id), left));
+                state.accounts_mut().forget_pool(id);
             }
         }
-        // Destructors of sources are foreign code, which is refused memory rather than made to wait for this thread.
-        let _foreign = (!forgotten.is_empty()).then(|| self.arenas.in_transit());
-        self.site.foreign().end(forgotten);
     }
+    // Destructors of sources are foreign code, which is refused memory rather than made to wait for this thread.
+    let _foreign = (!forgotten.is_empty()).then(|| device.arenas.in_transit());
+    device.site.foreign().end(forgotten);
+}
 
-    /// Whether the live blocks of a pool are exactly `expected`. PyTorch: `checkPoolLiveAllocations`.
-    pub(crate) fn has_live(&self, id: PoolId, expected: &BTreeSet<DevicePtr>) -> Result<bool> {
-        let slot = self.slot_of(id)?;
-        Ok(self.arenas.with_arenas_of(slot, |arenas| {
-            let live = arenas
-                .iter()
-                .flat_map(|arena| arena.layout().blocks().iter().filter(|(_, b)| b.state.is_live()));
-            let mut count = 0;
-            let known = live.inspect(|_| count += 1).all(|(_, b)| expected.contains(&DevicePtr(b.addr)));
-            known && count == expected.len()
-        }))
-    }
+/// Whether the live blocks of a pool are exactly `expected`. PyTorch: `checkPoolLiveAllocations`.
+pub(crate) fn has_live(device: &Device, id: PoolId, expected: &BTreeSet<DevicePtr>) -> Result<bool> {
+    let slot = slot_of(device, id)?;
+    Ok(device.arenas.with_arenas_of(slot, |arenas| {
+        let live =
+            arenas.iter().flat_map(|arena| arena.layout().blocks().iter().filter(|(_, b)| b.state.is_live()));
+        let mut count = 0;
+        let known = live.inspect(|_| count += 1).all(|(_, b)| expected.contains(&DevicePtr(b.addr)));
+        known && count == expected.len()
+    }))
+}
 
-    /// What a pool holds, and who uses it.
-    pub(crate) fn stats(&self, id: PoolId) -> Result<PoolStats> {
-        let slot = self.slot_of(id)?;
-        let use_count = if id == PoolId::DEFAULT { 1 } else { self.use_count(id)? };
-        Ok(self.arenas.with_arenas_of(slot, |arenas| {
-            let mut stats = PoolStats { use_count, ..PoolStats::default() };
-            for arena in arenas {
-                for tier in Tier::ALL {
-                    let count = |count| arena.ledger().counters().get(tier, count).unsigned_abs();
-                    stats.allocation += count(Count::Allocation);
-                    stats.allocated_bytes += count(Count::AllocatedBytes);
-                    stats.active_bytes += count(Count::ActiveBytes);
-                    stats.requested_bytes += count(Count::RequestedBytes);
-                }
-                let free =
-                    arena.layout().blocks().iter().filter(|(_, block)| block.state == BlockPhase::Free);
-                stats.free_bytes += free.map(|(_, block)| block.size).sum::<u64>();
-                let has_memory = |state: BlockPhase| {
-                    !state.is_asleep()
-                        && !matches!(
-                            state,
-                            BlockPhase::Unmapped | BlockPhase::Dormant | BlockPhase::Blank | BlockPhase::Away
-                        )
-                };
-                let backed = |id| arena.layout().of_segment(id).any(|(_, block)| has_memory(block.state));
-                let segments = arena.layout().segments();
-                let counted = |id| !segments.is_view(id) && backed(id);
-                stats.segments += segments.iter().filter(|(id, _)| counted(*id)).count() as u64;
+/// What a pool holds, and who uses it.
+pub(crate) fn stats(device: &Device, id: PoolId) -> Result<PoolStats> {
+    let slot = slot_of(device, id)?;
+    let use_count = if id == PoolId::DEFAULT { 1 } else { use_count(device, id)? };
+    Ok(device.arenas.with_arenas_of(slot, |arenas| {
+        let mut stats = PoolStats { use_count, ..PoolStats::default() };
+        for arena in arenas {
+            for tier in Tier::ALL {
+                let count = |count| arena.ledger().counters().get(tier, count).unsigned_abs();
+                stats.allocation += count(Count::Allocation);
+                stats.allocated_bytes += count(Count::AllocatedBytes);
+                stats.active_bytes += count(Count::ActiveBytes);
+                stats.requested_bytes += count(Count::RequestedBytes);
             }
-            stats.reserved_bytes = self.holdings.lock().accounts().of_pool(id);
-            stats
-        }))
-    }
-
-    /// Arenas whose cached memory may go, with their pool: those of the default pool and of pools that nobody uses any
-    /// more. Such a pool stays so; its arenas may be another pool's by the time they are locked.
-    pub(super) fn releasable(&self, what: Flush) -> Vec<(&Arc<Arena>, PoolSlot)> {
-        let arenas = what
-            .only()
-            .map_or_else(|| self.arenas.directory().all(), |slot| self.arenas.directory().of_pool(slot));
-        let slots: Vec<_> = arenas.into_iter().map(|arena| (arena, arena.lock().tenure().slot())).collect();
-        let pools = self.records.lock();
-        let may_go = |slot: PoolSlot| match what {
-            Flush::Everything => pools.is_freeable(slot),
-            Flush::Unused => slot != PoolSlot::DEFAULT && pools.is_freeable(slot),
-            Flush::Pool(only) => slot == only && pools.is_freeable(slot),
-            Flush::InUse(only) => slot == only && !pools.is_known_to_graphs(slot),
-        };
-        slots.into_iter().filter(|(_, slot)| may_go(*slot)).collect()
-    }
-
-    /// Pools that served the stream, or its captures, serve no successor.
-    pub(super) fn retire_scopes(&self, stream: Stream) {
-        if self.site.attention().has(Reason::SCOPES) {
-            self.records.lock().retire(stream);
+            let free = arena.layout().blocks().iter().filter(|(_, block)| block.state == BlockPhase::Free);
+            stats.free_bytes += free.map(|(_, block)| block.size).sum::<u64>();
+            let has_memory = |state: BlockPhase| {
+                !state.is_asleep()
+                    && !matches!(
+                        state,
+                        BlockPhase::Unmapped | BlockPhase::Dormant | BlockPhase::Blank | BlockPhase::Away
+                    )
+            };
+            let backed = |id| arena.layout().of_segment(id).any(|(_, block)| has_memory(block.state));
+            let segments = arena.layout().segments();
+            let counted = |id| !segments.is_view(id) && backed(id);
+            stats.segments += segments.iter().filter(|(id, _)| counted(*id)).count() as u64;
         }
-    }
+        stats.reserved_bytes = device.holdings.lock().accounts().of_pool(id);
+        stats
+    }))
+}
 
-    /// The tags of pools that are there.
-    pub(crate) fn sleep_tags(&self) -> Vec<SleepTag> {
-        self.records.lock().tags().map(|(_, _, tag)| tag.clone()).collect()
-    }
+/// Arenas whose cached memory may go, with their pool: those of the default pool and of pools that nobody uses any
+/// more. Such a pool stays so; its arenas may be another pool's by the time they are locked.
+pub(in crate::device) fn releasable(device: &Device, what: Flush) -> Vec<(&Arc<Arena>, PoolSlot)> {
+    let arenas = what
+        .only()
+        .map_or_else(|| device.arenas.directory().all(), |slot| device.arenas.directory().of_pool(slot));
+    let slots: Vec<_> = arenas.into_iter().map(|arena| (arena, arena.lock().tenure().slot())).collect();
+    let pools = device.private_pools.lock();
+    let may_go = |slot: PoolSlot| match what {
+        Flush::Everything => pools.is_freeable(slot),
+        Flush::Unused => slot != PoolSlot::DEFAULT && pools.is_freeable(slot),
+        Flush::Pool(only) => slot == only && pools.is_freeable(slot),
+        Flush::InUse(only) => slot == only && !pools.is_known_to_graphs(slot),
+    };
+    slots.into_iter().filter(|(_, slot)| may_go(*slot)).collect()
+}
 
-    /// The pools that are meant.
-    pub(crate) fn sleepers_of(&self, tags: Tags<'_>) -> Vec<Sleeper> {
-        let pools = self.records.lock();
-        let meant = pools.tags().filter(|(.., tag)| tags.name(tag));
-        let sleeper = |(id, slot, tag): (PoolId, PoolSlot, &SleepTag)| Sleeper {
-            id,
-            slot,
-            source: pools.find(id).and_then(|pool| pool.source.clone()),
-            priority: tag.priority,
-        };
-        meant.map(sleeper).collect()
+/// Pools that served the stream, or its captures, serve no successor.
+pub(in crate::device) fn retire_scopes(device: &Device, stream: Stream) {
+    if device.site.attention().has(Reason::SCOPES) {
+        device.private_pools.lock().retire(stream);
     }
+}
 
-    /// Whether some memory of the pool sleeps.
-    pub(crate) fn is_asleep(&self, id: PoolId) -> Result<bool> {
-        let slot = self.slot_of(id)?;
-        // Asked at every launch of a graph: mostly, nothing sleeps at all.
-        if self.holdings.lock().regions().asleep_bytes() == 0 {
-            return Ok(false);
-        }
-        Ok(self.arenas.directory().of_pool(slot).iter().any(|arena| arena.lock().layout().has_sleepers()))
+/// The tags of pools that are there.
+pub(crate) fn sleep_tags(device: &Device) -> Vec<SleepTag> {
+    device.private_pools.lock().tags().map(|(_, _, tag)| tag.clone()).collect()
+}
+
+/// The pools that are meant.
+pub(crate) fn sleepers_of(device: &Device, tags: Tags<'_>) -> Vec<Sleeper> {
+    let pools = device.private_pools.lock();
+    let meant = pools.tags().filter(|(.., tag)| tags.name(tag));
+    let sleeper = |(id, slot, tag): (PoolId, PoolSlot, &SleepTag)| Sleeper {
+        id,
+        slot,
+        source: pools.find(id).and_then(|pool| pool.source.clone()),
+        priority: tag.priority,
+    };
+    meant.map(sleeper).collect()
+}
+
+/// Whether some memory of the pool sleeps.
+pub(crate) fn is_asleep(device: &Device, id: PoolId) -> Result<bool> {
+    let slot = slot_of(device, id)?;
+    // Asked at every launch of a graph: mostly, nothing sleeps at all.
+    if device.holdings.lock().regions().asleep_bytes() == 0 {
+        return Ok(false);
     }
+    Ok(device.arenas.directory().of_pool(slot).iter().any(|arena| arena.lock().layout().has_sleepers()))
 }

@@ -10,7 +10,8 @@ use super::space::can_serve;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::{ArenaPool, ArenaState, Growth, Heap, Map};
 use crate::backend::{BackendError, ErrorKind, VirtualMemory};
-use crate::error::Result;
+use crate::device::{arenas, hand_over, pools, space};
+use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockPhase, Tier};
 use crate::memory::region::{self, Failed, Mapping, RegionId};
@@ -72,10 +73,10 @@ impl Device {
         {
             return outcome;
         }
-        for other in self.neighbours(arena) {
+        for other in hand_over::neighbours(self, arena) {
             // First what shows such memory there.
             let shown = give_views_up(self, other, call.capturing, call);
-            outcome = outcome.and(shown).and(self.unmap_all_away(other, call.capturing, call));
+            outcome = outcome.and(shown).and(hand_over::unmap_all_away(self, other, call.capturing, call));
         }
         outcome
     }
@@ -136,14 +137,20 @@ impl Device {
             Purpose::Serve => asked(self, arena, request, of, bytes),
             Purpose::Stock(_) => Asked { bytes, exact: bytes },
         };
-        if !self.holdings.admit(pool.id, request, asked)? {
-            return Ok(None);
+        match self.holdings.admit(pool.id, request, asked) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(rejection) => {
+                self.observers.tell_rejected(rejection);
+                let label = self.site.backend().label();
+                return Err(AllocError::Rejected { label, requested: request.requested });
+            }
         }
         // Counted as held until it is, or is not; also where foreign code panics.
         let intent = Intent::up_to(&self.holdings, pool.id, asked.exact, missing);
-        self.retry_leftovers();
+        space::retry_leftovers(self);
         match self.site.backend().virtual_memory() {
-            Ok(vm) if growable && self.is_beyond_reach(arena, request, of, vm)? => Ok(None),
+            Ok(vm) if growable && space::is_beyond_reach(self, arena, request, of, vm)? => Ok(None),
             Ok(vm) if growable => grow_region(self, arena, request, (purpose, of), vm, &pool, intent, call),
             _ => grow_fixed(self, arena, request, &pool, intent, call),
         }
@@ -175,7 +182,7 @@ impl Device {
         ages: bool,
         call: &Call<'_>,
     ) -> Option<DevicePtr> {
-        let mut state = self.arenas.attend(arena, call);
+        let mut state = arenas::attend(self, arena, call);
         match if ages { state.find(request) } else { state.heap_mut().find(request) } {
             Some(found) => Some(state.hand_out(found, request)),
             None => {
@@ -222,7 +229,7 @@ fn grow_fixed(
         // Drivers put such segments side by side.
         device.site.map().expect(base.0..base.0 + bytes);
     }
-    let mut state = device.arenas.attend(arena, call);
+    let mut state = arenas::attend(device, arena, call);
     let oversize = bytes >= state.tenure().policy().oversize();
     let registration = {
         let mut holdings = device.holdings.lock();
@@ -258,7 +265,7 @@ fn take_segment(
         None => device.site.backend().malloc(device.site.device(), bytes)?,
         Some(source) => {
             let given = calls.call(Kind::Source, || source.alloc(bytes, shown(stream))).flatten();
-            device.pools.note_source(pool.id, given.is_none());
+            pools::note_source(device, pool.id, given.is_none());
             let detail = "the pool's own source has no memory left";
             let refusal = || {
                 BackendError::new(ErrorKind::OutOfMemory, 0, "segment source", device.site.device(), detail)
@@ -316,7 +323,7 @@ fn grow_region(
             drop(state);
             regions += 1;
             // Other threads may take what is added.
-            if regions <= REGIONS && device.add_region(arena, request, of, vm)? {
+            if regions <= REGIONS && space::add_region(device, arena, request, of, vm)? {
                 continue;
             }
             return Ok(None);
@@ -333,7 +340,7 @@ fn grow_region(
         drop(state);
         let mut backed = back(device, pool, stream, &maps, vm, &calls);
         let done = backed.memory.len();
-        let mut state = device.arenas.attend(arena, call);
+        let mut state = arenas::attend(device, arena, call);
         commit(device, (growth.region, &maps), &mut backed, (pool.id, request.tier), intent.take());
         for map in &maps[..done] {
             state.ledger_mut().history_mut().record(Action::SegmentMap, map.addr, map.bytes());
@@ -371,7 +378,7 @@ fn back(
     vm: &dyn VirtualMemory,
     calls: &Calls<'_>,
 ) -> Backed {
-    let (backend, backing) = (&**device.site.backend(), device.backing(&pool.source));
+    let (backend, backing) = (&**device.site.backend(), space::backing(device, &pool.source));
     let mut backed = Backed { memory: Vec::with_capacity(maps.len()), failure: None };
     for map in maps {
         match region::back(backend, vm, &backing, DevicePtr(map.addr), &map.sizes, calls) {
@@ -384,7 +391,7 @@ fn back(
     }
     if pool.source.is_some() {
         let refused = backed.failure.as_ref().is_some_and(|failed| failed.error.is_out_of_memory());
-        device.pools.note_source(pool.id, refused);
+        pools::note_source(device, pool.id, refused);
     }
     for map in &maps[..backed.memory.len()] {
         let (owner, at) = ((pool.id, stream), DevicePtr(map.addr));
@@ -444,6 +451,6 @@ fn missing_in(device: &Device, state: &mut ArenaState, request: &Request, of: Op
         return Some(missing);
     }
     let unit = device.site.unit().filter(|_| device.granule.is_some())?;
-    let grain = device.grain_for(state, request, of, unit);
+    let grain = space::grain_for(state, request, of, unit);
     Some(grain.round(request.size, state.tenure().policy().unit(grain.usual, unit)))
 }

@@ -12,6 +12,7 @@ use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::pool::Holder;
 use crate::arena::{ArenaState, Heap};
 use crate::backend::{BackendError, VirtualMemory};
+use crate::device::{arenas, history, lifetimes, pools, space};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::lifetimes::pending::Ask;
@@ -42,19 +43,19 @@ fn may_leave(pool: &ArenaPool, at: DevicePtr, bytes: u64, calls: &Calls<'_>) -> 
 impl Device {
     /// Waits for pending frees without giving anything back. Blocks.
     pub(crate) fn synchronise(&self) -> Result<()> {
-        let call = self.history.begin_call(None, RecordContext::All)?;
-        let outcome = self.lifetimes.synchronise(None, &call);
-        self.history.tell_trackers();
+        let call = history::begin_call(self, None, RecordContext::All)?;
+        let outcome = lifetimes::synchronise(self, None, &call);
+        history::tell_trackers(self);
         outcome
     }
 
     /// Notices completed frees. Does not block.
     pub(crate) fn poll(&self) -> Result<()> {
-        let call = self.history.begin_call(None, RecordContext::All)?;
-        self.lifetimes.take_back_shared(Ask::Now, &call);
+        let call = history::begin_call(self, None, RecordContext::All)?;
+        lifetimes::take_back_shared(self, Ask::Now, &call);
         self.exchange.imports().retry();
-        let outcome = self.lifetimes.drain(&call);
-        self.history.tell_trackers();
+        let outcome = lifetimes::drain(self, &call);
+        history::tell_trackers(self);
         outcome
     }
 
@@ -65,19 +66,19 @@ impl Device {
 
     /// Gives back what is cached in pools that nobody uses any more.
     pub(super) fn release_unused(&self) -> Result<()> {
-        let capturing = self.lifetimes.thread_captures();
+        let capturing = lifetimes::thread_captures(self);
         self.release(Flush::Unused, &Call { capturing, ..self.site.plain_call()? })
     }
 
     /// See [`Pools::end`](crate::allocator::Pools::end).
     pub(crate) fn end_pool(&self, id: PoolId, holder: Holder) -> Result<()> {
-        let (pool, scope) = self.pools.end_scope(id, holder)?;
+        let (pool, scope) = pools::end_scope(self, id, holder)?;
         self.site.foreign().end([scope]);
         if let Some((slot, use_count)) = pool {
-            self.lifetimes.end_reuse(slot);
-            self.history.tell_trackers();
+            lifetimes::end_reuse(self, slot);
+            history::tell_trackers(self);
             if use_count == 0 {
-                self.pools.forget_empty(Some(slot));
+                pools::forget_empty(self, Some(slot));
             }
         }
         Ok(())
@@ -93,11 +94,11 @@ impl Device {
     pub(crate) fn empty_cache(&self, what: Flush) -> Result<()> {
         let outcome = flush(self, what, true, || {
             if matches!(what, Flush::Everything) {
-                self.history.note(ProgramCall::EmptyCache);
+                history::note(self, ProgramCall::EmptyCache);
             }
         });
         // What is taken from here on follows what is needed from here on.
-        for (arena, _) in self.pools.releasable(what) {
+        for (arena, _) in pools::releasable(self, what) {
             arena.lock().ledger_mut().forget_need();
         }
         if matches!(what, Flush::Everything) {
@@ -110,31 +111,31 @@ impl Device {
     /// During a capture of the caller's nothing is waited for, and only what the device is known to be done with goes.
     /// A failure keeps what it concerns and stops nothing else; the first is returned.
     pub(super) fn release(&self, what: Flush, call: &Call<'_>) -> Result<()> {
-        self.retry_leftovers();
+        space::retry_leftovers(self);
         self.exchange.imports().retry();
         let mut outcome = if call.capturing {
             Ok(())
         } else {
             let meant = (what != Flush::Everything).then(|| {
-                let meant = self.pools.releasable(what);
+                let meant = pools::releasable(self, what);
                 meant.into_iter().map(|(arena, _)| arena.lock().tenure().number()).collect()
             });
-            self.lifetimes.synchronise(meant.as_ref(), call)
+            lifetimes::synchronise(self, meant.as_ref(), call)
         };
         if !call.capturing {
-            self.pools.wait_for_launches(what.only());
+            pools::wait_for_launches(self, what.only());
         }
         // The default pool first, from the large end; private pools from the small end: PyTorch's order, which shows in
         // histories and to a pool's own source.
         let steps = [(true, Tier::Large), (true, Tier::Small), (false, Tier::Small), (false, Tier::Large)];
         for (default, tier) in steps {
             let of_step = |(_, slot): &(_, PoolSlot)| (*slot == PoolSlot::DEFAULT) == default;
-            for (arena, slot) in self.pools.releasable(what).into_iter().filter(of_step) {
+            for (arena, slot) in pools::releasable(self, what).into_iter().filter(of_step) {
                 let released =
                     self.release_fixed(arena, slot, tier, call, |state| unsplit_fixed(tier, state.heap()));
                 outcome = outcome.and(released);
             }
-            for (arena, slot) in self.pools.releasable(what).into_iter().filter(of_step) {
+            for (arena, slot) in pools::releasable(self, what).into_iter().filter(of_step) {
                 outcome = outcome.and(vacate_tier(self, arena, slot, tier, call));
             }
         }
@@ -142,15 +143,15 @@ impl Device {
         if !call.capturing {
             self.uncached.free_unshared();
         }
-        self.retry_leftovers();
-        self.pools.forget_empty(what.only());
+        space::retry_leftovers(self);
+        pools::forget_empty(self, what.only());
         outcome
     }
 
     /// Gives back oversize segments until `request` would fit. `false` where the rung is off or there is not enough.
     pub(super) fn release_enough(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<bool> {
         let slot = arena.lock().tenure().slot();
-        if self.pools.is_captured(slot) {
+        if pools::is_captured(self, slot) {
             // Graphs know its addresses.
             return Ok(false);
         }
@@ -180,7 +181,7 @@ impl Device {
         };
         let now = self.arenas.directory().shared().searches(Tier::Large);
         let mut candidates = Vec::new();
-        let default_pool = self.pools.releasable(Flush::Pool(PoolSlot::DEFAULT));
+        let default_pool = pools::releasable(self, Flush::Pool(PoolSlot::DEFAULT));
         for (arena, _) in &default_pool {
             let state = arena.lock();
             for id in unsplit_fixed(Tier::Large, state.heap()) {
@@ -229,9 +230,9 @@ impl Device {
         let segments: Vec<_> = picked.iter().map(place).collect();
         let (pool, stream) = (state.tenure().pool().clone(), state.tenure().stream());
         drop(state);
-        let mut outcome = self.lifetimes.quiesce(arena, &picked, call);
+        let mut outcome = lifetimes::quiesce(self, arena, &picked, call);
         let note = |action, segment, addr, bytes| {
-            let mut state = self.arenas.attend(arena, call);
+            let mut state = arenas::attend(self, arena, call);
             let context = state.layout().segments()[segment].context.clone();
             state.ledger_mut().history_mut().record_about(action, addr, bytes, context.as_ref());
         };
@@ -246,7 +247,7 @@ impl Device {
                 let freed = unsafe { free_segment(self, &pool, stream, event, &calls, note) };
                 outcome = freed.map(|()| true).map_err(AllocError::from);
             }
-            let mut state = self.arenas.attend(arena, call);
+            let mut state = arenas::attend(self, arena, call);
             if !leaves || outcome.is_err() {
                 state.heap_mut().insert_free(id);
                 continue;
@@ -263,13 +264,13 @@ impl Device {
 
 /// A call that gives back what is cached; `note` writes down that it was made.
 fn flush(device: &Device, what: Flush, may_wait: bool, note: impl FnOnce()) -> Result<()> {
-    let mut call = device.history.begin_call(None, RecordContext::All)?;
+    let mut call = history::begin_call(device, None, RecordContext::All)?;
     note();
     // The thread's own capture would break if it waited.
-    call.capturing = !may_wait || device.lifetimes.thread_captures();
+    call.capturing = !may_wait || lifetimes::thread_captures(device);
     let outcome = device.release(what, &call);
     drop(call);
-    device.history.tell_trackers();
+    history::tell_trackers(device);
     outcome
 }
 
@@ -311,7 +312,7 @@ unsafe fn free_segment(
 fn vacate_tier(device: &Device, arena: &Arena, slot: PoolSlot, tier: Tier, call: &Call<'_>) -> Result<()> {
     let Ok(vm) = device.site.backend().virtual_memory() else { return Ok(()) };
     let calls = device.site.calls();
-    let (_, dropped) = device.drop_dormant(arena, slot, vm);
+    let (_, dropped) = space::drop_dormant(device, arena, slot, vm);
     let is_of_pool = arena.lock().tenure().slot() == slot;
     let dropped = match tier {
         Tier::Large if is_of_pool => {
@@ -341,9 +342,9 @@ fn vacate_tier(device: &Device, arena: &Arena, slot: PoolSlot, tier: Tier, call:
     drop(state);
     let mut outcome = dropped;
     for (segment, block, region) in empty {
-        outcome = outcome.and(device.remove_region(arena, segment, block, region, vm));
+        outcome = outcome.and(space::remove_region(device, arena, segment, block, region, vm));
     }
-    let mut quiet = device.lifetimes.quiesce(arena, &parts, call);
+    let mut quiet = lifetimes::quiesce(device, arena, &parts, call);
     for part in parts {
         if let Ok(true) = quiet {
             quiet = vacate(device, arena, part, tier, vm, call, &calls).map(|()| true);
@@ -376,7 +377,7 @@ fn vacate(
     });
     outcome?;
     match empty {
-        Some((segment, block)) => device.remove_region(arena, segment, block, leaving.region, vm),
+        Some((segment, block)) => space::remove_region(device, arena, segment, block, leaving.region, vm),
         None => Ok(()),
     }
 }

@@ -77,288 +77,289 @@ impl Default for Addresses {
     }
 }
 
-impl Device {
-    /// Tries whether memory can be in two places, which no capture may be beside; `None` where nothing was learned. Blocks for some
-    /// milliseconds. Calls the driver.
-    pub(super) fn prove_aliases(&self) -> Option<bool> {
-        let (backend, device) = (&**self.site.backend(), self.site.device());
-        let vm = backend.virtual_memory().ok()?;
-        // One thread at a time: what another learns meanwhile holds for all, and so much less memory is on its way.
-        let mut answer = self.addresses.aliases.lock();
-        if answer.is_some() {
-            return *answer;
+/// Tries whether memory can be in two places, which no capture may be beside; `None` where nothing was learned. Blocks for some
+/// milliseconds. Calls the driver.
+pub(in crate::device) fn prove_aliases(device: &Device) -> Option<bool> {
+    let (backend, index) = (&**device.site.backend(), device.index());
+    let vm = backend.virtual_memory().ok()?;
+    // One thread at a time: what another learns meanwhile holds for all, and so much less memory is on its way.
+    let mut answer = device.addresses.aliases.lock();
+    if answer.is_some() {
+        return *answer;
+    }
+    let mut left = Leftovers::default();
+    let tried = aliases::prove(backend, vm, index, &mut left);
+    device.holdings.lock().regions_mut().keep(left);
+    *answer = tried.as_ref().ok().map(Option::is_none);
+    let agree = *answer;
+    drop(answer);
+    match tried {
+        Ok(None) => {}
+        Ok(Some(dropped)) => tracing::warn!(device = %index, "{dropped}"),
+        Err(error) => tracing::debug!(%error, device = %index, "memory in two places is tried again later"),
+    }
+    agree
+}
+
+/// The physical memory of granules.
+pub(in crate::device) fn handles(
+    device: &Device,
+    state: &ArenaState,
+    granules: &[Shown],
+) -> Vec<PhysicalHandle> {
+    let holdings = device.holdings.lock();
+    let handle = |granule: &Shown| match state.layout().segments()[granule.segment].origin {
+        Origin::Growable { region, .. } => holdings.regions().handle(region, granule.addr),
+        _ => None,
+    };
+    let handles: Vec<_> = granules.iter().filter_map(handle).collect();
+    debug_assert_eq!(handles.len(), granules.len(), "what is free has memory");
+    handles
+}
+
+/// Maps granules side by side; returns the address. Calls the driver.
+pub(in crate::device) fn map_side_by_side(
+    device: &Device,
+    granules: &[Shown],
+    handles: &[PhysicalHandle],
+    vm: &dyn VirtualMemory,
+) -> std::result::Result<DevicePtr, Mapped> {
+    assert_unlocked();
+    let bytes = granules.iter().map(|granule| granule.bytes).sum();
+    let base = match vm.reserve_address(device.site.device(), bytes, 0, DevicePtr::NULL) {
+        Ok(base) => base,
+        Err(error) => {
+            device.site.backend().clear_error();
+            tracing::warn!(%error, bytes, "no address space for a view of free memory");
+            return Err(Mapped::Refused);
         }
-        let mut left = Leftovers::default();
-        let tried = aliases::prove(backend, vm, device, &mut left);
-        self.holdings.lock().regions_mut().keep(left);
-        *answer = tried.as_ref().ok().map(Option::is_none);
-        let agree = *answer;
-        drop(answer);
-        match tried {
-            Ok(None) => {}
-            Ok(Some(dropped)) => tracing::warn!(%device, "{dropped}"),
-            Err(error) => tracing::debug!(%error, %device, "memory in two places is tried again later"),
-        }
-        agree
-    }
-
-    /// The physical memory of granules.
-    pub(super) fn handles(&self, state: &ArenaState, granules: &[Shown]) -> Vec<PhysicalHandle> {
-        let holdings = self.holdings.lock();
-        let handle = |granule: &Shown| match state.layout().segments()[granule.segment].origin {
-            Origin::Growable { region, .. } => holdings.regions().handle(region, granule.addr),
-            _ => None,
-        };
-        let handles: Vec<_> = granules.iter().filter_map(handle).collect();
-        debug_assert_eq!(handles.len(), granules.len(), "what is free has memory");
-        handles
-    }
-
-    /// Maps granules side by side; returns the address. Calls the driver.
-    pub(super) fn map_side_by_side(
-        &self,
-        granules: &[Shown],
-        handles: &[PhysicalHandle],
-        vm: &dyn VirtualMemory,
-    ) -> std::result::Result<DevicePtr, Mapped> {
-        assert_unlocked();
-        let bytes = granules.iter().map(|granule| granule.bytes).sum();
-        let base = match vm.reserve_address(self.site.device(), bytes, 0, DevicePtr::NULL) {
-            Ok(base) => base,
-            Err(error) => {
-                self.site.backend().clear_error();
-                tracing::warn!(%error, bytes, "no address space for a view of free memory");
-                return Err(Mapped::Refused);
-            }
-        };
-        let mut mapped = 0;
-        let attempt = (|| {
-            if !can_serve(base, bytes) {
-                return Ok(false);
-            }
-            for ((at, bytes), handle) in side_by_side(base.0, granules).zip(handles) {
-                // SAFETY: rule 1: the handle is that of a granule of this size, part of which this thread has taken out, so
-                // that it stays. The range lies in the reservation made above, where nothing is mapped yet.
-                unsafe { vm.map(DevicePtr(at), bytes, *handle) }?;
-                mapped += bytes;
-            }
-            // SAFETY: the whole range was mapped just above.
-            unsafe { vm.set_access(base, bytes, &self.holdings.users(), Access::ReadWrite) }?;
-            Ok::<_, BackendError>(true)
-        })();
-        let mut refused = Mapped::Refused;
-        match attempt {
-            Ok(true) => return Ok(base),
-            Ok(false) => {}
-            Err(error) => {
-                self.site.backend().clear_error();
-                if error.is_passing() {
-                    tracing::info!(%error, "free memory could not be shown in one piece");
-                } else {
-                    tracing::warn!(%error, "this device maps no memory twice; fragmentation is not undone on it");
-                    refused = Mapped::Unsupported;
-                }
-            }
-        }
-        give_mappings_back(self, base, bytes, mapped, vm);
-        Err(refused)
-    }
-
-    /// Gives the addresses of segments back in which nothing is mapped.
-    pub(super) fn release_addresses(&self, segments: Vec<Segment>) {
-        let Ok(vm) = self.site.backend().virtual_memory() else { return };
-        for segment in segments {
-            let (base, bytes) = (DevicePtr(segment.base), segment.bytes);
-            self.site.foreign().end([segment]);
-            // SAFETY: rule 3: one whole reservation, with nothing mapped in it.
-            if let Err(error) = unsafe { vm.release_address(base, bytes) } {
-                self.site.backend().clear_error();
-                tracing::error!(%error, %base, "addresses could not be given back; it is tried again later");
-                let mut left = Leftovers::default();
-                left.keep_view(base, bytes, 0);
-                self.holdings.lock().regions_mut().keep(left);
-            }
-        }
-    }
-
-    /// Whether a request takes more granules than any device has.
-    pub(super) fn is_beyond_reach(
-        &self,
-        arena: &Arena,
-        request: &Request,
-        of: Option<Grain>,
-        vm: &dyn VirtualMemory,
-    ) -> Result<bool> {
-        let unit = self.site.ask_granule(vm)?;
-        let usual = || arena.lock().tenure().policy().granule(request.tier, unit, &Holding::default());
-        Ok(request.size / of.unwrap_or_else(usual).usual > MOST_GRANULES)
-    }
-
-    /// Reserves address space for a new growable segment; `false` where it would be too small for the
-    /// request.
-    pub(super) fn add_region(
-        &self,
-        arena: &Arena,
-        request: &Request,
-        of: Option<Grain>,
-        vm: &dyn VirtualMemory,
-    ) -> Result<bool> {
-        assert_unlocked();
-        let minimum = self.site.ask_granule(vm)?;
-        let (unit, bytes, alignment) = {
-            let mut state = arena.lock();
-            let granule = self.grain_for(&mut state, request, of, minimum).usual;
-            let class = self.holdings.lock().class_reserve(state.tenure().stream(), self.site.total_memory());
-            let policy = state.tenure().policy();
-            let reserve = class.unwrap_or_else(|| policy.reserve(self.site.total_memory(), granule));
-            let (reserve, alignment) = policy.reservation(reserve, request.size);
-            (policy.unit(granule, minimum), reserve.next_multiple_of(granule), alignment)
-        };
-        if bytes < request.size {
+    };
+    let mut mapped = 0;
+    let attempt = (|| {
+        if !can_serve(base, bytes) {
             return Ok(false);
         }
-        let least = request.size.next_multiple_of(unit);
-        let Some((base, bytes)) = reserve_up_to(self, bytes, least, unit, alignment, vm)? else {
-            return Ok(false);
-        };
-        let mut state = arena.lock();
-        let (region, registration) = {
-            let mut holdings = self.holdings.lock();
-            (holdings.regions_mut().add(base, bytes, unit), holdings.register())
-        };
-        let origin = Origin::Growable { region, unit };
-        let segment = Segment::new(base, bytes, registration, request.tier, origin);
-        let (_, block) = state.heap_mut().add_segment(segment, BlockPhase::Busy);
-        state.heap_mut().insert_unmapped(block);
-        drop(state);
-        if region.0 < ROOMY {
-            self.site.map().expect(base.0..base.0 + bytes);
+        for ((at, bytes), handle) in side_by_side(base.0, granules).zip(handles) {
+            // SAFETY: rule 1: the handle is that of a granule of this size, part of which this thread has taken out, so
+            // that it stays. The range lies in the reservation made above, where nothing is mapped yet.
+            unsafe { vm.map(DevicePtr(at), bytes, *handle) }?;
+            mapped += bytes;
         }
-        Ok(true)
-    }
-
-    /// The granules of a new growable segment for a request: `of` these sizes, or of the arena's choice in units of `minimum` where
-    /// that is `None`. Who asks for certain sizes gets these, whatever the settings have become since.
-    pub(super) fn grain_for(
-        &self,
-        state: &mut ArenaState,
-        request: &Request,
-        of: Option<Grain>,
-        minimum: u64,
-    ) -> Grain {
-        if let Some(of) = of {
-            return of;
-        }
-        state.next_granule(request.tier, minimum, request.size)
-    }
-
-    /// What new granules are made of.
-    pub(super) fn backing(&self, source: &Source) -> Backing {
-        Backing {
-            device: self.site.device(),
-            handle_type: self.handle_type(),
-            access: self.holdings.users(),
-            source: source.clone(),
-        }
-    }
-
-    pub(super) fn remove_region(
-        &self,
-        arena: &Arena,
-        segment: crate::memory::block::SegmentId,
-        block: BlockId,
-        region: RegionId,
-        vm: &dyn VirtualMemory,
-    ) -> Result<()> {
-        let (base, bytes) = {
-            let mut state = arena.lock();
-            let (base, bytes) =
-                (state.layout().segments()[segment].base, state.layout().segments()[segment].bytes);
-            if self.holdings.lock().regions().has_leftovers_in(base, bytes) {
-                // Kept until those are gone, which every flush tries.
-                state.heap_mut().insert_unmapped(block);
-                return Ok(());
+        // SAFETY: the whole range was mapped just above.
+        unsafe { vm.set_access(base, bytes, &device.holdings.users(), Access::ReadWrite) }?;
+        Ok::<_, BackendError>(true)
+    })();
+    let mut refused = Mapped::Refused;
+    match attempt {
+        Ok(true) => return Ok(base),
+        Ok(false) => {}
+        Err(error) => {
+            device.site.backend().clear_error();
+            if error.is_passing() {
+                tracing::info!(%error, "free memory could not be shown in one piece");
+            } else {
+                tracing::warn!(%error, "this device maps no memory twice; fragmentation is not undone on it");
+                refused = Mapped::Unsupported;
             }
-            (base, bytes)
-        };
-        assert_unlocked();
-        // SAFETY: rule 3: one whole reservation; its one block is busy and unmapped, and nothing is left over in it.
-        let released = unsafe { vm.release_address(DevicePtr(base), bytes) };
+        }
+    }
+    give_mappings_back(device, base, bytes, mapped, vm);
+    Err(refused)
+}
+
+/// Gives the addresses of segments back in which nothing is mapped.
+pub(in crate::device) fn release_addresses(device: &Device, segments: Vec<Segment>) {
+    let Ok(vm) = device.site.backend().virtual_memory() else { return };
+    for segment in segments {
+        let (base, bytes) = (DevicePtr(segment.base), segment.bytes);
+        device.site.foreign().end([segment]);
+        // SAFETY: rule 3: one whole reservation, with nothing mapped in it.
+        if let Err(error) = unsafe { vm.release_address(base, bytes) } {
+            device.site.backend().clear_error();
+            tracing::error!(%error, %base, "addresses could not be given back; it is tried again later");
+            let mut left = Leftovers::default();
+            left.keep_view(base, bytes, 0);
+            device.holdings.lock().regions_mut().keep(left);
+        }
+    }
+}
+
+/// Whether a request takes more granules than any device has.
+pub(in crate::device) fn is_beyond_reach(
+    device: &Device,
+    arena: &Arena,
+    request: &Request,
+    of: Option<Grain>,
+    vm: &dyn VirtualMemory,
+) -> Result<bool> {
+    let unit = device.site.ask_granule(vm)?;
+    let usual = || arena.lock().tenure().policy().granule(request.tier, unit, &Holding::default());
+    Ok(request.size / of.unwrap_or_else(usual).usual > MOST_GRANULES)
+}
+
+/// Reserves address space for a new growable segment; `false` where it would be too small for the
+/// request.
+pub(in crate::device) fn add_region(
+    device: &Device,
+    arena: &Arena,
+    request: &Request,
+    of: Option<Grain>,
+    vm: &dyn VirtualMemory,
+) -> Result<bool> {
+    assert_unlocked();
+    let minimum = device.site.ask_granule(vm)?;
+    let (unit, bytes, alignment) = {
         let mut state = arena.lock();
-        if let Err(error) = released {
+        let granule = grain_for(&mut state, request, of, minimum).usual;
+        let class = device.holdings.lock().class_reserve(state.tenure().stream(), device.site.total_memory());
+        let policy = state.tenure().policy();
+        let reserve = class.unwrap_or_else(|| policy.reserve(device.site.total_memory(), granule));
+        let (reserve, alignment) = policy.reservation(reserve, request.size);
+        (policy.unit(granule, minimum), reserve.next_multiple_of(granule), alignment)
+    };
+    if bytes < request.size {
+        return Ok(false);
+    }
+    let least = request.size.next_multiple_of(unit);
+    let Some((base, bytes)) = reserve_up_to(device, bytes, least, unit, alignment, vm)? else {
+        return Ok(false);
+    };
+    let mut state = arena.lock();
+    let (region, registration) = {
+        let mut holdings = device.holdings.lock();
+        (holdings.regions_mut().add(base, bytes, unit), holdings.register())
+    };
+    let origin = Origin::Growable { region, unit };
+    let segment = Segment::new(base, bytes, registration, request.tier, origin);
+    let (_, block) = state.heap_mut().add_segment(segment, BlockPhase::Busy);
+    state.heap_mut().insert_unmapped(block);
+    drop(state);
+    if region.0 < ROOMY {
+        device.site.map().expect(base.0..base.0 + bytes);
+    }
+    Ok(true)
+}
+
+/// The granules of a new growable segment for a request: `of` these sizes, or of the arena's choice in units of `minimum` where
+/// that is `None`. Who asks for certain sizes gets these, whatever the settings have become since.
+pub(in crate::device) fn grain_for(
+    state: &mut ArenaState,
+    request: &Request,
+    of: Option<Grain>,
+    minimum: u64,
+) -> Grain {
+    if let Some(of) = of {
+        return of;
+    }
+    state.next_granule(request.tier, minimum, request.size)
+}
+
+/// What new granules are made of.
+pub(in crate::device) fn backing(device: &Device, source: &Source) -> Backing {
+    Backing {
+        device: device.site.device(),
+        handle_type: handle_type(device),
+        access: device.holdings.users(),
+        source: source.clone(),
+    }
+}
+
+pub(in crate::device) fn remove_region(
+    device: &Device,
+    arena: &Arena,
+    segment: crate::memory::block::SegmentId,
+    block: BlockId,
+    region: RegionId,
+    vm: &dyn VirtualMemory,
+) -> Result<()> {
+    let (base, bytes) = {
+        let mut state = arena.lock();
+        let (base, bytes) =
+            (state.layout().segments()[segment].base, state.layout().segments()[segment].bytes);
+        if device.holdings.lock().regions().has_leftovers_in(base, bytes) {
+            // Kept until those are gone, which every flush tries.
             state.heap_mut().insert_unmapped(block);
-            return Err(error.into());
+            return Ok(());
         }
-        let segment = state.heap_mut().remove_segment(segment, block);
-        self.holdings.lock().regions_mut().remove(region);
-        drop(state);
-        self.addresses.came_back.store(true, Ordering::Relaxed);
-        self.site.foreign().end(segment);
-        Ok(())
+        (base, bytes)
+    };
+    assert_unlocked();
+    // SAFETY: rule 3: one whole reservation; its one block is busy and unmapped, and nothing is left over in it.
+    let released = unsafe { vm.release_address(DevicePtr(base), bytes) };
+    let mut state = arena.lock();
+    if let Err(error) = released {
+        state.heap_mut().insert_unmapped(block);
+        return Err(error.into());
     }
+    let segment = state.heap_mut().remove_segment(segment, block);
+    device.holdings.lock().regions_mut().remove(region);
+    drop(state);
+    device.addresses.came_back.store(true, Ordering::Relaxed);
+    device.site.foreign().end(segment);
+    Ok(())
+}
 
-    /// Tries again to undo what the driver, or a pool's source, refused to.
-    pub(super) fn retry_leftovers(&self) {
-        refused::retry(&**self.site.backend());
-        let Ok(vm) = self.site.backend().virtual_memory() else { return };
-        let calls = self.site.calls();
-        let (_memory, foreign) = {
-            // One thread at a time: whoever grows next to a retry waits for it, or it would find the places taken.
-            let _alone = self.addresses.retrying.lock();
-            let leftovers = self.holdings.lock().regions_mut().take_leftovers();
-            if leftovers.is_empty() {
-                return;
-            }
-            let memory = self.arenas.in_transit();
-            let (left, foreign) = leftovers.retry(vm, &calls);
-            self.holdings.lock().regions_mut().keep(left);
-            (memory, foreign)
-        };
-        // Foreign code is called with no lock held.
-        let left = foreign.release(vm, &calls);
-        self.holdings.lock().regions_mut().keep(left);
-    }
-
-    /// See [`Exchange::handle_type`].
-    pub(super) fn handle_type(&self) -> HandleType {
-        self.exchange.handle_type(|| self.holdings.lock().settings().segments_ipc)
-    }
-
-    /// Free memory that sleeps is forgotten: it need not be woken. Returns how many bytes, and what the driver said where
-    /// that left empty address space.
-    pub(super) fn drop_dormant(
-        &self,
-        arena: &Arena,
-        slot: PoolSlot,
-        vm: &dyn VirtualMemory,
-    ) -> (u64, Result<()>) {
-        let mut bytes = 0;
-        let mut empty = Vec::new();
-        let mut forgotten: Vec<Saved> = Vec::new();
-        {
-            let mut state = arena.lock();
-            if state.tenure().slot() != slot || !state.layout().has_sleepers() {
-                return (0, Ok(()));
-            }
-            for (segment, region_id) in state.layout().growable() {
-                let mut holdings = self.holdings.lock();
-                let Some(region) = holdings.regions().get(region_id) else { continue };
-                let (ranges, whole) = Bed::of(state.heap_mut(), segment).drop_dormant(region);
-                for range in ranges {
-                    bytes += range.end - range.start;
-                    forgotten.extend(holdings.regions_mut().forget_saved(region_id, range.clone()));
-                    holdings.regions_mut().commit_vacant(region_id, range);
-                }
-                empty.extend(whole.map(|block| (segment, block, region_id)));
-            }
+/// Tries again to undo what the driver, or a pool's source, refused to.
+pub(in crate::device) fn retry_leftovers(device: &Device) {
+    refused::retry(&**device.site.backend());
+    let Ok(vm) = device.site.backend().virtual_memory() else { return };
+    let calls = device.site.calls();
+    let (_memory, foreign) = {
+        // One thread at a time: whoever grows next to a retry waits for it, or it would find the places taken.
+        let _alone = device.addresses.retrying.lock();
+        let leftovers = device.holdings.lock().regions_mut().take_leftovers();
+        if leftovers.is_empty() {
+            return;
         }
-        drop(forgotten);
-        let mut outcome = Ok(());
-        for (segment, block, region) in empty {
-            outcome = outcome.and(self.remove_region(arena, segment, block, region, vm));
+        let memory = device.arenas.in_transit();
+        let (left, foreign) = leftovers.retry(vm, &calls);
+        device.holdings.lock().regions_mut().keep(left);
+        (memory, foreign)
+    };
+    // Foreign code is called with no lock held.
+    let left = foreign.release(vm, &calls);
+    device.holdings.lock().regions_mut().keep(left);
+}
+
+/// See [`Exchange::handle_type`].
+pub(in crate::device) fn handle_type(device: &Device) -> HandleType {
+    device.exchange.handle_type(|| device.holdings.lock().settings().segments_ipc)
+}
+
+/// Free memory that sleeps is forgotten: it need not be woken. Returns how many bytes, and what the driver said where
+/// that left empty address space.
+pub(in crate::device) fn drop_dormant(
+    device: &Device,
+    arena: &Arena,
+    slot: PoolSlot,
+    vm: &dyn VirtualMemory,
+) -> (u64, Result<()>) {
+    let mut bytes = 0;
+    let mut empty = Vec::new();
+    let mut forgotten: Vec<Saved> = Vec::new();
+    {
+        let mut state = arena.lock();
+        if state.tenure().slot() != slot || !state.layout().has_sleepers() {
+            return (0, Ok(()));
         }
-        (bytes, outcome)
+        for (segment, region_id) in state.layout().growable() {
+            let mut holdings = device.holdings.lock();
+            let Some(region) = holdings.regions().get(region_id) else { continue };
+            let (ranges, whole) = Bed::of(state.heap_mut(), segment).drop_dormant(region);
+            for range in ranges {
+                bytes += range.end - range.start;
+                forgotten.extend(holdings.regions_mut().forget_saved(region_id, range.clone()));
+                holdings.regions_mut().commit_vacant(region_id, range);
+            }
+            empty.extend(whole.map(|block| (segment, block, region_id)));
+        }
     }
+    drop(forgotten);
+    let mut outcome = Ok(());
+    for (segment, block, region) in empty {
+        outcome = outcome.and(remove_region(device, arena, segment, block, region, vm));
+    }
+    (bytes, outcome)
 }
 
 /// Takes the first `mapped` bytes of mappings and their addresses away that nothing uses. What the driver refuses is left

@@ -1,6 +1,7 @@
 //! Tenants and their budgets; see [`crate::budget`].
 
 use super::CachingAllocator;
+use crate::device::budgets;
 #[cfg(doc)]
 use crate::error::AllocError;
 use crate::error::Result;
@@ -23,7 +24,7 @@ impl<'a> Budgets<'a> {
     /// [`AllocError::Budget`] for marks that are out of order, a name that is taken, or a guarantee that cannot be kept
     /// next to the guarantees and memory of others. Driver errors while memory is given back.
     pub fn create_tenant(self, device: DeviceIndex, name: &str, budget: &Budget) -> Result<TenantId> {
-        self.0.device(device)?.create_tenant(name, budget)
+        budgets::create_tenant(self.0.device(device)?, name, budget)
     }
 
     /// Changes a tenant's budget. The tenant keeps the memory that it holds already, also beyond a new hard limit.
@@ -31,7 +32,7 @@ impl<'a> Budgets<'a> {
     /// # Errors
     /// Those of [`create_tenant`](Self::create_tenant); [`AllocError::UnknownTenant`]. Nothing has changed then.
     pub fn set(self, tenant: TenantId, budget: &Budget) -> Result<()> {
-        self.0.device(tenant.device)?.set_budget(tenant, budget)
+        budgets::set_budget(self.0.device(tenant.device)?, tenant, budget)
     }
 
     /// Makes a pool, the default one included, part of a tenant, with the memory that it holds.
@@ -40,7 +41,7 @@ impl<'a> Budgets<'a> {
     /// [`AllocError::UnknownPool`], [`AllocError::UnknownTenant`]; [`AllocError::Budget`] where the pool is part of
     /// another tenant, or holds more than this one may.
     pub fn join(self, pool: PoolId, tenant: TenantId) -> Result<()> {
-        self.0.device(tenant.device)?.join_tenant(pool, tenant)
+        budgets::join_tenant(self.0.device(tenant.device)?, pool, tenant)
     }
 
     /// Takes a pool out of its tenant, if it has one. A pool that is gone has left by itself.
@@ -49,7 +50,7 @@ impl<'a> Budgets<'a> {
     /// [`AllocError::UnknownPool`]; [`AllocError::Budget`] where the memory of the pool would then eat into the
     /// tenant's guarantee.
     pub fn leave(self, device: DeviceIndex, pool: PoolId) -> Result<()> {
-        self.0.device(device)?.leave_tenant(pool)
+        budgets::leave_tenant(self.0.device(device)?, pool)
     }
 
     /// The tenant a pool is part of.
@@ -57,7 +58,7 @@ impl<'a> Budgets<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`].
     pub fn tenant_of(self, device: DeviceIndex, pool: PoolId) -> Result<Option<TenantId>> {
-        self.0.seen_device(device)?.tenant_of(pool)
+        budgets::tenant_of(self.0.seen_device(device)?, pool)
     }
 
     /// Removes a tenant. Its pools stay, with their memory, and are part of no tenant.
@@ -65,7 +66,7 @@ impl<'a> Budgets<'a> {
     /// # Errors
     /// [`AllocError::UnknownTenant`].
     pub fn remove_tenant(self, tenant: TenantId) -> Result<()> {
-        self.0.device(tenant.device)?.remove_tenant(tenant)
+        budgets::remove_tenant(self.0.device(tenant.device)?, tenant)
     }
 
     /// The tenants of a device, in the order in which they were made.
@@ -73,7 +74,7 @@ impl<'a> Budgets<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`], [`AllocError::Forked`].
     pub fn tenants(self, device: DeviceIndex) -> Result<Vec<TenantId>> {
-        Ok(self.0.seen_device(device)?.tenants())
+        Ok(budgets::tenants(self.0.seen_device(device)?))
     }
 
     /// The memory that a tenant holds, and the outcome of its requests. Its peak starts anew with
@@ -82,6 +83,6 @@ impl<'a> Budgets<'a> {
     /// # Errors
     /// [`AllocError::UnknownTenant`].
     pub fn stats(self, tenant: TenantId) -> Result<TenantStats> {
-        self.0.seen_device(tenant.device)?.tenant_stats(tenant)
+        budgets::tenant_stats(self.0.seen_device(tenant.device)?, tenant)
     }
 }

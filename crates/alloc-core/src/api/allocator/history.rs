@@ -5,6 +5,7 @@ use crate::backend::Backend;
 use crate::config::Settings;
 use crate::config::environment::{GRANULE_VARIABLE, PYTORCH_VARIABLES};
 use crate::device::Observation;
+use crate::device::history;
 use crate::error::Result;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, DeviceKind, DevicePtr, PoolId};
@@ -24,7 +25,7 @@ impl<'a> History<'a> {
     /// and forgets it. PyTorch: `recordHistory`.
     pub fn record(self, options: &HistoryOptions) {
         for device in self.0.reachable() {
-            device.history.record(options);
+            history::record(device, options);
         }
         if self.0.is_forked() {
             return;
@@ -35,7 +36,7 @@ impl<'a> History<'a> {
     /// Whether history is on. PyTorch: `isHistoryEnabled`.
     #[must_use]
     pub fn is_enabled(self) -> bool {
-        self.0.reachable().any(|device| device.history.time().is_some())
+        self.0.reachable().any(|device| history::time(device).is_some())
     }
 
     /// Whether a device's history is complete, and what is missing in it.
@@ -43,7 +44,7 @@ impl<'a> History<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn status(self, device: DeviceIndex) -> Result<HistoryStatus> {
-        Ok(self.0.seen_device(device)?.history.status())
+        Ok(history::status(self.0.seen_device(device)?))
     }
 
     /// Marks the begin or end of a range of the program for snapshots, while the device's history is on.
@@ -51,7 +52,7 @@ impl<'a> History<'a> {
     pub fn mark_range(self, stage: Stage, name: &str, device: DeviceIndex) {
         if !self.0.is_forked() {
             let recording =
-                self.0.devices.get(usize::from(device.0)).and_then(|device| device.history.time());
+                self.0.devices.get(usize::from(device.0)).and_then(|device| history::time(device));
             if let Some(time_us) = recording {
                 self.0.annotations.lock().mark(stage, name, device, time_us);
             }
@@ -74,7 +75,7 @@ impl<'a> History<'a> {
             return Err(edge.refusal());
         }
         match self.0.map.get(ptr) {
-            Some(at) if self.0.devices[at.device.0 as usize].history.annotate(ptr, at, text) => Ok(()),
+            Some(at) if history::annotate(&self.0.devices[at.device.0 as usize], ptr, at, text) => Ok(()),
             _ => Err(self.0.bad_pointer(ptr)),
         }
     }
@@ -89,7 +90,7 @@ impl<'a> History<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn log_calls(self, device: DeviceIndex) -> Result<Option<Arc<CallLog>>> {
-        Ok(self.0.seen_device(device)?.history.log_calls())
+        Ok(history::log_calls(self.0.seen_device(device)?))
     }
 
     /// Ends what [`log_calls`](Self::log_calls) began. Calls that were noted can still be read.
@@ -97,7 +98,7 @@ impl<'a> History<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn end_call_log(self, device: DeviceIndex, log: &Arc<CallLog>) -> Result<()> {
-        self.0.seen_device(device)?.history.end_log(log);
+        history::end_log(self.0.seen_device(device)?, log);
         Ok(())
     }
 
@@ -115,7 +116,7 @@ impl<'a> History<'a> {
         };
         let mut history = HistoryStatus { complete: true, ..HistoryStatus::default() };
         for device in self.0.reachable() {
-            let Observation { segments, entries, status } = device.history.observe(pool, traces);
+            let Observation { segments, entries, status } = history::observe(device, pool, traces);
             for (segment, of_segment) in segments {
                 snapshot.segments.push(segment);
                 contexts.segments.push(of_segment);

@@ -1,6 +1,7 @@
 //! The program's code that an allocator calls.
 
 use super::CachingAllocator;
+use crate::device::{crossings, history};
 use crate::error::Result;
 use crate::features::budget::{BudgetEvent, BudgetObserver, SpillHook, SpillRequest};
 use crate::sync::Arc;
@@ -37,7 +38,7 @@ impl<'a> Hooks<'a> {
     pub fn on_budget(self, observer: impl Fn(&BudgetEvent) + Send + Sync + 'static) {
         let observer: BudgetObserver = Arc::new(observer);
         for device in self.0.reachable() {
-            device.crossings.add_observer(Arc::clone(&observer));
+            crossings::add_observer(device, Arc::clone(&observer));
         }
     }
 
@@ -55,7 +56,7 @@ impl<'a> Hooks<'a> {
     pub fn on_spill(self, priority: i32, hook: impl Fn(&SpillRequest) -> u64 + Send + Sync + 'static) {
         let hook: SpillHook = Arc::new(hook);
         for device in self.0.reachable() {
-            device.crossings.add_spill_hook(priority, Arc::clone(&hook));
+            crossings::add_spill_hook(device, priority, Arc::clone(&hook));
         }
     }
 
@@ -65,7 +66,7 @@ impl<'a> Hooks<'a> {
     pub fn on_trace(self, tracker: impl Fn(&TraceEntry, Option<&Context>) + Send + Sync + 'static) {
         let tracker: TraceTracker = Arc::new(tracker);
         for device in self.0.reachable() {
-            device.history.add_trace_tracker(Arc::clone(&tracker));
+            history::add_trace_tracker(device, Arc::clone(&tracker));
         }
     }
 
@@ -78,7 +79,7 @@ impl<'a> Hooks<'a> {
         device: DeviceIndex,
         tracker: impl Fn(&TraceEntry, Option<&Context>) + Send + Sync + 'static,
     ) -> Result<()> {
-        self.0.seen_device(device)?.history.add_trace_tracker(Arc::new(tracker));
+        history::add_trace_tracker(self.0.seen_device(device)?, Arc::new(tracker));
         Ok(())
     }
 

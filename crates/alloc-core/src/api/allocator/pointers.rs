@@ -2,6 +2,7 @@
 
 use super::CachingAllocator;
 use crate::device::Device;
+use crate::device::{history, sleep};
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::Location;
 use crate::process::foreign::Calls;
@@ -107,7 +108,7 @@ impl CachingAllocator {
         let found = self.devices.iter().find_map(|device| device.diagnose(ptr));
         let calls = self.calls();
         let history: Vec<TraceEntry> =
-            self.devices.iter().flat_map(|device| device.history.history_of(ptr, &calls)).collect();
+            self.devices.iter().flat_map(|device| history::history_of(device, ptr, &calls)).collect();
         let problem = match found {
             // Its memory may have become part of another free block since, or have gone back to the driver.
             None | Some(Problem::NotHandedOut { .. }) if says_freed(&history, ptr) => Problem::Freed,
@@ -126,7 +127,7 @@ impl CachingAllocator {
             let device = &self.devices[at.device.0 as usize];
             match device.arenas.sleeps(ptr, at) {
                 Some(_) if device.arenas.is_owned(ptr, at) => break,
-                Some(true) if device.free_asleep(ptr, at) => return Ok(()),
+                Some(true) if sleep::free_asleep(device, ptr, at) => return Ok(()),
                 Some(false) if device.free_attentively(ptr, at, &calls) => return Ok(()),
                 Some(_) => {}
                 None => break,

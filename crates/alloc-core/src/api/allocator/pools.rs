@@ -4,6 +4,7 @@ use super::CachingAllocator;
 use crate::arena::pool::{Filter, Holder, PoolStats};
 use crate::config::MemoryLimit;
 use crate::device::{CheckpointDelta, Flush, PoolCheckpoint};
+use crate::device::{budgets, history, lifetimes, pools};
 #[cfg(doc)]
 use crate::error::AllocError;
 use crate::error::Result;
@@ -83,7 +84,7 @@ impl<'a> Pools<'a> {
         source: Option<Arc<dyn SegmentSource>>,
         holder: Holder,
     ) -> Result<()> {
-        self.0.device(device)?.pools.create(pool, source, holder)
+        pools::create(self.0.device(device)?, pool, source, holder)
     }
 
     /// Sends requests that `filter` accepts to the pool. The pool gets one more reference, and is made if there is
@@ -107,7 +108,7 @@ impl<'a> Pools<'a> {
             Filter::CaptureOf(stream) => Filter::CaptureOf(self.0.own(stream)?),
             other => other,
         };
-        self.0.device(device)?.pools.begin(pool, filter, holder)
+        pools::begin(self.0.device(device)?, pool, filter, holder)
     }
 
     /// Ends the pool's scope. The pool's references stay: [`release`](Self::release) takes the reference of
@@ -142,8 +143,8 @@ impl<'a> Pools<'a> {
 
     pub(crate) fn unreference_pool(self, device: DeviceIndex, pool: PoolId, holder: Holder) -> Result<()> {
         self.0.give_back(device, |device| {
-            if device.pools.release(pool, holder)? {
-                device.history.note(ProgramCall::PoolEnds { pool });
+            if pools::release(device, pool, holder)? {
+                history::note(device, ProgramCall::PoolEnds { pool });
             }
             Ok(())
         })
@@ -151,7 +152,7 @@ impl<'a> Pools<'a> {
 
     /// A graph knows addresses of the pool: nothing of it leaves while it is in use.
     pub(crate) fn note_captured(self, device: DeviceIndex, pool: PoolId) -> Result<()> {
-        self.0.device(device)?.pools.note_captured(pool)
+        pools::note_captured(self.0.device(device)?, pool)
     }
 
     /// Keeps a pool's memory until `launches` are done, also when nobody uses the pool any more.
@@ -161,7 +162,7 @@ impl<'a> Pools<'a> {
         pool: PoolId,
         launches: &[Arc<LastWork>],
     ) -> Result<()> {
-        self.0.give_back(device, |device| device.pools.keep_for(pool, launches))
+        self.0.give_back(device, |device| pools::keep_for(device, pool, launches))
     }
 
     /// References to a pool. PyTorch: `getPoolUseCount`.
@@ -169,7 +170,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`].
     pub fn use_count(self, device: DeviceIndex, pool: PoolId) -> Result<u32> {
-        self.0.seen_device(device)?.pools.use_count(pool)
+        pools::use_count(self.0.seen_device(device)?, pool)
     }
 
     /// Whether requests to the default pool that cannot be served otherwise may take what this pool has cached.
@@ -178,7 +179,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`].
     pub fn set_use_on_oom(self, device: DeviceIndex, pool: PoolId, on: bool) -> Result<()> {
-        self.0.device(device)?.pools.set_use_on_oom(pool, on)
+        pools::set_use_on_oom(self.0.device(device)?, pool, on)
     }
 
     /// The pool hands blocks out whole from here on, until it is released. PyTorch: `setNoSplit`.
@@ -186,7 +187,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`].
     pub fn set_no_split(self, device: DeviceIndex, pool: PoolId) -> Result<()> {
-        self.0.device(device)?.pools.set_no_split(pool)
+        pools::set_no_split(self.0.device(device)?, pool)
     }
 
     /// Gives the cached memory of one pool back on every device that has the pool, if nobody uses it any more. A pool
@@ -195,14 +196,14 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// The first driver error; memory that could not be given back stays cached.
     pub fn empty(self, pool: PoolId) -> Result<()> {
-        self.0.each_device(|device| match device.pools.slot_of(pool) {
+        self.0.each_device(|device| match pools::slot_of(device, pool) {
             Ok(slot) => {
-                device.history.note(ProgramCall::EmptyPool { pool });
+                history::note(device, ProgramCall::EmptyPool { pool });
                 device.empty_cache(Flush::Pool(slot))
             }
             // Another device's, or gone with its memory.
             Err(_) => {
-                device.pools.pass_over_gone(pool);
+                pools::pass_over_gone(device, pool);
                 Ok(())
             }
         })
@@ -213,7 +214,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`].
     pub fn stats(self, device: DeviceIndex, pool: PoolId) -> Result<PoolStats> {
-        self.0.seen_device(device)?.pools.stats(pool)
+        pools::stats(self.0.seen_device(device)?, pool)
     }
 
     /// Takes memory into a pool for requests of these sizes in bytes, all live at a time, for `stream`. The requests
@@ -233,7 +234,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`].
     pub fn has_live(self, device: DeviceIndex, pool: PoolId, expected: &BTreeSet<DevicePtr>) -> Result<bool> {
-        self.0.seen_device(device)?.pools.has_live(pool, expected)
+        pools::has_live(self.0.seen_device(device)?, pool, expected)
     }
 
     /// Says that a stream of `device` is being captured from here on, until
@@ -246,7 +247,7 @@ impl<'a> Pools<'a> {
     }
 
     pub(crate) fn mark_begin(self, device: DeviceIndex, holder: Holder) -> Result<()> {
-        self.0.device(device)?.lifetimes.mark_capture_begin(holder)
+        lifetimes::mark_capture_begin(self.0.device(device)?, holder)
     }
 
     /// Says that a capture has ended, well or not, after its begin was [marked](Self::mark_capture_begin). A
@@ -263,7 +264,7 @@ impl<'a> Pools<'a> {
     }
 
     pub(crate) fn mark_end(self, device: DeviceIndex, holder: Holder) -> Result<()> {
-        self.0.give_back(device, |device| device.lifetimes.mark_capture_end(holder))
+        self.0.give_back(device, |device| lifetimes::mark_capture_end(device, holder))
     }
 
     /// Saves which blocks of a pool are live. PyTorch: `getCheckpointState`.
@@ -303,7 +304,7 @@ impl<'a> Pools<'a> {
         hard: Option<MemoryLimit>,
         soft: Option<MemoryLimit>,
     ) -> Result<()> {
-        self.0.device(device)?.set_pool_limits(pool, hard, Some(soft))
+        budgets::set_pool_limits(self.0.device(device)?, pool, hard, Some(soft))
     }
 
     /// [`set_limits`](Self::set_limits) for the hard limit alone; the soft one stays as it is.
@@ -311,7 +312,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// Those of [`set_limits`](Self::set_limits).
     pub fn set_hard_limit(self, device: DeviceIndex, pool: PoolId, limit: Option<MemoryLimit>) -> Result<()> {
-        self.0.device(device)?.set_pool_limits(pool, limit, None)
+        budgets::set_pool_limits(self.0.device(device)?, pool, limit, None)
     }
 
     /// [`snapshot`](CachingAllocator::snapshot) of one pool's segments; none where there is no such pool. The history

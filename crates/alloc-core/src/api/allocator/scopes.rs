@@ -2,6 +2,7 @@
 
 use super::CachingAllocator;
 use crate::device::ScopeId;
+use crate::device::statistics;
 #[cfg(doc)]
 use crate::error::AllocError;
 use crate::error::Result;
@@ -48,7 +49,7 @@ impl StatScope {
     /// # Errors
     /// [`AllocError::InvalidDevice`], [`AllocError::Forked`].
     pub fn begin(allocator: &Arc<CachingAllocator>, device: DeviceIndex) -> Result<Self> {
-        let id = allocator.seen_device(device)?.begin_scope();
+        let id = statistics::begin_scope(allocator.seen_device(device)?);
         Ok(Self { allocator: Arc::clone(allocator), device, id })
     }
 
@@ -63,7 +64,7 @@ impl StatScope {
     /// # Errors
     /// [`AllocError::Forked`] in a child of the process that began the scope.
     pub fn peaks(&self) -> Result<ScopeStats> {
-        Ok(self.allocator.seen_device(self.device)?.scope_stats(self.id))
+        Ok(statistics::scope_stats(self.allocator.seen_device(self.device)?, self.id))
     }
 
     /// Ends the scope, and says what happened in it.
@@ -79,7 +80,7 @@ impl Drop for StatScope {
     fn drop(&mut self) {
         // In a forked child nothing may be locked; the scope is the parent's.
         if let Ok(device) = self.allocator.seen_device(self.device) {
-            device.end_scope(self.id);
+            statistics::end_scope(device, self.id);
         }
     }
 }

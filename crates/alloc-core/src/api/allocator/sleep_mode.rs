@@ -2,6 +2,7 @@
 
 use super::CachingAllocator;
 use crate::device::{Device, FallingAsleep, Pieces, Sleeper, carry};
+use crate::device::{pools, sleep};
 use crate::error::{AllocError, Result};
 use crate::features::sleep::{Backup, SleepReport, SleepTag, Tags, WakeReport};
 use crate::lifetimes::call::Relaxed;
@@ -41,7 +42,7 @@ impl<'a> SleepMode<'a> {
     /// [`AllocError::Sleep`] where the device has no virtual memory, with the reason, and for the default pool without
     /// `expandable_segments`; [`AllocError::UnknownPool`].
     pub fn set_tag(self, device: DeviceIndex, pool: PoolId, tag: Option<SleepTag>) -> Result<()> {
-        self.0.device(device)?.set_tag(pool, tag)
+        sleep::set_tag(self.0.device(device)?, pool, tag)
     }
 
     /// Puts the pools with these tags to sleep, on all devices at once. It waits once for each device that may use their
@@ -62,11 +63,13 @@ impl<'a> SleepMode<'a> {
         let began = Instant::now();
         let pools = self.tagged(tags)?;
         for (device, pool) in &pools {
-            device.refuse_backup(backup)?;
+            sleep::refuse_backup(device, backup)?;
             // To wait for a device would break its captures.
-            device.users_of(pool).into_iter().try_for_each(|user| self.0.device(user)?.refuse_capture())?;
+            sleep::users_of(device, pool)
+                .into_iter()
+                .try_for_each(|user| sleep::refuse_capture(self.0.device(user)?))?;
             if *backup == Backup::Discard {
-                device.refuse_to_discard(pool)?;
+                sleep::refuse_to_discard(device, pool)?;
             }
         }
         let _claims = self.claim(&pools)?;
@@ -90,12 +93,13 @@ impl<'a> SleepMode<'a> {
 
     /// Puts pools of several devices to sleep at once; each device is waited for once.
     fn fall_asleep(self, devices: &[Together<'a>], backup: &Backup) -> Result<Vec<SleepReport>> {
-        let begin =
-            |(device, pools): &Together<'a>| device.noticing(device.begin_sleep(pools.clone(), backup));
+        let begin = |(device, pools): &Together<'a>| {
+            device.noticing(sleep::begin_sleep(device, pools.clone(), backup))
+        };
         let mut falling = devices.iter().map(begin).collect::<Result<Vec<_>>>()?;
         let users: BTreeSet<DeviceIndex> = falling.iter_mut().flat_map(|device| device.lie_down()).collect();
         let Some((first, _)) = devices.first() else { return Ok(Vec::new()) };
-        let waited = first.wait_for_users(&users).map_err(AllocError::from);
+        let waited = sleep::wait_for_users(first, &users).map_err(AllocError::from);
         let outcome = match waited {
             Ok(()) => carry(&mut falling),
             Err(error) => {
@@ -145,7 +149,7 @@ impl<'a> SleepMode<'a> {
     fn claim(self, pools: &[(&Device, Sleeper)]) -> Result<Vec<Claim<'a, (DeviceIndex, PoolId)>>> {
         let keys = pools.iter().map(|(device, pool)| (device.index(), pool.id)).collect();
         let Some(first) = self.0.devices.first() else { return Ok(Vec::new()) };
-        first.sleep_claims().take_all(&keys).map_err(|(_, pool)| {
+        sleep::sleep_claims(first).take_all(&keys).map_err(|(_, pool)| {
             AllocError::Sleep(format!(
                 "pool {pool} is being put to sleep or woken by the call that this one is made from, or by another thread \
                  while this one does the same to another pool; call again from outside"
@@ -160,7 +164,7 @@ impl<'a> SleepMode<'a> {
         }
         if let Tags::Only(names) = tags {
             let known: Vec<SleepTag> =
-                self.0.devices.iter().flat_map(|device| device.pools.sleep_tags()).collect();
+                self.0.devices.iter().flat_map(|device| pools::sleep_tags(device)).collect();
             if let Some(unknown) = names.iter().find(|name| !known.iter().any(|tag| &*tag.name == **name)) {
                 let mut names: Vec<&str> = known.iter().map(|tag| &*tag.name).collect();
                 names.sort_unstable();
@@ -172,7 +176,7 @@ impl<'a> SleepMode<'a> {
             }
         }
         let of =
-            |device: &'a Device| device.pools.sleepers_of(tags).into_iter().map(move |pool| (device, pool));
+            |device: &'a Device| pools::sleepers_of(device, tags).into_iter().map(move |pool| (device, pool));
         Ok(self.0.all_devices().flat_map(of).collect())
     }
 
@@ -181,7 +185,7 @@ impl<'a> SleepMode<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`], [`AllocError::UnknownPool`].
     pub fn is_pool_asleep(self, device: DeviceIndex, pool: PoolId) -> Result<bool> {
-        self.0.seen_device(device)?.pools.is_asleep(pool)
+        pools::is_asleep(self.0.seen_device(device)?, pool)
     }
 
     /// Whether the block at `ptr` sleeps; `None` where that is no live block.
@@ -200,7 +204,7 @@ impl<'a> SleepMode<'a> {
         let (bytes, place) = (into.len() as u64, DevicePtr(into.as_mut_ptr() as u64));
         for device in self.0.reachable() {
             // SAFETY: the slice is that much room, and borrowed for the call.
-            if unsafe { device.read_backup(ptr, bytes, place) }? {
+            if unsafe { sleep::read_backup(device, ptr, bytes, place) }? {
                 return Ok(true);
             }
         }
@@ -210,7 +214,7 @@ impl<'a> SleepMode<'a> {
     /// Bytes of host memory, or of files, that backups hold now, those kept for later sleeps included.
     #[must_use]
     pub fn backup_bytes(self) -> u64 {
-        self.0.reachable().map(|device| device.backup_bytes()).sum()
+        self.0.reachable().map(sleep::backup_bytes).sum()
     }
 
     /// Gives back host memory that [`Retention::Keep`](crate::sleep::Retention::Keep) kept and that no sleeping memory
@@ -218,7 +222,7 @@ impl<'a> SleepMode<'a> {
     pub fn drop_backups(self) {
         let _relaxed = self.relaxed();
         for device in self.0.reachable() {
-            device.drop_backups();
+            sleep::drop_backups(device);
         }
     }
 }

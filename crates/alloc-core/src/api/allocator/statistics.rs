@@ -3,6 +3,7 @@
 use super::CachingAllocator;
 use crate::backend::MemoryInfo;
 use crate::device::GrowableSize;
+use crate::device::statistics;
 use crate::error::Result;
 use crate::features::ledger::DeviceLedger;
 use crate::types::{DeviceIndex, Stream};
@@ -38,7 +39,7 @@ impl<'a> Statistics<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn reset_peaks(self, device: DeviceIndex) -> Result<()> {
-        self.0.seen_device(device)?.reset_peak_stats();
+        statistics::reset_peak_stats(self.0.seen_device(device)?);
         Ok(())
     }
 
@@ -48,7 +49,7 @@ impl<'a> Statistics<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn reset_accumulated(self, device: DeviceIndex) -> Result<()> {
-        self.0.seen_device(device)?.reset_accumulated_stats();
+        statistics::reset_accumulated_stats(self.0.seen_device(device)?);
         Ok(())
     }
 
@@ -69,7 +70,7 @@ impl<'a> Statistics<'a> {
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice); the driver's error.
     pub fn ledger(self, device: DeviceIndex) -> Result<DeviceLedger> {
         let engine = self.0.device(device)?;
-        engine.noticing(engine.ledger())
+        engine.noticing(statistics::ledger(engine))
     }
 
     /// The largest pieces to be had. Asks the driver. PyTorch: `cacheInfo`.
@@ -98,7 +99,7 @@ impl<'a> Statistics<'a> {
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn largest_in_one_piece(self, stream: Stream) -> Result<u64> {
         let stream = self.0.own(stream)?;
-        Ok(self.0.seen_device(stream.device)?.largest_in_one_piece(stream))
+        Ok(statistics::largest_in_one_piece(self.0.seen_device(stream.device)?, stream))
     }
 
     /// The memory that growable segments hold, by stream and tier. Takes time with the number of blocks. PyTorch:
@@ -107,6 +108,6 @@ impl<'a> Statistics<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn growable_sizes(self, device: DeviceIndex) -> Result<Vec<GrowableSize>> {
-        Ok(self.0.seen_device(device)?.growable_sizes())
+        Ok(statistics::growable_sizes(self.0.seen_device(device)?))
     }
 }

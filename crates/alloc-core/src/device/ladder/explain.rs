@@ -9,6 +9,7 @@ use crate::device::Device;
 use crate::device::holdings::DeviceState;
 use crate::device::holdings::accounts::Limit;
 use crate::device::holdings::tenants::Tenant;
+use crate::device::pools;
 use crate::device::pools::Facts;
 use crate::features::budget::Shortage;
 use crate::lifetimes::call::Call;
@@ -190,7 +191,7 @@ impl Device {
         let (device_free, device_total) = memory.map_or((0, site.total_memory()), |m| (m.free, m.total));
         let processes = self.observers.process_memory(calls);
         let policy = self.arenas.directory().with_template(|template| template.policy.clone());
-        let private = self.pools.facts();
+        let private = pools::facts(self);
         self.arenas.with_all(|_, arenas| {
             let own = arenas.iter_mut().find(|a| a.tenure().serves(slot, stream)).map(|own| &mut **own);
             let missing_of = |own: &mut ArenaState| self.missing_for(own, request);

@@ -3,6 +3,7 @@
 use crate::arena::directory::Arena;
 use crate::device::Device;
 use crate::device::holdings::tenants::Owner;
+use crate::device::pools;
 use crate::device::pools::Flush;
 use crate::error::Result;
 use crate::features::budget::{Shortage, SpillRequest, TenantId};
@@ -118,7 +119,7 @@ fn release_owner(device: &Device, owner: Owner, call: &Call<'_>) -> Result<()> {
     let pools = device.holdings.lock().accounts().pools_of(owner);
     let mut outcome = Ok(());
     for pool in pools {
-        if let Ok(slot) = device.pools.slot_of(pool) {
+        if let Ok(slot) = pools::slot_of(device, pool) {
             outcome = outcome.and(device.release(Flush::InUse(slot), call));
         }
     }

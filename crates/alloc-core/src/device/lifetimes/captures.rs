@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 /// A block that waits for the end of captures.
 #[derive(Debug)]
-pub(super) struct Deferred {
+pub(in crate::device) struct Deferred {
     pub(super) block: Waiting,
     /// Its own stream, unless that is retired.
     pub(super) own: Option<Stream>,
@@ -26,7 +26,7 @@ pub(super) struct Deferred {
 
 /// A device's captures.
 #[derive(Debug, Default)]
-pub(super) struct Captures {
+pub(in crate::device) struct Captures {
     /// The thread that began each capture under way, and who ends it.
     pub(super) open: Vec<(ThreadId, Holder)>,
     pub(super) deferred: Vec<Deferred>,

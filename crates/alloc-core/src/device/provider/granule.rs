@@ -12,6 +12,7 @@ use crate::arena::granule::{self as views, Blocks, Granule, Plan};
 use crate::arena::{ArenaOf, ArenaState};
 use crate::base::round::SMALL_SEGMENT;
 use crate::device::Device;
+use crate::device::arenas;
 use crate::device::space::Mapped;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
@@ -159,7 +160,7 @@ impl Learned {
         if !self.shows(arena, request.tier) {
             return None;
         }
-        let mut state = device.arenas.attend(arena, call);
+        let mut state = arenas::attend(device, arena, call);
         let run = views::run_for(state.granule_mut().heap_mut(), request.size)?;
         let block = views::take_run(state.granule_mut(), &run, request.size)?;
         Some(state.hand_out_whole(block, request.requested))

@@ -5,6 +5,7 @@ use crate::arena::directory::Arena;
 use crate::arena::granule::Shown;
 use crate::device::Device;
 use crate::device::space::{Mapped, side_by_side};
+use crate::device::{arenas, lifetimes, space};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::BlockId;
@@ -41,7 +42,7 @@ impl Device {
             return None;
         }
         let _memory = self.arenas.in_transit();
-        self.prove_aliases()
+        space::prove_aliases(self)
     }
 
     /// Whether to wait for the arena's stream breaks no capture, also none that nobody told of. Calls the driver.
@@ -64,15 +65,15 @@ impl Device {
         let calls = self.site.calls();
         let (handles, owner) = {
             let state = arena.lock();
-            (self.handles(&state, granules), state.tenure().maps_for())
+            (space::handles(self, &state, granules), state.tenure().maps_for())
         };
-        let base = match self.map_side_by_side(granules, &handles, vm) {
+        let base = match space::map_side_by_side(self, granules, &handles, vm) {
             Ok(base) => base,
             Err(refused) => return Ok(refused),
         };
         let bytes = granules.iter().map(|granule| granule.bytes).sum();
         self.tell_growable(SegmentChange::Attached, owner, base, bytes, &calls);
-        let mut state = self.arenas.attend(arena, call);
+        let mut state = arenas::attend(self, arena, call);
         let registration = {
             let mut holdings = self.holdings.lock();
             holdings.regions_mut().show(side_by_side(base.0, granules));
@@ -84,7 +85,7 @@ impl Device {
         let block = adopt(&mut state, segment);
         let ptr = state.hand_out_whole(block, request.requested);
         drop(state);
-        self.lifetimes.arrived(Ok(ptr), &calls).map(Mapped::Served)
+        lifetimes::arrived(self, Ok(ptr), &calls).map(Mapped::Served)
     }
 
     /// Unmaps such mappings, in which no block lives, once the device is done with them. `commit` is told of each whether it is
@@ -101,7 +102,7 @@ impl Device {
         let calls = self.site.calls();
         let owner = arena.lock().tenure().maps_for();
         let newest = parts.iter().map(|part| part.epoch).max().unwrap_or(0);
-        let quiet = self.lifetimes.quiesce_up_to(arena, newest, call);
+        let quiet = lifetimes::quiesce_up_to(self, arena, newest, call);
         let vm = self.site.backend().virtual_memory();
         for (number, part) in parts.iter().enumerate() {
             let (at, bytes) = (DevicePtr(part.addr), part.bytes);
@@ -128,7 +129,7 @@ impl Device {
             }
         }
         let rest = rest(&mut arena.lock());
-        self.release_addresses(rest);
+        space::release_addresses(self, rest);
         quiet.map(|_| ())
     }
 }

@@ -6,6 +6,7 @@ use crate::arena::granule::{Borders, FreePart, Granule, Parts, Slot, SlotState, 
 use crate::base::steps::Counted;
 use crate::device::Device;
 use crate::device::hand_over::Away;
+use crate::device::{hand_over, lifetimes};
 use crate::lifetimes::call::Call;
 use crate::memory::block::SegmentId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,7 +46,7 @@ pub(super) fn call_home(device: &Device, arena: &Arena, size: u64, call: &Call<'
             of.entry(callable[away].home.0).or_default().push(callable[away]);
         }
         let newest =
-            |number| Some((number, device.lifetimes.newest_spare(device.arenas.directory().get(number)?)));
+            |number| Some((number, lifetimes::newest_spare(device, device.arenas.directory().get(number)?)));
         let newest: BTreeMap<_, _> = of.keys().filter_map(|number| newest(*number)).collect();
         if newest.values().all(Option::is_some) {
             return newest.into_iter().fold(false, |came, (number, newest)| {
@@ -72,13 +73,13 @@ fn bring(device: &Device, arena: &Arena, from: u16, all: &[Away], newest: u64, c
     };
     let parts: Vec<_> = all.iter().filter_map(take).collect();
     drop(state);
-    device.hand_over(from, arena, &parts, call).is_some_and(|came| came > 0)
+    hand_over::hand_over(device, from, arena, &parts, call).is_some_and(|came| came > 0)
 }
 
 /// An arena's granules that lie free with other streams.
 fn callable(device: &Device, arena: &Arena) -> Vec<Away> {
     let mut of: BTreeMap<u16, Vec<Away>> = BTreeMap::new();
-    for away in device.away_of(arena) {
+    for away in hand_over::away_of(device, arena) {
         of.entry(away.home.0).or_default().push(away);
     }
     let mut callable = Vec::new();

@@ -7,6 +7,7 @@ use crate::arena::directory::Arena;
 use crate::arena::granule::free_range;
 use crate::base::steps::Counted;
 use crate::device::Device;
+use crate::device::{hand_over, lifetimes};
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId, Tier};
 use std::cmp::Reverse;
@@ -38,20 +39,20 @@ pub(super) fn hand_over(
         return Some(came);
     }
     // Who has nothing to give is not asked about, which would be a driver call.
-    let mut givers = device.givers(to, finest);
+    let mut givers = hand_over::givers(device, to, finest);
     while came < wanted
         && let Some(from) = givers.next()
     {
-        if let Some(newest) = device.lifetimes.newest_spare(from) {
+        if let Some(newest) = lifetimes::newest_spare(device, from) {
             let _memory = device.arenas.in_transit();
             let parts = take(device, from, to, (wanted - came, finest), newest);
-            came += device.hand_over(from, to, &parts, call)?;
+            came += hand_over::hand_over(device, from, to, &parts, call)?;
         }
     }
     let away = device.holdings.lock().regions().away_bytes();
     if away > device.held().saturating_mul(MOST_AWAY) {
-        for arena in device.neighbours(to) {
-            device.unmap_away(arena, call);
+        for arena in hand_over::neighbours(device, to) {
+            hand_over::unmap_away(device, arena, call);
         }
     }
     Some(came)
@@ -66,7 +67,7 @@ fn take(
     (wanted, finest): (u64, u64),
     newest: u64,
 ) -> Vec<BlockId> {
-    let to = device.number(to);
+    let to = hand_over::number(to);
     let mut state = from.lock();
     let mut spare = Vec::new();
     // Granules of other regions may be smaller than a usual one.
@@ -83,7 +84,7 @@ fn take(
         }
         let granules = &segment.granules;
         for granule in granules.each(granules.within(block.addr..block.end())).counted() {
-            let known = device.is_mapped_in(&state, id, granule.start, to);
+            let known = hand_over::is_mapped_in(device, &state, id, granule.start, to);
             spare.push(Whole {
                 known,
                 block: block.size,

@@ -4,6 +4,7 @@ use crate::config::{MemoryLimit, Settings};
 use crate::device::Device;
 use crate::device::holdings::DeviceState;
 use crate::device::holdings::ceilings::Ceilings;
+use crate::device::{crossings, history};
 use crate::error::{AllocError, Result};
 use crate::policy::Policy;
 use crate::sync::Arc;
@@ -24,8 +25,8 @@ impl Device {
 
     /// Tells of new settings. Runs observers, which may change settings themselves.
     pub(crate) fn follow_settings(&self) {
-        self.history.tell_trackers();
-        self.crossings.tell();
+        history::tell_trackers(self);
+        crossings::tell(self);
     }
 
     /// See [`CachingAllocator::set_memory_fraction`](crate::allocator::CachingAllocator::set_memory_fraction).
@@ -64,7 +65,7 @@ impl Device {
         };
         self.arenas.refresh_ages(allowed);
         drop(alone);
-        self.crossings.tell();
+        crossings::tell(self);
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use crate::arena::granule::take_in_view;
 use crate::base::round::{EXABYTE, MIN_BLOCK};
 use crate::device::Device;
+use crate::device::{arenas, history, lifetimes, pools};
 use crate::error::{AllocError, Result};
 use crate::types::{DevicePtr, Stream};
 use crate::watch::history::RecordContext;
@@ -19,22 +20,22 @@ impl Device {
         }
         let calls = self.site.calls();
         let outcome = place(self, bytes, ptr, stream);
-        self.history.deliver(&calls);
-        self.lifetimes.arrived(outcome, &calls)
+        history::deliver(self, &calls);
+        lifetimes::arrived(self, outcome, &calls)
     }
 }
 
 fn place(device: &Device, bytes: u64, ptr: DevicePtr, stream: Stream) -> Result<DevicePtr> {
     let refuse = |problem| Err(AllocError::ExactAddress { ptr, problem });
-    let call = device.history.begin_call(Some(stream), RecordContext::State)?;
+    let call = history::begin_call(device, Some(stream), RecordContext::State)?;
     if !call.capturing {
-        device.lifetimes.drain(&call)?;
+        lifetimes::drain(device, &call)?;
     }
-    let visit = device.pools.route(stream, call.capturing)?;
+    let visit = pools::route(device, stream, call.capturing)?;
     let Some(arena) = device.arenas.directory().of_stream(visit.pool.slot, stream) else {
         return refuse("the stream has no memory in this pool");
     };
-    let mut state = device.arenas.attend(arena, &call);
+    let mut state = arenas::attend(device, arena, &call);
     if !state.tenure().serves(visit.pool.slot, stream) {
         return refuse("the stream has no memory in this pool");
     }

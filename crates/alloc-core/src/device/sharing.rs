@@ -5,6 +5,7 @@ use crate::arena::directory::Arena;
 use crate::backend::{BackendError, HandleType, ShareableHandle};
 use crate::config::PolicyName;
 use crate::device::Device;
+use crate::device::space;
 use crate::error::{AllocError, Problem, Result};
 use crate::features::share::exchange::{Place, in_handle};
 use crate::features::share::handle::{Handle, Memory};
@@ -172,7 +173,7 @@ fn export(device: &Device, ptr: DevicePtr, place: &Place) -> Result<Memory> {
             Ok(Memory::Fixed(handle))
         }
         Place::Granules { pieces, .. } => {
-            if device.handle_type() == HandleType::None {
+            if space::handle_type(device) == HandleType::None {
                 return Err(AllocError::Share { ptr, problem: why_private(device) });
             }
             let exported = device.holdings.lock().regions_mut().begin_export(pieces);
@@ -215,7 +216,7 @@ fn why_private(device: &Device) -> Problem {
 /// Asks the driver for what it was not asked for yet. Returns what is not needed, to be dropped without a lock.
 fn export_granules(device: &Device, granules: &mut [ToExport]) -> Result<Vec<Arc<ShareableHandle>>> {
     let vm = device.site.backend().physical_sharing().map_err(BackendError::from)?;
-    let handle_type = device.handle_type();
+    let handle_type = space::handle_type(device);
     for granule in granules.iter_mut().filter(|granule| granule.shared.is_none()) {
         let shared = vm.export_physical(granule.handle, handle_type);
         granule.shared = Some(Arc::new(shared.inspect_err(|_| device.site.backend().clear_error())?));

@@ -6,6 +6,7 @@
 use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
 use crate::device::Device;
+use crate::device::{history, lifetimes, pools};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::uses::BlockUse;
 use crate::memory::address_map::AddressMap;
@@ -189,10 +190,10 @@ fn refuse_lost(pool: PoolId, arenas: &[Guard<'_, ArenaState>], saved: &SavedSegm
 impl Device {
     /// See [`Pools::checkpoint`](crate::allocator::Pools::checkpoint).
     pub(crate) fn checkpoint(&self, pool: PoolId) -> Result<PoolCheckpoint> {
-        let slot = self.pools.slot_of(pool)?;
-        let _trackers = self.history.deliver_at_end();
-        let call = self.history.begin_call(None, RecordContext::All)?;
-        self.lifetimes.drain(&call)?;
+        let slot = pools::slot_of(self, pool)?;
+        let _trackers = history::deliver_at_end(self);
+        let call = history::begin_call(self, None, RecordContext::All)?;
+        lifetimes::drain(self, &call)?;
         self.arenas.with_all(|_, arenas| {
             let mut segments = Vec::new();
             for arena in arenas.iter().filter(|arena| arena.tenure().slot() == slot) {
@@ -241,15 +242,15 @@ impl Device {
         if !std::ptr::eq(saved.map.as_ptr(), Arc::as_ptr(self.site.map())) {
             return Err(refuse(pool, "it was made by another allocator".into()));
         }
-        if pool != PoolId::DEFAULT && self.pools.use_count(pool)? == 0 {
+        if pool != PoolId::DEFAULT && pools::use_count(self, pool)? == 0 {
             return Err(AllocError::DeadPool { pool });
         }
-        if self.pools.slot_of(pool)? != saved.slot {
+        if pools::slot_of(self, pool)? != saved.slot {
             return Err(AllocError::UnknownPool { pool });
         }
-        let _trackers = self.history.deliver_at_end();
-        let call = self.history.begin_call(None, RecordContext::All)?;
-        self.lifetimes.drain(&call)?;
+        let _trackers = history::deliver_at_end(self);
+        let call = history::begin_call(self, None, RecordContext::All)?;
+        lifetimes::drain(self, &call)?;
         let (delta, (contexts, uses)) = self.arenas.with_all(|peaks, arenas| {
             let mine = |arena: &&mut Guard<'_, ArenaState>| arena.tenure().slot() == saved.slot;
             for arena in arenas.iter_mut().filter(mine) {
@@ -274,10 +275,10 @@ impl Device {
             }
             Ok::<_, AllocError>((delta, trash))
         })?;
-        self.lifetimes.end_uses(uses.iter());
+        lifetimes::end_uses(self, uses.iter());
         self.site.foreign().end(contexts);
         #[cfg(feature = "paranoid")]
-        self.arenas.check_invariants();
+        arenas::check_invariants(self);
         Ok(delta)
     }
 }

@@ -3,9 +3,10 @@
 use crate::arena::directory::Arena;
 use crate::arena::{Bed, Sleepers};
 use crate::device::Device;
-use crate::device::features::rounds::{Begun, PIECE, Pieces};
-use crate::device::features::sleep::GranuleRun;
 use crate::device::pools::Sleeper;
+use crate::device::rounds::{Begun, PIECE, Pieces};
+use crate::device::sleep::GranuleRun;
+use crate::device::{arenas, history, pools, sleep};
 use crate::error::Result;
 use crate::features::sleep::{Backup, Kept, SleepReport};
 use crate::lifetimes::call::Call;
@@ -80,7 +81,7 @@ impl<'s> FallingAsleep<'s> {
 
     fn lie_down_in(&mut self, arena: &Arc<Arena>, number: usize, users: &mut BTreeSet<DeviceIndex>) {
         let pool = &self.pools[number];
-        let free_too = self.device.pools.is_known_to_graphs(pool.slot);
+        let free_too = pools::is_known_to_graphs(self.device, pool.slot);
         let mut state = arena.lock();
         if state.tenure().slot() != pool.slot {
             return;
@@ -107,7 +108,7 @@ impl<'s> FallingAsleep<'s> {
     pub(crate) fn end(self) -> SleepReport {
         let Self { device, report, call, .. } = self;
         drop(call);
-        device.history.tell_trackers();
+        history::tell_trackers(device);
         report
     }
 
@@ -124,7 +125,7 @@ impl<'s> FallingAsleep<'s> {
     fn next(&mut self) -> Result<Option<Lying>> {
         let Some(mut lying) = self.awake.pop_front() else { return Ok(None) };
         if lying.store.is_none() {
-            match self.device.store_for(self.backup, lying.run.bytes()) {
+            match sleep::store_for(self.device, self.backup, lying.run.bytes()) {
                 Ok(store) => lying.store = store.map(|store| (store, 0)),
                 Err(error) => {
                     self.awake.push_front(lying);
@@ -176,7 +177,7 @@ impl<'s> FallingAsleep<'s> {
         let _dropped_without_a_lock = saved.split_off(count);
         let lost = leftovers.handle_bytes();
         {
-            let mut state = self.device.arenas.attend(&lying.arena, &self.call);
+            let mut state = arenas::attend(self.device, &lying.arena, &self.call);
             let mut holdings = self.device.holdings.lock();
             holdings.regions_mut().keep(leftovers);
             holdings.regions_mut().commit_asleep(run.region, saved);

@@ -1,6 +1,7 @@
 //! A device whose memory pinned host memory lies in: one budget, and each gives way to the other.
 
 use crate::device::Device;
+use crate::device::crossings;
 use crate::process::unified::{Membership, PinnedRefusal, Sharing};
 use crate::sync::Arc;
 
@@ -32,7 +33,7 @@ impl Sharing for Device {
 
     fn tell(&self) {
         if self.edge().is_none() {
-            self.crossings.tell();
+            crossings::tell(self);
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::device::Device;
 use crate::device::history::observation::segments;
 use crate::device::holdings::counters::Events;
 use crate::device::holdings::tenants::signed;
+use crate::device::{history, lifetimes};
 use crate::error::Result;
 use crate::features::ledger::{DeviceLedger, Ours};
 use crate::memory::block::Tier;
@@ -120,178 +121,179 @@ fn counters<'a>(arenas: &'a mut [Guard<'_, ArenaState>]) -> Vec<&'a mut Counters
     arenas.iter_mut().map(|arena| arena.ledger_mut().counters_mut()).collect()
 }
 
-impl Device {
-    /// See [`CachingAllocator::stats`](crate::allocator::CachingAllocator::stats).
-    pub(crate) fn stats(&self) -> DeviceStats {
-        notice_finished(self);
-        self.arenas.with_all(|peaks, arenas| {
-            let counters: Vec<&Counters> = arenas.iter().map(|a| a.ledger().counters()).collect();
-            let mut stats = DeviceStats::default();
-            peaks.fill(&counters, &mut stats);
-            let state = self.holdings.lock();
-            let own = state.counters();
-            let events = own.events().since(own.at_reset);
-            stats.num_alloc_retries = events.alloc_retries;
-            stats.num_ooms = events.ooms;
-            stats.num_sync_all_streams = events.sync_all_streams;
-            stats.num_device_alloc = events.device_alloc;
-            stats.num_device_free = events.device_free;
-            stats.num_oom_rejections = events.oom_rejections;
-            stats.max_split_size = state.max_split_size();
-            stats.segment = own.segment;
-            (stats.reserved_bytes, stats.reserved_bytes_by_private_pools) = state.accounts().figures();
-            stats.oversize_segments = own.oversize_segments;
-            let granules_moved = own.granules_moved;
-            let unrecorded_at_reset = own.unrecorded_at_reset;
-            let asleep_bytes = i64::try_from(state.regions().asleep_bytes()).unwrap_or(i64::MAX);
-            drop(state);
-            stats.granule = GranuleStats {
-                pending_bytes: stats.active_bytes.all.current - stats.allocated_bytes.all.current,
-                unrecorded_frees: i64::try_from(self.lifetimes.failures() - unrecorded_at_reset)
-                    .unwrap_or(i64::MAX),
-                granules_moved,
-                asleep_bytes,
-            };
-            stats
-        })
-    }
-
-    /// See [`Statistics::ledger`](crate::allocator::Statistics::ledger).
-    pub(crate) fn ledger(&self) -> Result<DeviceLedger> {
-        let site = &self.site;
-        let processes = self.observers.process_memory(&site.calls());
-        let views = views(self);
-        let own = self.holdings.lock().published();
-        let read = || {
-            let entries = site.published_by_others(own.as_deref());
-            let stats = self.stats();
-            let memory = site.memory_info()?;
-            let ours = Ours::of(&stats, views);
-            // The system may have more to give than the driver's total, and counts what is taken as free then.
-            let pinned = self.holdings.lock().accounts().whole().pinned();
-            let used = memory.total.saturating_sub(memory.free).max(ours.held() + pinned);
-            let nodes = node_memory(self).unwrap_or_default();
-            let graphs = self.holdings.lock().graphs().saturating_add(nodes);
-            Ok(DeviceLedger::new(
-                (memory.total, used),
-                (ours, pinned, graphs),
-                std::process::id(),
-                &entries,
-                &processes,
-            ))
+/// See [`CachingAllocator::stats`](crate::allocator::CachingAllocator::stats).
+pub(crate) fn stats(device: &Device) -> DeviceStats {
+    notice_finished(device);
+    device.arenas.with_all(|peaks, arenas| {
+        let counters: Vec<&Counters> = arenas.iter().map(|a| a.ledger().counters()).collect();
+        let mut stats = DeviceStats::default();
+        peaks.fill(&counters, &mut stats);
+        let state = device.holdings.lock();
+        let own = state.counters();
+        let events = own.events().since(own.at_reset);
+        stats.num_alloc_retries = events.alloc_retries;
+        stats.num_ooms = events.ooms;
+        stats.num_sync_all_streams = events.sync_all_streams;
+        stats.num_device_alloc = events.device_alloc;
+        stats.num_device_free = events.device_free;
+        stats.num_oom_rejections = events.oom_rejections;
+        stats.max_split_size = state.max_split_size();
+        stats.segment = own.segment;
+        (stats.reserved_bytes, stats.reserved_bytes_by_private_pools) = state.accounts().figures();
+        stats.oversize_segments = own.oversize_segments;
+        let granules_moved = own.granules_moved;
+        let unrecorded_at_reset = own.unrecorded_at_reset;
+        let asleep_bytes = i64::try_from(state.regions().asleep_bytes()).unwrap_or(i64::MAX);
+        drop(state);
+        stats.granule = GranuleStats {
+            pending_bytes: stats.active_bytes.all.current - stats.allocated_bytes.all.current,
+            unrecorded_frees: i64::try_from(lifetimes::failures(device) - unrecorded_at_reset)
+                .unwrap_or(i64::MAX),
+            granules_moved,
+            asleep_bytes,
         };
-        // Others come and go between the questions: a ledger that has more than is used is asked for once more.
-        let undisturbed = || undisturbed(self, read).unwrap_or_else(read);
-        let first: DeviceLedger = undisturbed()?;
-        if first.sum() <= first.used { Ok(first) } else { undisturbed() }
-    }
+        stats
+    })
+}
 
-    /// Launches a graph for the first time. Returns also what the driver took for it, where that could be measured: other threads that
-    /// measure, or destroy what was measured, wait.
-    pub(crate) fn first_launch<T>(&self, launch: impl FnOnce() -> Result<T>) -> Result<(T, Option<u64>)> {
-        let Ok(_alone) = alone(self) else { return Ok((launch()?, None)) };
-        let before = used_by_the_driver(self);
-        let launched = launch()?;
-        let bytes = before.and_then(|before| Some(used_by_the_driver(self)?.saturating_sub(before)));
-        self.holdings.note_graph(bytes.unwrap_or(0), false);
-        Ok((launched, bytes))
-    }
+/// See [`Statistics::ledger`](crate::allocator::Statistics::ledger).
+pub(crate) fn ledger(device: &Device) -> Result<DeviceLedger> {
+    let site = &device.site;
+    let processes = device.observers.process_memory(&site.calls());
+    let views = views(device);
+    let own = device.holdings.lock().published();
+    let read = || {
+        let entries = site.published_by_others(own.as_deref());
+        let stats = stats(device);
+        let memory = site.memory_info()?;
+        let ours = Ours::of(&stats, views);
+        // The system may have more to give than the driver's total, and counts what is taken as free then.
+        let pinned = device.holdings.lock().accounts().whole().pinned();
+        let used = memory.total.saturating_sub(memory.free).max(ours.held() + pinned);
+        let nodes = node_memory(device).unwrap_or_default();
+        let graphs = device.holdings.lock().graphs().saturating_add(nodes);
+        Ok(DeviceLedger::new(
+            (memory.total, used),
+            (ours, pinned, graphs),
+            std::process::id(),
+            &entries,
+            &processes,
+        ))
+    };
+    // Others come and go between the questions: a ledger that has more than is used is asked for once more.
+    let undisturbed = || undisturbed(device, read).unwrap_or_else(read);
+    let first: DeviceLedger = undisturbed()?;
+    if first.sum() <= first.used { Ok(first) } else { undisturbed() }
+}
 
-    /// Destroys a graph for which the driver took so much.
-    pub(crate) fn end_of_graph(&self, bytes: u64, destroy: impl FnOnce()) {
-        let _alone = alone(self);
-        destroy();
-        self.holdings.note_graph(bytes, true);
-    }
+/// Launches a graph for the first time. Returns also what the driver took for it, where that could be measured: other threads that
+/// measure, or destroy what was measured, wait.
+pub(crate) fn first_launch<T>(
+    device: &Device,
+    launch: impl FnOnce() -> Result<T>,
+) -> Result<(T, Option<u64>)> {
+    let Ok(_alone) = alone(device) else { return Ok((launch()?, None)) };
+    let before = used_by_the_driver(device);
+    let launched = launch()?;
+    let bytes = before.and_then(|before| Some(used_by_the_driver(device)?.saturating_sub(before)));
+    device.holdings.note_graph(bytes.unwrap_or(0), false);
+    Ok((launched, bytes))
+}
 
-    /// All peaks become the current values (PyTorch: `resetPeakStats`).
-    pub(crate) fn reset_peak_stats(&self) {
-        self.arenas.with_all(|peaks, arenas| {
-            cut_peaks(self, peaks, arenas, Peaks::reset);
-            let mut state = self.holdings.lock();
-            state.accounts_mut().each(Stat::reset_peak);
-            let own = state.counters_mut();
-            own.segment.each(Stat::reset_peak);
-            own.oversize_segments.reset_peak();
-        });
-    }
+/// Destroys a graph for which the driver took so much.
+pub(crate) fn end_of_graph(device: &Device, bytes: u64, destroy: impl FnOnce()) {
+    let _alone = alone(device);
+    destroy();
+    device.holdings.note_graph(bytes, true);
+}
 
-    /// See [`Statistics::reset_accumulated`](crate::allocator::Statistics::reset_accumulated).
-    pub(crate) fn reset_accumulated_stats(&self) {
-        let failures = self.lifetimes.failures();
-        self.arenas.with_all(|_, arenas| {
-            for arena in arenas {
-                arena.ledger_mut().counters_mut().reset_accumulated();
+/// All peaks become the current values (PyTorch: `resetPeakStats`).
+pub(crate) fn reset_peak_stats(device: &Device) {
+    device.arenas.with_all(|peaks, arenas| {
+        cut_peaks(device, peaks, arenas, Peaks::reset);
+        let mut state = device.holdings.lock();
+        state.accounts_mut().each(Stat::reset_peak);
+        let own = state.counters_mut();
+        own.segment.each(Stat::reset_peak);
+        own.oversize_segments.reset_peak();
+    });
+}
+
+/// See [`Statistics::reset_accumulated`](crate::allocator::Statistics::reset_accumulated).
+pub(crate) fn reset_accumulated_stats(device: &Device) {
+    let failures = lifetimes::failures(device);
+    device.arenas.with_all(|_, arenas| {
+        for arena in arenas {
+            arena.ledger_mut().counters_mut().reset_accumulated();
+        }
+        let mut state = device.holdings.lock();
+        state.accounts_mut().each(Stat::reset_accumulated);
+        let own = state.counters_mut();
+        own.segment.each(Stat::reset_accumulated);
+        own.oversize_segments.reset_accumulated();
+        own.at_reset = own.events();
+        own.granules_moved = 0;
+        own.unrecorded_at_reset = failures;
+    });
+}
+
+/// The most bytes that a large request of a stream finds free in one piece, or in pieces that a view shows in one.
+pub(crate) fn largest_in_one_piece(device: &Device, stream: Stream) -> u64 {
+    let Some(arena) = device.arenas.directory().of_stream(PoolSlot::DEFAULT, stream) else { return 0 };
+    device.most_in_one_piece(&mut arena.lock(), Tier::Large)
+}
+
+/// Bytes of growable segments that have memory behind them, by stream and tier.
+pub(crate) fn growable_sizes(device: &Device) -> Vec<GrowableSize> {
+    let mut sizes = BTreeMap::new();
+    device.arenas.with_all(|_, arenas| {
+        for (segment, _) in arenas.iter().flat_map(|arena| segments(device.site.device(), arena)) {
+            if segment.is_expandable {
+                let awake = |block: &&BlockInfo| block.extra.is_empty();
+                let bytes: u64 = segment.blocks.iter().filter(awake).map(|block| block.size).sum();
+                *sizes.entry((segment.stream, &*segment.segment_type == "small")).or_default() += bytes;
             }
-            let mut state = self.holdings.lock();
-            state.accounts_mut().each(Stat::reset_accumulated);
-            let own = state.counters_mut();
-            own.segment.each(Stat::reset_accumulated);
-            own.oversize_segments.reset_accumulated();
-            own.at_reset = own.events();
-            own.granules_moved = 0;
-            own.unrecorded_at_reset = failures;
-        });
-    }
+        }
+    });
+    let size = |((stream, is_small), bytes)| GrowableSize { stream, is_small, bytes };
+    sizes.into_iter().map(size).collect()
+}
 
-    /// The most bytes that a large request of a stream finds free in one piece, or in pieces that a view shows in one.
-    pub(crate) fn largest_in_one_piece(&self, stream: Stream) -> u64 {
-        let Some(arena) = self.arenas.directory().of_stream(PoolSlot::DEFAULT, stream) else { return 0 };
-        self.most_in_one_piece(&mut arena.lock(), Tier::Large)
-    }
+/// Opens a scope.
+pub(crate) fn begin_scope(device: &Device) -> ScopeId {
+    notice_finished(device);
+    device.arenas.with_all(|peaks, arenas| {
+        cut_peaks(device, peaks, arenas, Peaks::restart);
+        let begin = moment(device, arenas);
+        let mut scopes = device.scopes.lock();
+        let id = ScopeId(scopes.next);
+        scopes.next += 1;
+        scopes.open.insert(id, OpenScope { begin, peak: begin.bytes });
+        id
+    })
+}
 
-    /// Bytes of growable segments that have memory behind them, by stream and tier.
-    pub(crate) fn growable_sizes(&self) -> Vec<GrowableSize> {
-        let mut sizes = BTreeMap::new();
-        self.arenas.with_all(|_, arenas| {
-            for (segment, _) in arenas.iter().flat_map(|arena| segments(self.site.device(), arena)) {
-                if segment.is_expandable {
-                    let awake = |block: &&BlockInfo| block.extra.is_empty();
-                    let bytes: u64 = segment.blocks.iter().filter(awake).map(|block| block.size).sum();
-                    *sizes.entry((segment.stream, &*segment.segment_type == "small")).or_default() += bytes;
-                }
-            }
-        });
-        let size = |((stream, is_small), bytes)| GrowableSize { stream, is_small, bytes };
-        sizes.into_iter().map(size).collect()
-    }
+/// What happened since a scope began; nothing for one that has ended.
+pub(crate) fn scope_stats(device: &Device, id: ScopeId) -> ScopeStats {
+    notice_finished(device);
+    device.arenas.with_all(|peaks, arenas| {
+        let now = moment(device, arenas);
+        // Read last: a stream that is new may take memory meanwhile, and a peak is not below what is held.
+        let since_boundary = since_boundary(device, peaks);
+        let scopes = device.scopes.lock();
+        scopes.open.get(&id).map(|scope| scope.stats(now, since_boundary)).unwrap_or_default()
+    })
+}
 
-    /// Opens a scope.
-    pub(crate) fn begin_scope(&self) -> ScopeId {
-        notice_finished(self);
-        self.arenas.with_all(|peaks, arenas| {
-            cut_peaks(self, peaks, arenas, Peaks::restart);
-            let begin = moment(self, arenas);
-            let mut scopes = self.scopes.lock();
-            let id = ScopeId(scopes.next);
-            scopes.next += 1;
-            scopes.open.insert(id, OpenScope { begin, peak: begin.bytes });
-            id
-        })
-    }
-
-    /// What happened since a scope began; nothing for one that has ended.
-    pub(crate) fn scope_stats(&self, id: ScopeId) -> ScopeStats {
-        notice_finished(self);
-        self.arenas.with_all(|peaks, arenas| {
-            let now = moment(self, arenas);
-            // Read last: a stream that is new may take memory meanwhile, and a peak is not below what is held.
-            let since_boundary = since_boundary(self, peaks);
-            let scopes = self.scopes.lock();
-            scopes.open.get(&id).map(|scope| scope.stats(now, since_boundary)).unwrap_or_default()
-        })
-    }
-
-    /// Closes a scope.
-    pub(crate) fn end_scope(&self, id: ScopeId) {
-        self.arenas.with_all(|peaks, arenas| {
-            let mut scopes = self.scopes.lock();
-            if scopes.open.remove(&id).is_some() && scopes.open.is_empty() {
-                // Nobody needs the boundary any more.
-                peaks.rejoin(&mut counters(arenas));
-            }
-        });
-    }
+/// Closes a scope.
+pub(crate) fn end_scope(device: &Device, id: ScopeId) {
+    device.arenas.with_all(|peaks, arenas| {
+        let mut scopes = device.scopes.lock();
+        if scopes.open.remove(&id).is_some() && scopes.open.is_empty() {
+            // Nobody needs the boundary any more.
+            peaks.rejoin(&mut counters(arenas));
+        }
+    });
 }
 
 /// What is read while no other thread moves memory of the device. `None` where they never rest.
@@ -362,12 +364,12 @@ fn views(device: &Device) -> u64 {
 fn notice_finished(device: &Device) {
     if !device.arenas.directory().policy().drains_at_each_request()
         && device.site.edge().is_none()
-        && let Err(error) =
-            device.history.begin_call(None, RecordContext::All).and_then(|call| device.lifetimes.drain(&call))
+        && let Err(error) = history::begin_call(device, None, RecordContext::All)
+            .and_then(|call| lifetimes::drain(device, &call))
     {
         tracing::warn!(%error, "finished frees could not be noticed; the figures still count them as pending");
     }
-    device.history.tell_trackers();
+    history::tell_trackers(device);
 }
 
 /// Cuts the running peaks by `cut`, and notes in every open scope what they were.

@@ -2,10 +2,11 @@
 
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::device::Device;
-use crate::device::features::rounds::{Begun, PIECE, Pieces};
-use crate::device::features::sleep::GranuleRun;
-use crate::device::features::wake::Given;
 use crate::device::pools::Sleeper;
+use crate::device::rounds::{Begun, PIECE, Pieces};
+use crate::device::sleep::GranuleRun;
+use crate::device::wake::Given;
+use crate::device::{arenas, crossings, history};
 use crate::error::Result;
 use crate::features::sleep::WakeReport;
 use crate::lifetimes::call::Call;
@@ -103,7 +104,7 @@ impl<'w> WakingUp<'w> {
     pub(crate) fn end(self) -> Result<WakeReport> {
         let Self { device, report, emptied, call, .. } = self;
         drop(call);
-        device.history.tell_trackers();
+        history::tell_trackers(device);
         emptied.map(|()| report)
     }
 
@@ -179,7 +180,7 @@ impl<'w> WakingUp<'w> {
         let owner = (pool.id, run.stream);
         self.device.tell_growable(SegmentChange::Attached, owner, run.at(), run.bytes(), &self.calls);
         let forgotten = {
-            let mut state = self.device.arenas.attend(&asleep.arena, &self.call);
+            let mut state = arenas::attend(self.device, &asleep.arena, &self.call);
             let mut holdings = self.device.holdings.lock();
             intent.fulfil(&mut holdings);
             holdings.take(pool.id, run.tier, run.bytes());
@@ -195,7 +196,7 @@ impl<'w> WakingUp<'w> {
         self.report.woken += run.bytes();
         self.report.restored += copies.bytes;
         asleep.has_woken = true;
-        self.device.crossings.tell_in(&self.calls);
+        crossings::tell_in(self.device, &self.calls);
     }
 }
 

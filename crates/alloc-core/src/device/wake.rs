@@ -2,11 +2,12 @@
 
 use crate::backend::VirtualMemory;
 use crate::device::Device;
-use crate::device::features::sleep::GranuleRun;
-use crate::device::features::waking_up::WakingUp;
 use crate::device::holdings::Intent;
 use crate::device::ladder::reclaim::Need;
 use crate::device::pools::Sleeper;
+use crate::device::sleep::GranuleRun;
+use crate::device::waking_up::WakingUp;
+use crate::device::{pools, sleep, space};
 use crate::error::{AllocError, Result};
 use crate::features::sleep::WakeReport;
 use crate::lifetimes::call::Call;
@@ -26,13 +27,13 @@ impl Device {
     /// Begins to wake pools. What does not wake because all in it was freed goes at once.
     pub(crate) fn begin_wake(&self, pools: Vec<Sleeper>) -> Result<WakingUp<'_>> {
         let calls = self.site.calls();
-        let call = self.begin_uncaptured()?;
+        let call = sleep::begin_uncaptured(self)?;
         let mut report = WakeReport::default();
         let mut emptied = Ok(());
         if let Ok(vm) = self.site.backend().virtual_memory() {
-            for pool in pools.iter().filter(|pool| !self.pools.is_known_to_graphs(pool.slot)) {
+            for pool in pools.iter().filter(|pool| !pools::is_known_to_graphs(self, pool.slot)) {
                 for arena in self.arenas.directory().of_pool(pool.slot) {
-                    let (dropped, outcome) = self.drop_dormant(arena, pool.slot, vm);
+                    let (dropped, outcome) = space::drop_dormant(self, arena, pool.slot, vm);
                     report.dropped += dropped;
                     emptied = emptied.and(outcome);
                 }
@@ -50,7 +51,7 @@ impl Device {
         calls: &Calls<'_>,
     ) -> Result<Option<Given<'_>>> {
         let transit = self.arenas.in_transit();
-        let backing = self.backing(&pool.source);
+        let backing = space::backing(self, &pool.source);
         let sizes: Vec<u64> = {
             let holdings = self.holdings.lock();
             let region = holdings.regions().get(run.region);
@@ -64,7 +65,7 @@ impl Device {
             return Ok(None);
         }
         let intent = Intent::up_to(&self.holdings, pool.id, run.bytes(), run.bytes());
-        self.retry_leftovers();
+        space::retry_leftovers(self);
         match region::back(&**self.site.backend(), vm, &backing, run.at(), &sizes, calls) {
             Ok(memory) => Ok(Some(Given { memory, source: backing.source, intent, transit })),
             Err(failed) => {
