@@ -69,7 +69,7 @@ impl Arena {
     /// Locks it for anything: what is free is joined and in the index.
     pub(crate) fn lock(&self) -> Guard<'_, ArenaState> {
         let mut state = self.0.lock();
-        state.join_parked();
+        state.settle();
         state
     }
 

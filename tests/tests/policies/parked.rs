@@ -74,6 +74,32 @@ impl Program {
         (stats, of_pools.into_values().collect(), segments)
     }
 
+    /// Takes what was just freed again, or what rounds to it, and gives it back, some times; seldom with something else in between.
+    fn take_again(&mut self, bytes: u64) {
+        while self.numbers.below(4) < 3 {
+            let (less, before) = (self.numbers.below(400), self.live.len());
+            self.take(bytes - less, self.streams[0]);
+            let Some((again, _)) = self.live.get(before).copied() else { return };
+            match self.numbers.below(6) {
+                0 => return,
+                1 => {
+                    let bytes = self.size();
+                    self.take(bytes, self.streams[0]);
+                }
+                2 if before > 0 => {
+                    let at = usize::try_from(self.numbers.below(before as u64)).unwrap();
+                    self.allocator.free(self.live.remove(at).0).unwrap();
+                }
+                3 => self.allocator.record_stream(again, self.streams[1]).unwrap(),
+                _ => {}
+            }
+            self.look();
+            self.live.retain(|(ptr, _)| *ptr != again);
+            self.allocator.free(again).unwrap();
+            self.look();
+        }
+    }
+
     /// One step, and what is live after it.
     fn step(&mut self) -> &[(DevicePtr, u64)] {
         match self.numbers.below(100) {
@@ -83,11 +109,7 @@ impl Program {
                 let (ptr, bytes) = self.live.swap_remove(at);
                 self.allocator.free(ptr).unwrap();
                 self.look();
-                // Often the next request is of the same size, or rounds to it.
-                if self.numbers.below(3) < 2 {
-                    let less = self.numbers.below(400);
-                    self.take(bytes - less, self.streams[0]);
-                }
+                self.take_again(bytes);
             }
             45..48 if !self.live.is_empty() => {
                 self.allocator.record_stream(self.live[0].0, self.streams[1]).unwrap();

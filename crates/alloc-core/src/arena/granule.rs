@@ -132,7 +132,7 @@ impl Rules for Granule {
 
     /// Wherever it has the size: but nothing is served from views any more where the places of blocks count.
     #[inline(always)]
-    fn take_parked(&mut self, layout: &mut Layout, id: BlockId, _: &Request) -> bool {
+    fn takes_parked(&self, layout: &Layout, id: BlockId, _: &Request) -> bool {
         !(self.memory.stays_at_home() && layout.segments().is_view(layout.blocks()[id].segment))
     }
 

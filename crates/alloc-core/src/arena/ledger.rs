@@ -90,11 +90,14 @@ impl Ledger {
         }
     }
 
-    /// A block is handed out.
+    /// A block is handed out; if it is the one that came back last, it was used for `before` bytes.
     #[inline(always)]
-    pub(super) fn gave(&mut self, id: BlockId, block: &Block) {
+    pub(super) fn gave(&mut self, id: BlockId, block: &Block, before: Option<u64>) {
         let Block { tier, size, requested, .. } = *block;
-        self.counters.give(tier, size, requested);
+        match before {
+            Some(before) => self.counters.give_again(tier, size, (before, requested)),
+            None => self.counters.give(tier, size, requested),
+        }
         if size >= self.oversize {
             self.counters.change_oversize(tier, 1);
         }

@@ -66,8 +66,11 @@ pub(crate) trait Rules: Debug + Send + 'static {
         true
     }
 
-    /// Takes the parked block for a request of its size, where the policy would hand out just this one.
-    fn take_parked(&mut self, layout: &mut Layout, id: BlockId, request: &Request) -> bool;
+    /// Whether the policy would hand out just the parked block for a request of its size.
+    fn takes_parked(&self, layout: &Layout, id: BlockId, request: &Request) -> bool;
+    /// The parked block is handed out.
+    #[inline(always)]
+    fn took_parked(&mut self, _: &mut Layout, _: BlockId) {}
 
     /// Takes a free block back that lies in a view; `false` where it does not.
     #[inline(always)]
@@ -131,20 +134,20 @@ impl Rules for Pytorch {
     }
 
     #[inline(always)]
-    fn take_parked(&mut self, layout: &mut Layout, id: BlockId, request: &Request) -> bool {
+    fn takes_parked(&self, layout: &Layout, id: BlockId, request: &Request) -> bool {
         let above = layout.neighbour_in(BlockPhase::Free, layout.blocks()[id].next);
-        let free = &self.free[request.tier as usize];
-        if !self.policy.would_take(free, layout, (id, above), request) {
-            return false;
-        }
+        self.policy.would_take(&self.free[request.tier as usize], layout, (id, above), request)
+    }
+
+    /// What is free above is as if it had been cut off anew.
+    #[inline(always)]
+    fn took_parked(&mut self, layout: &mut Layout, id: BlockId) {
         self.in_vain = 0;
-        if let Some(above) = above {
-            // As if it had been cut off anew.
-            let Block { requested, epoch, .. } = layout.blocks()[id];
+        let Block { requested, epoch, next, .. } = layout.blocks()[id];
+        if let Some(above) = layout.neighbour_in(BlockPhase::Free, next) {
             let rest = &mut layout.blocks_mut()[above];
             (rest.requested, rest.epoch) = (requested, rest.epoch.max(epoch));
         }
-        true
     }
 
     #[inline(always)]

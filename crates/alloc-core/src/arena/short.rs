@@ -48,16 +48,17 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
     /// Hands out a block that is in no index, as it is.
     #[inline(always)]
     pub(crate) fn hand_out_whole(&mut self, id: BlockId, requested: u64) -> DevicePtr {
-        let ptr = self.give(id, requested);
+        let ptr = self.give(id, requested, None);
         self.map.insert(ptr, self.tenure.location(id));
         ptr
     }
 
-    /// Gives a block that is in no index to the program, as it is. The address map is the caller's business.
+    /// Gives a block that is in no index to the program, as it is; the one that came back last was used for `before` bytes. The
+    /// address map is the caller's business.
     #[inline(always)]
-    fn give(&mut self, id: BlockId, requested: u64) -> DevicePtr {
+    fn give(&mut self, id: BlockId, requested: u64, before: Option<u64>) -> DevicePtr {
         let block = self.heap.give(id, requested);
-        self.ledger.gave(id, block);
+        self.ledger.gave(id, block, before);
         DevicePtr(block.addr)
     }
 
@@ -103,10 +104,12 @@ pub(super) struct Parked {
     block: BlockId,
     /// How inactive splits changed when it was freed.
     splits: Splits,
+    /// It was taken, and nothing else in the arena has changed since: once freed it lies as it did.
+    comes_back: bool,
 }
 
 impl Parked {
-    pub(super) const NONE: Self = Self { size: 0, block: BlockId::NONE, splits: (0, 0) };
+    pub(super) const NONE: Self = Self { size: 0, block: BlockId::NONE, splits: (0, 0), comes_back: false };
 }
 
 impl<P: Rules> ArenaOf<P> {
@@ -115,12 +118,14 @@ impl<P: Rules> ArenaOf<P> {
         if self.parked.size != 0 {
             let (request, id) = (self.heap.rules.request(bytes), self.parked.block);
             if self.parked.size == request.size
-                && self.heap.rules.take_parked(&mut self.heap.layout, id, &request)
+                && (self.parked.comes_back || self.heap.rules.takes_parked(&self.heap.layout, id, &request))
             {
-                self.parked.size = 0;
+                self.heap.rules.took_parked(&mut self.heap.layout, id);
+                (self.parked.size, self.parked.comes_back) = (0, true);
                 let ((blocks, split_bytes), tier) = (self.parked.splits, self.block(id).tier);
                 self.ledger.change_splits(tier, (-blocks, -split_bytes));
-                return Some(self.give(id, bytes));
+                let before = self.block(id).requested;
+                return Some(self.give(id, bytes, Some(before)));
             }
         }
         self.malloc_from_index(bytes)
@@ -130,7 +135,7 @@ impl<P: Rules> ArenaOf<P> {
     #[inline(never)]
     fn malloc_from_index(&mut self, bytes: u64) -> Option<DevicePtr> {
         let request = self.heap.rules.request(bytes);
-        self.join_parked();
+        self.settle();
         let block = self.find(&request)?;
         Some(self.hand_out(block, &request))
     }
@@ -139,6 +144,10 @@ impl<P: Rules> ArenaOf<P> {
     fn free_unused(&mut self, id: BlockId) {
         self.join_parked();
         self.ledger.took_back(id, &mut self.heap.layout.blocks_mut()[id]);
+        if self.parked.comes_back && self.parked.block == id {
+            self.ledger.change_splits(self.block(id).tier, self.parked.splits);
+            return self.park(id, self.parked.splits);
+        }
         let neighbours = self.heap.rules.neighbours_of_freed(self.heap.layout(), id);
         let splits = neighbours.map_or((0, 0), |neighbours| self.count_joined(id, neighbours));
         // Ages of free blocks count from their free, and a pool that cuts nothing would not cut it again.
@@ -148,9 +157,15 @@ impl<P: Rules> ArenaOf<P> {
                 neighbours.unwrap_or_else(|| self.heap.layout().neighbours_in(BlockPhase::Free, id));
             return self.join(id, neighbours);
         }
+        self.parked.comes_back = false;
+        self.park(id, splits);
+    }
+
+    #[inline(always)]
+    fn park(&mut self, id: BlockId, splits: Splits) {
         let block = &mut self.heap.layout.blocks_mut()[id];
         block.state = BlockPhase::Busy;
-        self.parked = Parked { size: block.size, block: id, splits };
+        (self.parked.size, self.parked.block, self.parked.splits) = (block.size, id, splits);
     }
 
     #[inline(always)]
@@ -175,6 +190,13 @@ impl<P: Rules> ArenaOf<P> {
         }
     }
 
+    /// The same before anything else may change in the arena.
+    #[inline(always)]
+    fn settle(&mut self) {
+        self.parked.comes_back = false;
+        self.join_parked();
+    }
+
     #[inline(never)]
     fn join_what_is_parked(&mut self) {
         self.parked.size = 0;
@@ -186,6 +208,7 @@ impl<P: Rules> ArenaOf<P> {
     #[inline(always)]
     fn join(&mut self, mut id: BlockId, (below, above): Neighbours) {
         let Block { addr, requested, .. } = *self.block(id);
+        self.parked.comes_back = false;
         self.map.remove(DevicePtr(addr));
         if P::end_loan(self, id) {
             return;
@@ -238,12 +261,12 @@ impl ArenaState {
         FreeStep::Done
     }
 
-    /// Joins what is parked with its neighbours.
+    /// Joins what is parked with its neighbours, before anything else may change.
     #[inline(always)]
-    pub(crate) fn join_parked(&mut self) {
+    pub(crate) fn settle(&mut self) {
         match self {
-            Self::Pytorch(arena) => arena.join_parked(),
-            Self::Granule(arena) => arena.join_parked(),
+            Self::Pytorch(arena) => arena.settle(),
+            Self::Granule(arena) => arena.settle(),
         }
     }
 

@@ -107,7 +107,7 @@ impl Arenas {
     pub(super) fn reclaim_peaks(&self, slot: PoolSlot) {
         let mut peaks = self.peaks.lock();
         for arena in self.directory.of_pool(slot) {
-            peaks.reclaim(arena.lock().ledger_mut().counters_mut());
+            peaks.reclaim(arena.lock_shortly().ledger_mut().counters_mut());
         }
     }
 
@@ -143,7 +143,7 @@ impl Arenas {
             peaks.note_granted(number);
             let listed = peaks.take_listed();
             let listed = listed.into_iter().counted().filter_map(|number| self.directory.get(number));
-            let mut arenas: SmallVec<[_; 4]> = listed.map(|arena| arena.lock()).collect();
+            let mut arenas: SmallVec<[_; 4]> = listed.map(|arena| arena.lock_shortly()).collect();
             self.settle(&mut peaks, &mut arenas);
         }
     }
@@ -230,7 +230,7 @@ impl Arenas {
         let moved = peaks.take_moved();
         let goes_on = moved.len() <= RECENT;
         for arena in moved.into_iter().counted().filter_map(|number| self.directory.get(number)) {
-            peaks.read(arena.lock().ledger_mut().counters_mut(), goes_on);
+            peaks.read(arena.lock_shortly().ledger_mut().counters_mut(), goes_on);
         }
         peaks.in_use()
     }

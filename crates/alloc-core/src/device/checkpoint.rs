@@ -278,7 +278,7 @@ impl Device {
         lifetimes::end_uses(self, uses.iter());
         self.site.foreign().end(contexts);
         #[cfg(feature = "paranoid")]
-        arenas::check_invariants(self);
+        crate::device::arenas::check_invariants(self);
         Ok(delta)
     }
 }

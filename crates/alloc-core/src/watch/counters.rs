@@ -145,6 +145,8 @@ pub(crate) struct Counters {
     flows: [Flow; 2],
     /// For each tier and for both.
     limits: [Triple; ROWS],
+    /// Limits have room for the block that was taken back last: nothing lowered them since.
+    has_room: bool,
     /// Others have to hear of what is done: a ceiling was crossed, or nobody looks at the arena before.
     due: bool,
     /// [`Peaks`] look at it when they are settled.
@@ -187,6 +189,17 @@ impl Counters {
         }
     }
 
+    /// The block that was taken back last is handed out again; it was used for `before` bytes.
+    #[inline(always)]
+    pub(crate) fn give_again(&mut self, tier: Tier, size: u64, (before, requested): (u64, u64)) {
+        if !self.has_room || requested > before {
+            return self.give(tier, size, requested);
+        }
+        let (flow, one) = (&mut self.flows[tier as usize], Triple::one(size, requested));
+        flow.current += one;
+        flow.handed_out += one;
+    }
+
     /// Whether the arena stays under its ceilings with `more` besides.
     pub(crate) fn has_room_for(&self, more: &Rows) -> bool {
         Count::ALL.iter().all(|count| (0..ROWS).all(|row| self.lacks(row, *count, more) == 0))
@@ -202,6 +215,7 @@ impl Counters {
     #[inline(always)]
     pub(crate) fn take_back(&mut self, tier: Tier, size: u64, requested: u64) {
         self.flows[tier as usize].current -= Triple::one(size, requested);
+        self.has_room = true;
     }
 
     /// The program gives a block back that is still used: it stays active.
@@ -211,6 +225,7 @@ impl Counters {
         // What is pending counts against the limits as it did before.
         self.limits[row] -= one;
         self.limits[BOTH] -= one;
+        self.has_room = false;
         self.pending[row].0 += 1;
         self.pending[row].1 += signed(size);
     }
@@ -273,6 +288,7 @@ impl Counters {
     }
 
     fn set_limits(&mut self) {
+        self.has_room = false;
         let [small, large] = self.pending;
         for (row, pending) in [small, large, (small.0 + large.0, small.1 + large.1)].into_iter().enumerate() {
             let ceiling = &self.ceiling[row];
