@@ -1,8 +1,8 @@
 //! The engine: one caching allocator for one device.
 //!
-//! It is composed of parts that own their state; each knows the parts below it, and none above. A request takes the lock of its
-//! stream's arena, finds a free block, cuts it and returns: that is here. Only a miss goes further: up the policy's ladder of
-//! remedies (`device/ladder.rs`), which takes memory from the device (`device/provider.rs`) or gives some back
+//! What has invariants is a type of its own; what orders these are functions by topic, in `device/`. A request takes the lock of its
+//! stream's arena, finds a free block, cuts it and returns: that is here. Only a miss goes further: through the policy's
+//! remedies (`device/miss.rs`), which take memory from the device (`device/provider.rs`) or give some back
 //! (`device/release.rs`), without a lock over any driver call. What a stream leaves behind when it ends goes to another
 //! (`device/lifetimes.rs`).
 //!
@@ -18,10 +18,11 @@ mod falling_asleep;
 mod hand_over;
 pub(crate) mod history;
 mod holdings;
-mod ladder;
+mod idle_segments;
 mod leaving;
 pub(crate) mod lifetimes;
 mod limits;
+mod miss;
 mod peers;
 pub(crate) mod pools;
 mod provider;
@@ -297,7 +298,7 @@ impl Device {
         }
         let request = state.tenure().policy().request(bytes);
         drop(state);
-        self.climb(arena, &request, call)
+        miss::serve(self, arena, &request, call)
     }
 
     /// The arena that serves `stream`, locked; on first use it gets one.
@@ -360,7 +361,7 @@ impl Device {
     fn miss(&self, arena: &Arena, state: Guard<'_, ArenaState>, bytes: u64) -> Result<DevicePtr> {
         let request = state.tenure().policy().request(bytes);
         drop(state);
-        self.climb_plainly(arena, &request)
+        miss::serve_plainly(self, arena, &request)
     }
 
     /// `None` where pending frees were all there was to look at, and the short way will do.

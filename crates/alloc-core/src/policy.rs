@@ -42,101 +42,7 @@ pub(crate) struct Holding {
     pub(crate) taken_back: u64,
 }
 
-/// A remedy for a request that found no block, in the order the policy lists them. After each that changed
-/// something, the free blocks are searched again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rung {
-    /// Notice completed pending frees.
-    Drain,
-    /// Use free memory that is shown in one piece in another place.
-    Views,
-    /// Run the program's free-memory callbacks.
-    Callbacks,
-    /// Give old cached segments back, by age.
-    CollectGarbage,
-    /// Take memory from the device; above the soft limit, give cached memory back first.
-    Grow,
-    /// Take what pools that opted in have cached (`use_on_oom`).
-    OptedInPools,
-    /// Give back just enough cached oversize segments, then take memory from the device.
-    ReleaseEnough,
-    /// Wait for all pending frees and return what they hold.
-    WaitForPending,
-    /// Give all cached memory back, that of tenants who hold too much first, then take memory from the device: counted as
-    /// a retry.
-    ReleaseAll,
-    /// Ask the program's spill hooks to make room.
-    Spill,
-}
-
-impl Rung {
-    /// Whether it may be tried for a stream that is being captured: it waits for nothing and queries no event. Memory
-    /// of which it is not known that the device is done with it then stays.
-    pub(crate) const fn is_capture_safe(self) -> bool {
-        !matches!(self, Self::Drain | Self::WaitForPending | Self::Spill)
-    }
-
-    /// Whether it may wait for work of the device before memory can go, or be used again.
-    pub(crate) const fn waits(self) -> bool {
-        matches!(
-            self,
-            Self::CollectGarbage
-                | Self::ReleaseEnough
-                | Self::WaitForPending
-                | Self::ReleaseAll
-                | Self::Spill
-        )
-    }
-
-    /// Whether it calls code of the program that may ask for memory itself.
-    pub(crate) const fn runs_foreign_code(self) -> bool {
-        matches!(self, Self::Callbacks | Self::Spill)
-    }
-
-    /// A short name for reports.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Drain => "drain finished frees",
-            Self::Views => "use free memory in another order",
-            Self::Callbacks => "run free-memory callbacks",
-            Self::CollectGarbage => "give old segments back",
-            Self::Grow => "take memory from the device",
-            Self::OptedInPools => "take what opted-in pools have cached",
-            Self::ReleaseEnough => "give oversize segments back",
-            Self::WaitForPending => "wait for pending frees",
-            Self::ReleaseAll => "empty the cache",
-            Self::Spill => "ask spill hooks",
-        }
-    }
-}
-
 impl PolicyName {
-    /// Remedies in order.
-    pub(crate) const fn ladder(self) -> &'static [Rung] {
-        match self {
-            Self::Pytorch => &[
-                Rung::Callbacks,
-                Rung::CollectGarbage,
-                Rung::Grow,
-                Rung::OptedInPools,
-                Rung::ReleaseEnough,
-                Rung::ReleaseAll,
-                Rung::Spill,
-            ],
-            Self::Granule => &[
-                Rung::Drain,
-                Rung::Views,
-                Rung::Callbacks,
-                Rung::CollectGarbage,
-                Rung::Grow,
-                Rung::WaitForPending,
-                Rung::OptedInPools,
-                Rung::ReleaseAll,
-                Rung::Spill,
-            ],
-        }
-    }
-
     /// Whether completed pending frees are noticed at every request, as PyTorch does; else on a miss, before a new peak, when
     /// statistics are read, and now and then.
     pub(crate) const fn drains_at_each_request(self) -> bool {
@@ -275,13 +181,13 @@ impl Policy {
         }
     }
 
-    /// What [`Rung::ReleaseEnough`] has to give back for `request`, in bytes; `None` where the rung is off.
+    /// What cached oversize segments have to give back for `request`, in bytes; `None` where that is off.
     pub(crate) fn release_target(&self, request: &Request) -> Option<u64> {
         let oversize = self.oversize();
         (oversize != u64::MAX).then(|| request.size.max(oversize))
     }
 
-    /// Held bytes above which [`Rung::CollectGarbage`] works, under an allowed maximum of `allowed` bytes;
+    /// Held bytes above which old segments go, under an allowed maximum of `allowed` bytes;
     /// `None` where it is off.
     #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss, clippy::cast_possible_truncation)]
     pub(crate) fn garbage_threshold(&self, allowed: Option<u64>) -> Option<u64> {

@@ -1,5 +1,5 @@
 //! Budgets of pools and tenants as the program sets them. What is held is counted in the device's accounts; who is told is in
-//! `device/crossings.rs`; what is done for a request that misses is in `device/ladder/reclaim.rs`.
+//! `device/crossings.rs`; what is done for a request that misses is in `device/miss/reclaim.rs`.
 
 use crate::base::round::format_bytes;
 use crate::config::MemoryLimit;

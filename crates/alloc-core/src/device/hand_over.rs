@@ -230,7 +230,7 @@ fn map(device: &Device, trip: &Trip<'_>, run: &[Moving]) -> Option<u64> {
     commit(device, trip, run, (growth, &memory), home, mapped.is_ok());
     match mapped {
         Ok(()) => Some(bytes),
-        // What comes next on the ladder may help.
+        // The next remedy may help.
         Err(error) if error.is_passing() => Some(0),
         Err(_) => None,
     }

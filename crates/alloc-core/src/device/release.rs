@@ -148,7 +148,7 @@ impl Device {
         outcome
     }
 
-    /// Gives back oversize segments until `request` would fit. `false` where the rung is off or there is not enough.
+    /// Gives back oversize segments until `request` would fit. `false` where that is off or there is not enough.
     pub(super) fn release_enough(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<bool> {
         let slot = arena.lock().tenure().slot();
         if pools::is_captured(self, slot) {

@@ -380,7 +380,7 @@ fn give_mappings_back(device: &Device, base: DevicePtr, bytes: u64, mapped: u64,
 }
 
 /// Address space for a growable segment: `bytes`, or half of it and so on down to `least` where the driver
-/// refuses that even after the ladder gave regions back. Some boards have less address space than memory. `None` where
+/// refuses that even after remedies gave regions back. Some boards have less address space than memory. `None` where
 /// there is none.
 fn reserve_up_to(
     device: &Device,
@@ -427,7 +427,7 @@ fn reserve(device: &Device, bytes: u64, alignment: u64, vm: &dyn VirtualMemory) 
     let index = device.site.device();
     let base = match vm.reserve_address(index, bytes, alignment, DevicePtr::NULL) {
         Ok(base) => base,
-        // The ladder gives whole regions back, so a lack of addresses is no end.
+        // Remedies give whole regions back, so a lack of addresses is no end.
         Err(error) if matches!(error.kind, ErrorKind::OutOfMemory | ErrorKind::ResourceLimit) => {
             device.site.backend().clear_error();
             tracing::debug!(%error, bytes, "no address space for another growable segment");

@@ -3,7 +3,7 @@
 use crate::backend::VirtualMemory;
 use crate::device::Device;
 use crate::device::holdings::Intent;
-use crate::device::ladder::reclaim::Need;
+use crate::device::miss::reclaim::Need;
 use crate::device::pools::Sleeper;
 use crate::device::sleep::GranuleRun;
 use crate::device::waking_up::WakingUp;

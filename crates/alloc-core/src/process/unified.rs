@@ -5,7 +5,7 @@
 //! back what it keeps and nobody uses, and either waits for what others have on its way: the tickets of both are in one list.
 //!
 //! ```text
-//! a request of device memory   admit: held + pinned + asked <= limit          ladder: Unified::ask_caches
+//! a request of device memory   admit: held + pinned + asked <= limit          miss: Unified::ask_caches
 //! a request of pinned memory   Unified::claim -> Sharing::admit, each device  remedies: Unified::ask_devices
 //! memory on its way            Unified::moves, of devices and of pinned memory
 //! ```

@@ -175,7 +175,7 @@ pub struct OomReport {
     pub largest_anywhere: u64,
     /// Live blocks of this stream and tier with the most free memory beside them, worst first.
     pub blockers: Vec<Blocker>,
-    /// What would help, what is enough first. All remedies of the ladder were tried before this report.
+    /// What would help, what is enough first. All of a miss's remedies were tried before this report.
     pub remedies: Vec<Remedy>,
     /// The policy, by its name.
     pub policy: &'static str,

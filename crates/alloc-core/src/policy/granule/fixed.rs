@@ -1,5 +1,5 @@
 //! What to take from the device, and what to give back for it, where every segment is one `malloc` for good: growth of
-//! the `granule` policy without virtual memory. Sizes only: `device/ladder.rs` takes and gives back.
+//! the `granule` policy without virtual memory. Sizes only: `device/miss.rs` takes and gives back.
 //!
 //! A segment that cannot grow or shrink wastes memory in two ways: its rest fits nothing, or it is idle and too small. So
 //! segments are a fraction of what is held, and once more is held than the program needed since it last emptied the cache, and a little, idle

@@ -1,5 +1,4 @@
-//! Which cached segments PyTorch gives back for a request that misses: the rungs
-//! [`CollectGarbage`](crate::policy::Rung::CollectGarbage) and [`ReleaseEnough`](crate::policy::Rung::ReleaseEnough).
+//! Which cached segments PyTorch gives back for a request that misses: old ones, and oversize ones.
 
 /// A cached segment.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
-//! Why a request could not be served, and what would help: worked out from what is held and how things are set when the
-//! ladder has been climbed in vain, so that nothing is advised that is on already or was just done.
+//! Why a request could not be served, and what would help: worked out from what is held and how things are set when all
+//! remedies were tried in vain, so that nothing is advised that is on already or was just done.
 //!
-//! Early reuse is never among the remedies: the ladder has waited for all pending frees by then.
+//! Early reuse is never among the remedies: all pending frees were waited for by then.
 
 use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
@@ -410,7 +410,7 @@ impl Case<'_> {
         }
     }
 
-    /// What the ladder may not do while the stream is captured.
+    /// What a miss may not do while the stream is captured.
     fn advise_after_capture(&self, remedies: &mut Remedies) {
         let Request { tier, size, .. } = *self.request;
         if let Some(own) = self.own {

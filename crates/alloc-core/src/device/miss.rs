@@ -1,0 +1,328 @@
+//! A miss: what is done, in order, for a request that found no free block.
+
+mod explain;
+pub(super) mod reclaim;
+
+use super::Device;
+use super::pools::Flush;
+use crate::arena::directory::{Arena, PoolSlot};
+use crate::backend::ErrorKind;
+use crate::config::{PolicyName, PytorchRelease};
+use crate::device::{arenas, crossings, history, idle_segments, lifetimes, pools};
+use crate::error::{AllocError, Result};
+use crate::lifetimes::call::Call;
+use crate::policy::Request;
+use crate::process::attention::Reason;
+use crate::sync::{Mark, this_thread};
+use crate::types::DevicePtr;
+use crate::watch::snapshot::Action;
+
+/// How often a thread tries all remedies again while others move memory.
+const LAST_PASSES: usize = 32;
+/// How often it begins anew, where pinned memory may have come to be cached since it was asked for.
+const ROUNDS: usize = 8;
+
+/// A request that found no free block.
+#[derive(Clone, Copy)]
+struct Miss<'a> {
+    device: &'a Device,
+    arena: &'a Arena,
+    request: &'a Request,
+    call: &'a Call<'a>,
+    asks: Asks,
+}
+
+/// Who is asked for memory, besides the device. The program's own code may ask for memory itself, so it is asked once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    ProgramAndPinned,
+    Pinned,
+    Nobody,
+}
+
+/// Serves the request, or does not: then the next remedy is tried.
+type Remedy = fn(Miss<'_>) -> Result<Option<DevicePtr>>;
+
+/// PyTorch's remedies, in its order, and the hooks that it does not have.
+const PYTORCH: [(&str, Remedy); 7] = [
+    ("run free-memory callbacks", callbacks),
+    ("give old segments back", old_segments),
+    ("take memory from the device", grow),
+    ("take what opted-in pools have cached", opted_in_pools),
+    ("give oversize segments back", oversize_segments),
+    ("empty the cache", everything_cached),
+    ("ask spill hooks", spill_hooks),
+];
+
+/// What costs no driver call comes first.
+const GRANULE: [(&str, Remedy); 9] = [
+    ("drain finished frees", finished_frees),
+    ("use free memory in another order", views),
+    ("run free-memory callbacks", callbacks),
+    ("give old segments back", old_segments),
+    ("take memory from the device", grow),
+    ("wait for pending frees", pending_frees),
+    ("take what opted-in pools have cached", opted_in_pools),
+    ("empty the cache", everything_cached),
+    ("ask spill hooks", spill_hooks),
+];
+
+/// Serves a request that found no free block, or refuses it once no remedy is left.
+#[cold]
+pub(super) fn serve(device: &Device, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
+    let miss = Miss { device, arena, request, call, asks: Asks::ProgramAndPinned };
+    let served = device.site.noticing(miss.serve());
+    let calls = device.site.calls();
+    crossings::tell_in(device, &calls);
+    lifetimes::arrived(device, served, &calls)
+}
+
+/// [`serve`] for a call of which nothing is recorded.
+#[cold]
+pub(super) fn serve_plainly(device: &Device, arena: &Arena, request: &Request) -> Result<DevicePtr> {
+    let call = device.site.noticing(device.site.plain_call())?;
+    serve(device, arena, request, &call)
+}
+
+impl Miss<'_> {
+    fn serve(mut self) -> Result<DevicePtr> {
+        let (device, me) = (self.device, this_thread());
+        let transit = device.arenas.transit();
+        if let Some(granule) = &device.granule {
+            granule.prepare(device, self.arena, self.request.tier, self.call);
+        }
+        for _ in 0..ROUNDS {
+            let mark = transit.now();
+            if let Some(ptr) = self.try_remedies()? {
+                return Ok(ptr);
+            }
+            if let Some(ptr) = self.last_resort(mark)? {
+                return Ok(ptr);
+            }
+            // The last resort asks nobody for pinned memory.
+            let knows = device.site.unified().is_none() || transit.only_since(mark, me);
+            if knows || transit.concerns(me) {
+                break;
+            }
+            self.asks = Asks::Pinned;
+        }
+        Err(out_of_memory(device, self.arena, self.request, self.call))
+    }
+
+    fn try_remedies(self) -> Result<Option<DevicePtr>> {
+        let remedies: &[(&str, Remedy)] = match self.device.arenas.directory().policy() {
+            PolicyName::Pytorch => &PYTORCH,
+            PolicyName::Granule => &GRANULE,
+        };
+        for (name, remedy) in remedies {
+            let served = remedy(self)?;
+            tracing::trace!(name, served = served.is_some(), "remedy");
+            if served.is_some() {
+                return Ok(served);
+            }
+        }
+        Ok(None)
+    }
+
+    /// What this thread did not find, others may have had in their hands, and what it gave back, others may have taken
+    /// first. Pinned memory on its way counts, where the device shares the host's memory. Once a pass failed during which
+    /// (from `mark` on) no other thread moved memory, there was a moment without a fit, and the driver is not asked again.
+    /// Else waits, one thread at a time, for all memory that is in transit, and tries again after each; then makes another
+    /// pass. The number of passes is bounded, because others may never rest.
+    fn last_resort(self, mut mark: Mark) -> Result<Option<DevicePtr>> {
+        let (me, transit) = (this_thread(), self.device.arenas.transit());
+        if transit.concerns(me) {
+            // Foreign code that the engine called asks for memory, and others may wait for what this thread holds.
+            return Ok(None);
+        }
+        let _ends = self.device.site.foreign().hold_back();
+        let _alone = self.device.last_resort.lock();
+        for _ in 0..LAST_PASSES {
+            if transit.only_since(mark, me) {
+                break;
+            }
+            let tried = transit.wait_for(|thread| thread != me, || self.search_or_take().transpose());
+            if let Some(outcome) = tried {
+                return outcome.map(Some);
+            }
+            if let Some(ptr) = self.search_or_take()? {
+                return Ok(Some(ptr));
+            }
+            mark = transit.now();
+            if let Some(ptr) = (Self { asks: Asks::Nobody, ..self }).try_remedies()? {
+                return Ok(Some(ptr));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Searches the free blocks again, which do not age by that.
+    fn search(self) -> Option<DevicePtr> {
+        self.device.search(self.arena, self.request, false, self.call)
+    }
+
+    fn take_memory(self) -> Result<Option<DevicePtr>> {
+        self.device.take_memory(self.arena, self.request, false, self.call)
+    }
+
+    fn search_or_take(self) -> Result<Option<DevicePtr>> {
+        self.search().map_or_else(|| self.take_memory(), |ptr| Ok(Some(ptr)))
+    }
+
+    /// What a remedy came to that waits for the device. What is captured cannot be waited for: that is no remedy then, and no
+    /// reason to refuse.
+    fn unless_captured(self, outcome: Result<Option<DevicePtr>>) -> Result<Option<DevicePtr>> {
+        match outcome {
+            Err(AllocError::Backend(error)) if error.kind == ErrorKind::CaptureViolation => {
+                tracing::debug!(%error, "a capture forbids some of it");
+                Ok(self.search())
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+/// Notices finished frees.
+fn finished_frees(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
+    if miss.call.capturing {
+        return Ok(None);
+    }
+    lifetimes::drain(miss.device, miss.call)?;
+    Ok(miss.search())
+}
+
+/// Shows free memory in one piece in another place.
+fn views(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
+    Ok(miss.device.search_in_pieces(miss.arena, miss.request, miss.call))
+}
+
+/// Runs the program's callbacks. PyTorch ages free blocks by the search after these only.
+fn callbacks(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
+    let asked = miss.asks == Asks::ProgramAndPinned && miss.device.observers.ask_for_memory();
+    Ok(if asked { miss.device.search(miss.arena, miss.request, true, miss.call) } else { None })
+}
+
+/// Gives old cached segments back, by age.
+fn old_segments(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
+    let given_back = miss.device.collect_garbage(miss.call);
+    miss.unless_captured(given_back.map(|some| if some { miss.search() } else { None }))
+}
+
+/// Takes memory from the device; above a soft limit, what is cached goes back first.
+fn grow(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
+    let Miss { device, arena, request, call, .. } = miss;
+    if !call.capturing && device.holdings.is_over_soft_limit(request) {
+        // What is given back makes room under the soft limit; beyond it memory is taken all the same.
+        if let Err(error) = device.release(Flush::Everything, call) {
+            tracing::warn!(%error, "not all cached memory could be given back");
+        }
+        if let Some(ptr) = miss.search() {
+            return Ok(Some(ptr));
+        }
+    }
+    if device.trim_to_soft(arena, request, call)
+        && let Some(ptr) = miss.search()
+    {
+        return Ok(Some(ptr));
+    }
+    grow_in_turn(miss)
+}
+
+/// Takes memory from the device, one thread at a time for each stream and pool: what another has just taken may do
+/// for this request, too, as it would if they had come one after the other.
+fn grow_in_turn(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
+    let Miss { device, arena, request, call, .. } = miss;
+    let (number, has_source) = {
+        let state = arena.lock();
+        (state.tenure().number(), state.tenure().pool().source.is_some())
+    };
+    // A pool's own source may itself wait for other threads.
+    let turn = if has_source { None } else { device.growing.take(number) };
+    // Nobody else grew it: nothing new can be found, and PyTorch does not search again.
+    if turn.as_ref().is_some_and(|turn| turn.after_another)
+        && let Some(ptr) = miss.search()
+    {
+        return Ok(Some(ptr));
+    }
+    if let Some(ptr) = idle_segments::replace(device, arena, request, call)? {
+        return Ok(Some(ptr));
+    }
+    miss.take_memory()
+}
+
+/// Waits for all pending frees.
+fn pending_frees(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
+    if miss.call.capturing {
+        return Ok(None);
+    }
+    let waited = lifetimes::synchronise(miss.device, None, miss.call);
+    miss.unless_captured(waited.map(|()| miss.search()))
+}
+
+/// Searches the pools that serve the default pool in need (`use_on_oom`): what they have cached, never new memory.
+fn opted_in_pools(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
+    let Miss { device, request, call, .. } = miss;
+    let stream = {
+        let state = miss.arena.lock();
+        if state.tenure().slot() != PoolSlot::DEFAULT {
+            return Ok(None);
+        }
+        state.tenure().stream()
+    };
+    for pool in pools::opted_in_pools(device) {
+        // Released meanwhile: then it is emptied like any other.
+        let Ok(visit) = pools::visit(device, pool, call.capturing) else { continue };
+        let Some(arena) = device.arenas.directory().of_stream(visit.pool.slot, stream) else {
+            continue;
+        };
+        arena.lock().change_tenure(|tenure| tenure.note_pool(&visit.pool));
+        if let Some(ptr) = device.search(arena, request, false, call) {
+            return Ok(Some(ptr));
+        }
+    }
+    Ok(None)
+}
+
+/// Gives back just enough cached oversize segments, then takes memory from the device.
+fn oversize_segments(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
+    let given_back = miss.device.release_enough(miss.arena, miss.request, miss.call);
+    miss.unless_captured(given_back.and_then(|enough| if enough { miss.take_memory() } else { Ok(None) }))
+}
+
+/// Gives all cached memory back, that of tenants who hold too much first, then takes memory from the device: counted as a retry.
+fn everything_cached(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
+    let Miss { device, arena, request, call, asks } = miss;
+    // PyTorch 2.11 gives nothing back for any request while a pool's scope is open, be it another thread's.
+    if device.site.pytorch_release() == PytorchRelease::V2_11 && device.site.attention().has(Reason::SCOPES) {
+        return Ok(None);
+    }
+    miss.unless_captured(device.reclaim(arena, request, asks == Asks::Nobody, call))
+}
+
+/// Asks the program's spill hooks to make room.
+fn spill_hooks(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
+    let Miss { device, arena, request, call, asks } = miss;
+    if call.capturing || asks != Asks::ProgramAndPinned {
+        return Ok(None);
+    }
+    miss.unless_captured(device.spill(arena, request, call))
+}
+
+fn out_of_memory(device: &Device, arena: &Arena, request: &Request, call: &Call<'_>) -> AllocError {
+    let (slot, pool, stream) = {
+        let state = arena.lock();
+        (state.tenure().slot(), state.tenure().pool().id, state.tenure().stream())
+    };
+    let calls = device.site.calls();
+    let report = device.explain(slot, stream, request, call, &calls);
+    {
+        let mut state = arenas::attend(device, arena, call);
+        state.ledger().history().refused(request.requested);
+        state.ledger_mut().history_mut().record(Action::Oom, report.device_free, request.size);
+    }
+    device.holdings.lock().counters_mut().ooms += 1;
+    device.holdings.note_refusal(pool);
+    history::deliver(device, &calls);
+    device.observers.tell_out_of_memory(&report, &calls);
+    AllocError::OutOfMemory(Box::new(report))
+}
