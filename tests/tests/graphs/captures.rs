@@ -144,6 +144,8 @@ fn the_ladder_of_a_captured_request_waits_for_nothing<P: Policy>() {
             ] {
                 assert_eq!(calls.get(call), 0, "{}: {}", rig.name, call.name());
             }
+            let stats = allocator.stats(DEVICE).unwrap();
+            assert_eq!([stats.num_alloc_retries, stats.num_ooms, stats.num_device_free], [0, 1, 0]);
             fill(rig, stream, small, MIB);
             let graph = capture.end().expect("the capture is whole");
             // Outside of it, the same request makes its way.

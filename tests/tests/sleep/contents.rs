@@ -11,6 +11,7 @@ use alloc_core::{AllocError, DeviceBuffer};
 use backend_openreg::{Call, Clock, FaultPlan, MemoryMode, OpenRegConfig};
 use granule_tests::Allocator;
 use granule_tests::bytes::{Bytes, pattern};
+use granule_tests::graphs::begin_in;
 use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{DEVICE, Gate, Rig, on_each};
@@ -491,7 +492,7 @@ fn graphs_replay_after_their_pool_has_slept<P: Policy>() {
         let bytes = Bytes(&*rig.backend);
         let stream = rig.new_stream();
         let pool = tagged(&allocator, "graph");
-        let capture = GraphCapture::begin(&allocator, stream, CaptureMode::Global, Some(pool.id())).unwrap();
+        let capture = begin_in(&allocator, stream, Some(pool.id()));
         let scratch = allocator.malloc(20 * MIB, stream).unwrap();
         bytes.fill(stream, scratch, 5, 20 * MIB);
         allocator.free(scratch).unwrap();
