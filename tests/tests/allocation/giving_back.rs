@@ -86,9 +86,7 @@ fn c09_above_the_threshold_the_oldest_whole_segments_go_and_no_more() {
 fn emptying_gives_large_segments_back_first() {
     let (_device, allocator, stream) = with_policy::<PytorchPolicy>(of_bytes(GIB), Settings::default());
     allocator.history().record(&HistoryOptions::newest(100).deterministic());
-    for ptr in [1000, 40 * MIB].map(|bytes| allocator.malloc(bytes, stream).unwrap()) {
-        allocator.free(ptr).unwrap();
-    }
+    free_all(&allocator, [1000, 40 * MIB].map(|bytes| allocator.malloc(bytes, stream).unwrap()));
     allocator.empty_cache().unwrap();
     let entries = allocator.snapshot(true).device_traces.remove(0);
     let gone: Vec<_> = entries.iter().filter(|e| e.action == Action::SegmentFree).map(|e| e.size).collect();
@@ -98,9 +96,7 @@ fn emptying_gives_large_segments_back_first() {
 fn emptying_waits_once_for_what_was_freed_before<P: Policy>() {
     let (device, allocator, stream) = with_policy::<P>(of_bytes(GIB), Settings::default());
     settle(&device, &allocator, stream);
-    for ptr in [1000, 40 * MIB].map(|bytes| allocator.malloc(bytes, stream).unwrap()) {
-        allocator.free(ptr).unwrap();
-    }
+    free_all(&allocator, [1000, 40 * MIB].map(|bytes| allocator.malloc(bytes, stream).unwrap()));
     allocator.empty_cache().unwrap();
     assert_eq!(device.calls().get(Call::SynchronizeStream), 1);
 }
@@ -110,9 +106,7 @@ fn release_enough_releases_at_least_max_split() {
     let settings = Settings { max_split_size: 50 * MIB, ..Settings::default() };
     let (_device, allocator, stream) = with_policy::<PytorchPolicy>(of_bytes(200 * MIB), settings);
     let side = [60 * MIB, 120 * MIB].map(|n| allocator.malloc(n, stream).unwrap());
-    for ptr in side {
-        allocator.free(ptr).unwrap();
-    }
+    free_all(&allocator, side);
     allocator.malloc(30 * MIB, stream).unwrap();
     let stats = allocator.stats(DEVICE).unwrap();
     assert_eq!((stats.reserved_bytes.all.current, stats.num_alloc_retries), (150 << 20, 0));

@@ -6,10 +6,9 @@ use alloc_core::config::Settings;
 use alloc_core::stats::Stat;
 use alloc_core::types::{DevicePtr, GIB, KIB, MIB};
 use backend_openreg::Call;
-use granule_tests::policy::{Policy, PytorchPolicy};
+use granule_tests::policy::PytorchPolicy;
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::setup::{both, free_all, growable, of_bytes, reserved, roomy};
-use granule_tests::with_policy;
 use std::collections::BTreeMap;
 
 const M: i64 = 1 << 20;
@@ -215,42 +214,5 @@ fn base_allocation_and_cache_info_see_the_segment() {
     let refused = allocator.base_allocation(grown).unwrap_err();
     assert!(refused.to_string().contains("growable memory"), "{refused}");
     assert!(refused.pytorch_message().contains("expandable_segments:True"), "{refused}");
-    for ptr in [first, second, grown] {
-        allocator.free(ptr).unwrap();
-    }
+    free_all(&allocator, [first, second, grown]);
 }
-
-fn a_merged_block_shows_what_was_freed_last<P: Policy>() {
-    let (_device, allocator, stream) = with_policy::<P>(of_bytes(GIB), Settings::default());
-    let blocks: Vec<_> = [1000, 2000, 3000].map(|n| allocator.malloc(n, stream).unwrap()).into();
-    allocator.free(blocks[0]).unwrap();
-    allocator.free(blocks[1]).unwrap();
-    let merged = allocator.snapshot(false).segments[0].blocks[0].clone();
-    assert_eq!((merged.size, merged.requested_size), (1024 + 2048, 2000));
-}
-
-fn a02_a_size_that_cannot_be_is_refused_and_changes_nothing<P: Policy>() {
-    let rounded = Settings { roundup_power2_divisions: [4; 16], ..Settings::default() };
-    for settings in both().into_iter().chain([rounded]) {
-        on_each(&of_bytes(GIB), |rig| {
-            let allocator = rig.with_policy::<P>(settings.clone());
-            let before = allocator.stats(DEVICE).unwrap();
-            for size in [-1_i64, -5, i64::MIN, 1 << 60] {
-                let error = allocator.malloc(size.cast_unsigned(), rig.stream()).unwrap_err();
-                assert!(matches!(error, AllocError::MoreThanAnExabyte { .. }), "{error}");
-                assert!(error.to_string().ends_with("Tried to allocate more than 1EB memory."), "{error}");
-            }
-            assert_eq!(allocator.stats(DEVICE).unwrap(), before);
-            assert_eq!(rig.device.calls().get(Call::Malloc), 0);
-            for bytes in [(1 << 60) - 1, (1 << 59) + 1] {
-                assert!(allocator.malloc(bytes, rig.stream()).unwrap_err().is_out_of_memory());
-            }
-            allocator.check_invariants();
-        });
-    }
-}
-
-granule_tests::for_each_policy!(
-    a_merged_block_shows_what_was_freed_last,
-    a02_a_size_that_cannot_be_is_refused_and_changes_nothing,
-);

@@ -33,30 +33,6 @@ fn n01_a_freed_block_serves_the_next_equal_request() {
 }
 
 #[test]
-fn n02_a_block_is_reused_after_the_copy_that_uses_it_and_not_before() {
-    on_each(&working(), |rig| {
-        let (devices, host) = (rig.allocator(Settings::default()), host(rig, &Settings::default()));
-        let stream = rig.new_stream();
-        let device = devices.malloc(MIB, stream).unwrap();
-        let block = host.allocate(MIB).unwrap();
-        write(&block, |_| 7);
-        let gate = rig.hold(stream);
-        // SAFETY: rule 2: both blocks live until the copy is done, and nobody writes meanwhile.
-        unsafe { rig.backend.copy_async(device, block.ptr, MIB, CopyKind::HostToDevice, stream) }.unwrap();
-        assert!(host.record_event(block.ptr, block.id, stream).unwrap());
-        host.free(block.id).unwrap();
-        let meanwhile = host.allocate(MIB).unwrap();
-        assert_ne!(meanwhile.ptr, block.ptr, "{}: the copy still reads it", rig.name);
-        assert_eq!(host.stats().granule.pending_bytes, MIB as i64);
-        gate.open();
-        rig.backend.synchronize_stream(stream).unwrap();
-        assert_eq!(host.allocate(MIB).unwrap().ptr, block.ptr);
-        assert_eq!(host.stats().granule.pending_bytes, 0);
-        devices.free(device).unwrap();
-    });
-}
-
-#[test]
 fn n02_blocks_are_found_by_their_name_or_else_by_their_first_address() {
     on_each(&working(), |rig| {
         let host = host(rig, &Settings::default());

@@ -1,12 +1,13 @@
 //! Pinned memory that is cached, where it is better than PyTorch's: what is lost or held up there, and size classes.
 
-use crate::machines::{calls, idle, machine, nothing_is_pinned, plain, slow, with};
+use crate::machines::{calls, idle, machine, plain, slow, with};
 use alloc_core::AllocError;
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::{PolicyName, Settings};
 use alloc_core::host::{HostAllocator, HostBlockId, HostOptions, HostSizing};
 use alloc_core::types::{DeviceIndex, GIB, KIB, MIB};
 use backend_openreg::{Call, Clock, Effect, Families, Fault, FaultPlan, OpenRegConfig};
+use granule_tests::pinned::nothing_is_pinned;
 use granule_tests::rig::DEVICE;
 
 fn reserving(bytes: u64) -> Settings {
@@ -76,7 +77,7 @@ fn a_reserve_that_cannot_be_made_is_tried_again_and_holds_nobody_up() {
 
 /// PyTorch 2.15 looks at freed blocks in the order of their frees, and stops at the first that is in use.
 #[test]
-fn a_stuck_stream_holds_up_its_own_blocks_alone() {
+fn n02_a_stuck_stream_holds_up_its_own_blocks_alone() {
     let machine = machine(OpenRegConfig::default().devices(2).clock(Clock::Workers));
     let host = plain(&machine);
     let (open, gate) = std::sync::mpsc::channel::<()>();
@@ -108,6 +109,7 @@ fn a_stuck_stream_holds_up_its_own_blocks_alone() {
     machine.synchronize_stream(quick).unwrap();
     assert_ne!(host.allocate(2 * MIB).unwrap().ptr, both.ptr);
     assert_eq!(host.stats().granule.pending_bytes, 3 * MIB as i64);
+    assert_ne!(host.allocate(MIB).unwrap().ptr, held.ptr);
     drop(open);
     machine.synchronize_stream(stuck).unwrap();
     assert_eq!(host.allocate(MIB).unwrap().ptr, held.ptr);

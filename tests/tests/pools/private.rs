@@ -14,7 +14,7 @@ use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::pools::{new_pool, take};
 use granule_tests::quiet::{Retires, Sleeps};
 use granule_tests::rig::{DEVICE, Rig, on_each};
-use granule_tests::setup::{SOON, both, growable, of};
+use granule_tests::setup::{SOON, both, free_all, growable, of};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier, OnceLock, mpsc};
@@ -46,9 +46,7 @@ fn p01_a_new_pool_has_one_user_and_two_while_a_scope_is_open() {
         let default = segments(&allocator, PoolId::DEFAULT);
         assert_eq!(default, [(outside.0, 20 * MIB, 3)], "the requests before and after are neighbours");
         assert_eq!(after, outside.add(3 * MIB));
-        for ptr in [outside, inside, after] {
-            allocator.free(ptr).unwrap();
-        }
+        free_all(&allocator, [outside, inside, after]);
         drop(pool);
         rig.nothing_is_left(&allocator);
     });
@@ -68,27 +66,6 @@ fn p02_ids_tell_user_pools_from_capture_pools() {
         assert!(matches!(refused, AllocError::Pool { pool: PoolId::DEFAULT, .. }));
         let refused = allocator.pools().begin(DEVICE, PoolId::DEFAULT, Filter::Always).unwrap_err();
         assert!(matches!(refused, AllocError::Pool { pool: PoolId::DEFAULT, .. }));
-    });
-}
-
-#[test]
-fn p04_a_block_outlives_its_pool() {
-    on_each(&of(100), |rig| {
-        for settings in both() {
-            let (allocator, home) = (rig.allocator(settings), rig.stream());
-            let pool = new_pool(&allocator);
-            let id = pool.id();
-            let ptr = take(&allocator, &pool, 30 * MIB, home).unwrap();
-            drop(pool);
-            allocator.empty_cache().unwrap();
-            assert_eq!(allocator.block_size(ptr), Some(30 * MIB));
-            rig.use_memory(home, ptr, 30 * MIB);
-            allocator.record_stream(ptr, rig.new_stream()).unwrap();
-            allocator.free(ptr).unwrap();
-            allocator.empty_cache().unwrap();
-            assert!(is_unknown(&allocator, id));
-            rig.nothing_is_left(&allocator);
-        }
     });
 }
 
@@ -177,9 +154,7 @@ fn p06_a_no_split_pool_hands_out_whole_segments() {
         assert_eq!(allocator.malloc_at(9 * MIB, live[2], home).unwrap(), live[2]);
         drop(scope);
         assert_eq!(allocator.block_size(live[2]), Some(20 * MIB), "whole, at an address, too");
-        for ptr in live {
-            allocator.free(ptr).unwrap();
-        }
+        free_all(&allocator, live);
         drop(pool);
         assert!(is_unknown(&allocator, id));
         // A pool of the same id is another one.
@@ -313,7 +288,7 @@ fn p10_beginning_a_pool_twice_is_refused_and_leaks_nothing() {
 
 /// PyTorch counts mappings up once for each allocation and down once for each block: the pool's end aborts.
 #[test]
-fn p12_pytorch_168956_a_growable_pool_survives_partial_frees_and_its_end() {
+fn p04_p12_pytorch_168956_a_growable_pool_survives_partial_frees_and_its_end() {
     on_each(&of(400), |rig| {
         let (allocator, home) = (rig.allocator(growable()), rig.stream());
         let pool = new_pool(&allocator);
@@ -330,6 +305,7 @@ fn p12_pytorch_168956_a_growable_pool_survives_partial_frees_and_its_end() {
         assert!(matches!(allocator.pools().create(DEVICE, id, None), Err(AllocError::DeadPool { .. })));
         rig.use_memory(home, parts[1], 20 * MIB);
         rig.use_memory(home, parts[3], 20 * MIB);
+        allocator.record_stream(parts[1], rig.new_stream()).unwrap();
         allocator.free(parts[1]).unwrap();
         allocator.free(parts[3]).unwrap();
         rig.nothing_is_left(&allocator);
@@ -498,7 +474,7 @@ fn the_figures_of_a_pool_are_its_own() {
     });
 }
 
-fn a_dead_pool_serves_nobody<P: Policy>() {
+fn p04_a_dead_pool_serves_nobody_and_its_block_lives<P: Policy>() {
     on_each(&of(100), |rig| {
         let (allocator, home) = (rig.with_policy::<P>(Settings::default()), rig.stream());
         let id = PoolId::fresh();
@@ -523,6 +499,7 @@ fn a_dead_pool_serves_nobody<P: Policy>() {
             3 * MIB,
             "what is live stays"
         );
+        rig.use_memory(home, live, 3 * MIB);
         allocator.free(live).unwrap();
         allocator.free(outside).unwrap();
         rig.nothing_is_left(&allocator);
@@ -774,7 +751,6 @@ granule_tests::for_each_policy!(
     a_pool_can_be_limited,
     a_primed_pool_serves_a_capture_without_the_device,
     emptying_a_pool_concerns_no_other,
-    a_dead_pool_serves_nobody,
     a_pool_that_is_gone_before_a_request_arrives_does_not_fail_it,
     a_scope_serves_the_requests_that_its_filter_accepts,
     a_flush_spares_the_pool_that_got_an_arena_of_a_dead_one,
@@ -782,4 +758,5 @@ granule_tests::for_each_policy!(
     a_pools_limit_goes_with_the_pool,
     a_scope_of_a_retired_stream_serves_no_successor,
     pytorch_159674_a_request_in_a_scope_reclaims_the_default_pools_cache,
+    p04_a_dead_pool_serves_nobody_and_its_block_lives,
 );

@@ -13,7 +13,7 @@ use granule_tests::bytes::{Bytes, pattern};
 use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{DEVICE, Rig, on_each};
-use granule_tests::setup::{both, growable};
+use granule_tests::setup::{both, free_all, growable};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
@@ -95,9 +95,7 @@ fn peers_reach_what_is_mapped_what_will_be_and_what_wakes<P: Policy>() {
         allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         allocator.sleep_mode().wake(Tags::All).unwrap();
         assert_eq!(access(rig, after, OTHER), Access::ReadWrite, "also once it has slept");
-        for ptr in [before, after] {
-            allocator.free(ptr).unwrap();
-        }
+        free_all(&allocator, [before, after]);
         rig.nothing_is_left(&allocator);
     });
 }

@@ -17,7 +17,7 @@ use granule_tests::setup::{both, one};
 use granule_tests::sites::{at, innermost, recorder, recorder_in};
 use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 fn with(contexts: RecordContext) -> HistoryOptions {
     HistoryOptions { contexts, recorder: Some(recorder()), ..HistoryOptions::newest(100).deterministic() }
@@ -46,12 +46,22 @@ fn work(rig: &Rig, allocator: &Allocator) -> DevicePtr {
     second
 }
 
-fn taken_and_returned(settings: &Settings) -> [Action; 2] {
-    if settings.expandable_segments {
-        [Action::SegmentMap, Action::SegmentUnmap]
-    } else {
-        [Action::SegmentAlloc, Action::SegmentFree]
-    }
+/// What is recorded of it, with the functions that the free and the emptying show.
+fn of_work(settings: &Settings, free: &'static str, empty: &'static str) -> Vec<(Action, &'static str)> {
+    let [take, give] = match settings.expandable_segments {
+        true => [Action::SegmentMap, Action::SegmentUnmap],
+        false => [Action::SegmentAlloc, Action::SegmentFree],
+    };
+    vec![
+        (take, "first"),
+        (Alloc, "first"),
+        (take, "second"),
+        (Alloc, "second"),
+        (Annotate, "note"),
+        (FreeRequested, free),
+        (FreeCompleted, free),
+        (give, empty),
+    ]
 }
 
 #[test]
@@ -61,21 +71,8 @@ fn h02_a_free_shows_where_its_block_was_allocated() {
             let allocator = rig.allocator(settings.clone());
             allocator.history().record(&with(RecordContext::Alloc));
             work(rig, &allocator);
-            let [take, give] = taken_and_returned(&settings);
             let snapshot = allocator.snapshot(true);
-            assert_eq!(
-                shown(&snapshot),
-                [
-                    (take, "first"),
-                    (Alloc, "first"),
-                    (take, "second"),
-                    (Alloc, "second"),
-                    (Annotate, "note"),
-                    (FreeRequested, "first"),
-                    (FreeCompleted, "first"),
-                    (give, "first"),
-                ]
-            );
+            assert_eq!(shown(&snapshot), of_work(&settings, "first", "first"));
             assert_eq!(held(&snapshot), (vec!["second"], vec!["second"]));
         }
     });
@@ -104,26 +101,14 @@ fn h04_frees_show_who_freed() {
             let allocator = rig.allocator(settings.clone());
             allocator.history().record(&with(RecordContext::All));
             let second = work(rig, &allocator);
-            let [take, give] = taken_and_returned(&settings);
             at("larger than the device", || allocator.malloc(16 * GIB, rig.stream())).unwrap_err();
             at("again", || allocator.free(second)).unwrap();
             let snapshot = allocator.snapshot(true);
-            assert_eq!(
-                shown(&snapshot),
-                [
-                    (take, "first"),
-                    (Alloc, "first"),
-                    (take, "second"),
-                    (Alloc, "second"),
-                    (Annotate, "note"),
-                    (FreeRequested, "free"),
-                    (FreeCompleted, "free"),
-                    (give, "empty"),
-                    (Action::Oom, "larger than the device"),
-                    (FreeRequested, "again"),
-                    (FreeCompleted, "again"),
-                ]
-            );
+            let mut expected = of_work(&settings, "free", "empty");
+            let later =
+                [(Action::Oom, "larger than the device"), (FreeRequested, "again"), (FreeCompleted, "again")];
+            expected.extend(later);
+            assert_eq!(shown(&snapshot), expected);
             assert_eq!(held(&snapshot), (vec![], vec!["second"]), "a free block has none");
         }
     });
@@ -392,46 +377,41 @@ fn h03_switching_levels_keeps_the_contexts_of_live_blocks() {
     });
 }
 
-/// A context whose destructor uses the allocator, as one of an interpreter may: it would not return if it ran under a
-/// lock.
+/// A context with a number, which is counted when it ends.
 #[derive(Debug)]
-struct Entangled {
-    allocator: Weak<alloc_core::CachingAllocator>,
-    gone: Arc<AtomicUsize>,
+struct Numbered {
+    number: usize,
+    ended: Arc<AtomicUsize>,
 }
 
-impl CallContext for Entangled {
+impl CallContext for Numbered {
     fn frames(&self) -> Stack {
-        Arc::default()
+        Stack::default()
     }
 }
 
-impl Drop for Entangled {
+impl Drop for Numbered {
     fn drop(&mut self) {
-        if let Some(allocator) = self.allocator.upgrade() {
-            allocator.stats(DEVICE).unwrap();
-            let _ = allocator.snapshot(false);
-            self.gone.fetch_add(1, Ordering::Relaxed);
-        }
+        self.ended.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+fn recording(made: &Arc<AtomicUsize>, ended: &Arc<AtomicUsize>) -> HistoryOptions {
+    let (made, ended) = (Arc::clone(made), Arc::clone(ended));
+    HistoryOptions::newest(100).with_contexts(RecordContext::All, move || {
+        let number = made.fetch_add(1, Ordering::Relaxed);
+        Some(Arc::new(Numbered { number, ended: Arc::clone(&ended) }))
+    })
 }
 
 #[test]
-fn h04_contexts_are_dropped_without_a_lock_and_as_soon_as_nothing_shows_them() {
+fn h04_contexts_are_dropped_as_soon_as_nothing_shows_them() {
     on_each(&one().clock(Clock::Workers), |rig| {
         for settings in both() {
             for contexts in [RecordContext::State, RecordContext::Alloc, RecordContext::All] {
                 let allocator = rig.allocator(settings.clone());
                 let (made, gone) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-                let recorder: alloc_core::history::ContextRecorder = {
-                    let (allocator, made, gone) = (Arc::downgrade(&allocator), made.clone(), gone.clone());
-                    Arc::new(move || {
-                        made.fetch_add(1, Ordering::Relaxed);
-                        Some(Arc::new(Entangled { allocator: allocator.clone(), gone: gone.clone() }))
-                    })
-                };
-                let options = HistoryOptions { recorder: Some(recorder), ..with(contexts) };
-                let options = HistoryOptions { max_entries: 5, ..options };
+                let options = HistoryOptions { contexts, max_entries: 5, ..recording(&made, &gone) };
                 allocator.history().record(&options);
                 let streams = [rig.stream(), rig.new_stream()];
                 let alive = || made.load(Ordering::Relaxed) - gone.load(Ordering::Relaxed);
@@ -496,72 +476,12 @@ fn h15_a_restored_block_has_its_own_context_again() {
     });
 }
 
-/// Gathering takes foreign locks; two threads that gather and free in turn do not hold each other up.
-#[test]
-fn h04_the_recorder_runs_without_a_lock() {
-    on_each(&one(), |rig| {
-        let allocator = rig.allocator(Settings::default());
-        let interpreter = Arc::new(Mutex::new(()));
-        let recorder: alloc_core::history::ContextRecorder = {
-            let (interpreter, allocator) = (Arc::clone(&interpreter), Arc::downgrade(&allocator));
-            Arc::new(move || {
-                let _held = interpreter.lock().unwrap();
-                allocator.upgrade().unwrap().stats(DEVICE).unwrap();
-                None
-            })
-        };
-        allocator.history().record(&HistoryOptions { recorder: Some(recorder), ..with(RecordContext::All) });
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                let stream = rig.new_stream();
-                let (allocator, interpreter) = (&allocator, &interpreter);
-                scope.spawn(move || {
-                    for n in 1..200 {
-                        let ptr = allocator.malloc(n * 1000, stream).unwrap();
-                        let _held = interpreter.lock().unwrap();
-                        drop(_held);
-                        allocator.free(ptr).unwrap();
-                    }
-                });
-            }
-        });
-        allocator.check_invariants();
-    });
-}
-
 fn two() -> OpenRegConfig {
     OpenRegConfig::default().devices(2).capacity(8 * GIB)
 }
 
-/// A context with a number, which is counted when it ends.
-#[derive(Debug)]
-struct Numbered {
-    number: usize,
-    ended: Arc<AtomicUsize>,
-}
-
-impl CallContext for Numbered {
-    fn frames(&self) -> Stack {
-        Stack::default()
-    }
-}
-
-impl Drop for Numbered {
-    fn drop(&mut self) {
-        self.ended.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 fn number(context: Option<&Context>) -> Option<usize> {
     context.map(|context| (&**context as &dyn Any).downcast_ref::<Numbered>().unwrap().number)
-}
-
-fn recording(made: &Arc<AtomicUsize>, ended: &Arc<AtomicUsize>) -> HistoryOptions {
-    let (made, ended) = (Arc::clone(made), Arc::clone(ended));
-    HistoryOptions::newest(100).with_contexts(RecordContext::All, move || {
-        let number = made.fetch_add(1, Ordering::Relaxed);
-        Some(Arc::new(Numbered { number, ended: Arc::clone(&ended) }))
-    })
 }
 
 #[test]
