@@ -13,7 +13,16 @@ use alloc_core::types::{DevicePtr, PoolId, Stream};
 /// Where it is refused.
 #[must_use]
 pub fn begin(allocator: &Allocator, stream: Stream) -> GraphCapture {
-    GraphCapture::begin(allocator, stream, CaptureMode::Global, None).expect("the stream can be captured")
+    begin_in(allocator, stream, None)
+}
+
+/// Begins a capture with this pool.
+///
+/// # Panics
+/// Where it is refused.
+#[must_use]
+pub fn begin_in(allocator: &Allocator, stream: Stream, pool: Option<PoolId>) -> GraphCapture {
+    GraphCapture::begin(allocator, stream, CaptureMode::Global, pool).expect("the stream can be captured")
 }
 
 /// Queues a write to memory: a live block, or one that a graph owns.

@@ -3,7 +3,7 @@
 use crate::rig::Rig;
 use alloc_core::config::Settings;
 use alloc_core::host::{HostAllocator, HostBlock, HostOptions};
-use backend_openreg::{Call, Clock, OpenRegConfig};
+use backend_openreg::{Call, Clock, OpenReg, OpenRegConfig};
 
 /// A machine with one device.
 #[must_use]
@@ -38,9 +38,18 @@ pub fn calls(rig: &Rig, call: Call) -> u64 {
 /// Where something is left.
 pub fn nothing_is_left(rig: &Rig, host: HostAllocator) {
     drop(host);
-    assert_eq!(calls(rig, Call::HostMalloc), calls(rig, Call::HostFree), "{}", rig.name);
-    assert_eq!(calls(rig, Call::RegisterHost), calls(rig, Call::UnregisterHost), "{}", rig.name);
-    assert_eq!(rig.device.traps(), Vec::new(), "{}: no memory left while work used it", rig.name);
+    nothing_is_pinned(&rig.device);
+}
+
+/// Everything went back to the driver of a machine.
+///
+/// # Panics
+/// Where something is left.
+pub fn nothing_is_pinned(machine: &OpenReg) {
+    let calls = |call| machine.calls().get(call);
+    assert_eq!(calls(Call::HostMalloc), calls(Call::HostFree));
+    assert_eq!(calls(Call::RegisterHost), calls(Call::UnregisterHost));
+    assert_eq!(machine.traps(), Vec::new(), "no memory left while work used it");
 }
 
 /// Writes every byte of a block that the caller has: the n-th is `byte(n)`.

@@ -4,7 +4,7 @@
 use crate::Allocator;
 use crate::bytes::{Bytes, first_other};
 use crate::made;
-use crate::policy::GranulePolicy;
+use crate::policy::{GranulePolicy, Policy};
 use crate::rig::{DEVICE, Rig};
 use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, BackendError, ErrorKind, EventFlags, Result, VirtualMemory};
@@ -257,15 +257,20 @@ impl Contents {
 ///
 /// # Panics
 /// Where a block lost its contents, or an invariant is broken.
-pub fn contents_survive(backend: Arc<dyn Backend>, settings: Settings, seed: u64, steps: usize) -> u64 {
-    contents_survive_over(backend, Aliases::default(), settings, (seed, steps))
+pub fn contents_survive<P: Policy>(
+    backend: Arc<dyn Backend>,
+    settings: Settings,
+    seed: u64,
+    steps: usize,
+) -> u64 {
+    contents_survive_over::<P>(backend, Aliases::default(), settings, (seed, steps))
 }
 
 /// The same on a machine with these aliases.
 ///
 /// # Panics
 /// As above.
-pub fn contents_survive_over(
+pub fn contents_survive_over<P: Policy>(
     backend: Arc<dyn Backend>,
     aliases: Aliases,
     settings: Settings,
@@ -273,7 +278,7 @@ pub fn contents_survive_over(
 ) -> u64 {
     let counted = Arc::new(Interposed::new(backend, aliases));
     let backend: Arc<dyn Backend> = counted.clone();
-    let allocator = made::<GranulePolicy>(backend.clone(), settings).expect("the settings are valid");
+    let allocator = made::<P>(backend.clone(), settings).expect("the settings are valid");
     let streams = (0..2).map(|_| backend.create_stream(DEVICE, 0).expect("a stream can be made")).collect();
     let (live, numbers) = (Vec::new(), Numbers(seed));
     let mut program = Contents { backend, allocator, streams, live, numbers, next: 0 };

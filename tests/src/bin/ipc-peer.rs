@@ -2,8 +2,10 @@
 //! processes share start some of these. `ipc-peer openreg|masquerade|cuda|hip fixed|growable|uncached|granule`; the last is
 //! the `granule` policy, the others are PyTorch's.
 //!
-//! Each line is a request, each answer a line: `ok ...`, or `err` and a text.
+//! Each line is a request, each answer a line: `ok ...`, or `err` and a text, PyTorch's behind
+//! Granule's.
 
+use alloc_core::AllocError;
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
 use alloc_core::share::ImportedMemory;
@@ -65,7 +67,10 @@ impl Service {
         for line in stdin().lock().lines().map_while(Result::ok) {
             let answer = match self.serve(&line) {
                 Ok(answer) => format!("ok {answer}"),
-                Err(error) => format!("err {}", error.to_string().replace('\n', " ")),
+                Err(error) => {
+                    let pytorchs = error.downcast_ref::<AllocError>().map(AllocError::pytorch_message);
+                    format!("err {error} {}", pytorchs.unwrap_or_default()).replace('\n', " ")
+                }
             };
             // The other end may have gone.
             if writeln!(stdout(), "{answer}").is_err() {

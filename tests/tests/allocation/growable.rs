@@ -3,89 +3,251 @@
 use alloc_core::AllocError;
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::{ReserveSize, Settings, pytorch};
-use alloc_core::history::HistoryOptions;
-use alloc_core::snapshot::Action;
-use alloc_core::types::{DeviceIndex, GIB, MIB};
-use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan, OpenRegConfig};
+use alloc_core::types::{GIB, MIB};
+use backend_openreg::{Call, Effect, Fault, FaultPlan};
 use granule_tests::policy::{Policy, PytorchPolicy};
-use granule_tests::rig::DEVICE;
-use granule_tests::setup::{both, growable, of, of_bytes, roomy};
+use granule_tests::rig::{DEVICE, on_each};
+use granule_tests::setup::{both, free_all, growable, of, of_bytes, one, reserved};
 use granule_tests::views::settle;
-use granule_tests::with_policy;
+use granule_tests::{Allocator, with_policy};
+use std::sync::{Arc, Mutex};
 
-#[test]
-fn c07_growable_segments_can_be_toggled_between_requests() {
-    let (_device, allocator, stream) = roomy::<PytorchPolicy>(Settings::default());
-    let fixed = allocator.malloc(40 * MIB, stream).unwrap();
-    allocator.configure(growable()).unwrap();
-    let grown = allocator.malloc(40 * MIB, stream).unwrap();
-    allocator.free(grown).unwrap();
-    allocator.configure(Settings::default()).unwrap();
-    let third = allocator.malloc(30 * MIB, stream).unwrap();
-    assert_ne!(third, grown, "growable blocks are reused only while the option is on");
-    allocator.free(fixed).unwrap();
-    allocator.free(third).unwrap();
-    allocator.check_invariants();
-    allocator.empty_cache().unwrap();
-    assert_eq!(allocator.stats(DEVICE).unwrap().reserved_bytes.all.current, 0);
+const M: i64 = 1 << 20;
+
+/// Segments as the snapshot shows them: address, mapped MiB, number of blocks.
+fn shown(allocator: &Allocator) -> Vec<(u64, u64, usize)> {
+    let segments = allocator.snapshot(false).segments;
+    assert!(segments.iter().all(|segment| segment.is_expandable));
+    segments.iter().map(|s| (s.address, s.total_size / MIB, s.blocks.len())).collect()
 }
 
 #[test]
-fn e02_only_whole_free_granules_go_back_and_the_address_space_with_the_last() {
-    let (device, allocator, stream) = roomy::<PytorchPolicy>(growable());
-    let front = allocator.malloc(15 * MIB, stream).unwrap();
-    let tail = allocator.malloc(5 * MIB, stream).unwrap();
-    allocator.free(tail).unwrap();
-    allocator.empty_cache().unwrap();
-    let reserved = || allocator.stats(DEVICE).unwrap().reserved_bytes.all.current.unsigned_abs();
-    assert_eq!(reserved(), 20 * MIB, "5 MiB at the tail of a 20 MiB granule stay");
-    allocator.free(front).unwrap();
-    allocator.empty_cache().unwrap();
-    assert_eq!(reserved(), 0);
-    assert_eq!(device.calls().get(Call::ReserveAddress), device.calls().get(Call::ReleaseAddress));
+fn e01_rising_sizes_stay_in_one_segment() {
+    on_each(&one(), |rig| {
+        let allocator = rig.allocator(growable());
+        let stream = rig.stream();
+        let mut base = None;
+        let mut mapped = 0;
+        for size in (10..200).step_by(10).map(|mebibytes| mebibytes * MIB) {
+            let ptr = allocator.malloc(size, stream).unwrap();
+            assert_eq!(*base.get_or_insert(ptr), ptr, "the same place, with more of it mapped");
+            mapped = size.next_multiple_of(20 * MIB) / MIB;
+            let with_rest = mapped * MIB > size;
+            assert_eq!(shown(&allocator), [(ptr.0, mapped, 1 + usize::from(with_rest))]);
+            allocator.free(ptr).unwrap();
+        }
+        assert_eq!(mapped, 200);
+        assert_eq!(rig.device.calls().get(Call::ReserveAddress), 1);
+        assert_eq!(rig.device.calls().get(Call::Malloc), 0);
+        // Another size class and another stream have segments of their own.
+        let small = allocator.malloc(1000, stream).unwrap();
+        let other = allocator.malloc(10 * MIB, rig.new_stream()).unwrap();
+        assert_eq!(rig.device.calls().get(Call::ReserveAddress), 3);
+        let mut expected = [(base.unwrap().0, 200, 1), (small.0, 2, 2), (other.0, 20, 2)];
+        expected.sort_unstable();
+        assert_eq!(shown(&allocator), expected);
+        allocator.free(small).unwrap();
+        allocator.free(other).unwrap();
+        rig.nothing_is_left(&allocator);
+    });
 }
 
 #[test]
-fn a_growing_request_maps_in_one_step_up_to_a_granule() {
-    let (_device, allocator, stream) = roomy::<PytorchPolicy>(growable());
-    allocator.history().record(&HistoryOptions::newest(100).deterministic());
-    let ptr = allocator.malloc(30 * MIB, stream).unwrap();
-    let small = allocator.malloc(700, stream).unwrap();
-    allocator.free(ptr).unwrap();
-    allocator.empty_cache().unwrap();
-    let snapshot = allocator.snapshot(true);
-    let actions: Vec<_> = snapshot.device_traces[0].iter().map(|e| (e.action, e.size)).collect();
-    assert_eq!(
-        actions,
-        [
-            (Action::SegmentMap, 41_943_040),
-            (Action::Alloc, 31_457_280),
-            (Action::SegmentMap, 2_097_152),
-            (Action::Alloc, 700),
-            (Action::FreeRequested, 31_457_280),
-            (Action::FreeCompleted, 31_457_280),
-            (Action::SegmentUnmap, 41_943_040),
-        ]
-    );
-    allocator.free(small).unwrap();
+fn e01_each_mapped_range_has_an_entry() {
+    on_each(&one(), |rig| {
+        let allocator = rig.allocator(growable());
+        let blocks = [40 * MIB; 5].map(|size| allocator.malloc(size, rig.stream()).unwrap());
+        let base = blocks[0].0;
+        assert_eq!(shown(&allocator), [(base, 200, 5)]);
+        allocator.free(blocks[1]).unwrap();
+        allocator.free(blocks[3]).unwrap();
+        assert_eq!(shown(&allocator), [(base, 200, 5)]);
+        allocator.empty_cache().unwrap();
+        let at = |mebibytes: u64| base + mebibytes * MIB;
+        assert_eq!(shown(&allocator), [(base, 40, 1), (at(80), 40, 1), (at(160), 40, 1)]);
+        // The first hole is filled before the segment grows at its end.
+        assert_eq!(allocator.malloc(30 * MIB, rig.stream()).unwrap(), blocks[1]);
+        assert_eq!(shown(&allocator), [(base, 120, 4), (at(160), 40, 1)]);
+        assert_eq!(rig.used(), 160 * MIB);
+        allocator.check_invariants();
+    });
 }
 
 #[test]
-fn e07_a_request_above_the_reserve_fails_with_its_hint() {
-    let settings =
-        Settings { expandable_segments_reserve: Some(ReserveSize::Bytes(100 * MIB)), ..growable() };
-    let (_device, allocator, stream) = roomy::<PytorchPolicy>(settings);
-    let error = allocator.malloc(200 * MIB, stream).unwrap_err();
-    assert!(error.is_out_of_memory());
-    let own = "A growable segment of this stream reserves 100.00 MiB of address space";
-    assert!(error.to_string().contains(own), "{error}");
-    let AllocError::OutOfMemory(report) = &error else { panic!("{error}") };
-    let bound = "the address space that a growable segment reserves";
-    assert_eq!((report.bound.available, report.bound.set_by.as_str()), (100 * MIB, bound));
-    let text = report.pytorch_message();
-    assert!(text.contains("exceeds the expandable-segment reserve of 100.00 MiB"), "{text}");
-    let ptr = allocator.malloc(90 * MIB, stream).unwrap();
-    allocator.free(ptr).unwrap();
+fn e02_whole_free_granules_go_and_the_range_when_all_are_free() {
+    on_each(&one(), |rig| {
+        let allocator = rig.allocator(growable());
+        let stream = rig.stream();
+        let [a, b, c] = [30 * MIB, 30 * MIB, 15 * MIB].map(|size| allocator.malloc(size, stream).unwrap());
+        let reserved = || allocator.stats(DEVICE).unwrap().reserved_bytes.all.current;
+        assert_eq!((shown(&allocator), reserved()), (vec![(a.0, 80, 4)], 80 * 1024 * 1024));
+        allocator.free(b).unwrap();
+        allocator.empty_cache().unwrap();
+        // Of 30 to 60 MiB the granule from 40 is whole; the 5 MiB behind `c` are no whole one.
+        assert_eq!(shown(&allocator), [(a.0, 40, 2), (a.0 + 60 * MIB, 20, 2)]);
+        assert_eq!((reserved(), rig.used()), (60 * 1024 * 1024, 60 * MIB));
+        assert_eq!(rig.device.calls().get(Call::ReleaseAddress), 0);
+        allocator.free(c).unwrap();
+        allocator.empty_cache().unwrap();
+        assert_eq!(shown(&allocator), [(a.0, 40, 2)]);
+        assert_eq!(rig.device.calls().get(Call::ReleaseAddress), 0);
+        allocator.free(a).unwrap();
+        allocator.empty_cache().unwrap();
+        assert_eq!(shown(&allocator), []);
+        assert_eq!((reserved(), rig.used()), (0, 0));
+        assert_eq!(rig.device.calls().get(Call::ReleaseAddress), 1);
+        let stats = allocator.stats(DEVICE).unwrap();
+        assert_eq!((stats.num_device_alloc, stats.num_device_free), (3, 3), "a block is one call each");
+        assert_eq!(stats.segment.all.allocated, 0, "growable segments are not counted");
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+/// The figures are PyTorch's own: it makes new blocks of what stays beside memory that goes, and the block that lost its memory
+/// lends its own figure to what is mapped there again.
+#[test]
+fn e08_free_blocks_show_the_requests_that_pytorch_shows() {
+    on_each(&one(), |rig| {
+        let allocator = rig.allocator(growable());
+        let stream = rig.stream();
+        let sizes = [30 * MIB, 70 * MIB, 15 * MIB];
+        let [_, between, _] = sizes.map(|size| allocator.malloc(size, stream).unwrap());
+        allocator.free(between).unwrap();
+        let requested = || {
+            let segments = allocator.snapshot(false).segments;
+            segments.iter().flat_map(|s| s.blocks.iter().map(|b| b.requested_size)).collect::<Vec<_>>()
+        };
+        assert_eq!(requested(), [30, 70, 15, 0].map(|n| n * MIB));
+        allocator.empty_cache().unwrap();
+        // 10 MiB before the granules that went, 15 live behind them and 5 that nobody ever had.
+        assert_eq!(requested(), [30, 0, 15, 0].map(|n| n * MIB));
+        let low = allocator.malloc(12 * MIB, stream).unwrap();
+        assert_eq!(requested(), [30, 12, 70, 15, 0].map(|n| n * MIB));
+        let high = allocator.malloc(33 * MIB, stream).unwrap();
+        assert_eq!(requested(), [30, 12, 33, 0, 15, 0].map(|n| n * MIB));
+        allocator.free(low).unwrap();
+        allocator.free(high).unwrap();
+        assert_eq!(requested(), [30, 33, 15, 0].map(|n| n * MIB));
+        allocator.empty_cache().unwrap();
+        assert_eq!(requested(), [30, 0, 15, 0].map(|n| n * MIB));
+    });
+}
+
+#[test]
+fn e07_beyond_the_reserve_is_out_of_memory_with_a_hint() {
+    on_each(&one(), |rig| {
+        let reserve = Some(ReserveSize::Bytes(100 * MIB));
+        let allocator = rig.allocator(Settings { expandable_segments_reserve: reserve, ..growable() });
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&seen);
+        allocator.hooks().on_out_of_memory(move |report| {
+            heard.lock().unwrap().push((report.requested, report.reserve_too_small));
+        });
+        let live = allocator.malloc(60 * MIB, rig.stream()).unwrap();
+        let error = allocator.malloc(100 * MIB + 1, rig.stream()).unwrap_err();
+        let AllocError::OutOfMemory(report) = &error else { panic!("{error}") };
+        assert_eq!(report.reserve_too_small, Some(100 * MIB));
+        let bound = "the address space that a growable segment reserves";
+        assert_eq!((report.bound.available, report.bound.set_by.as_str()), (100 * MIB, bound));
+        let own = "A growable segment of this stream reserves 100.00 MiB of address space";
+        assert!(error.to_string().contains(own), "{error}");
+        let text = report.pytorch_message();
+        let hint = "This allocation exceeds the expandable-segment reserve of 100.00 MiB";
+        assert!(text.contains(hint) && text.contains("expandable_segments_reserve"), "{text}");
+        assert_eq!(*seen.lock().unwrap(), [(100 * MIB + 1, Some(100 * MIB))]);
+        let stats = allocator.stats(DEVICE).unwrap();
+        assert_eq!((stats.num_ooms, stats.num_alloc_retries), (1, 1));
+        // Up to the reserve there is a second segment; memory on the device is no matter here.
+        let full = allocator.malloc(100 * MIB, rig.stream()).unwrap();
+        assert_eq!(rig.used(), 160 * MIB);
+        allocator.free(live).unwrap();
+        allocator.free(full).unwrap();
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+#[test]
+fn c07_blocks_of_both_kinds_live_side_by_side() {
+    on_each(&of_bytes(8 * GIB), |rig| {
+        let fixed = Settings { max_split_size: 64 * MIB, ..Settings::default() };
+        let growable = Settings { expandable_segments: true, ..fixed.clone() };
+        let allocator = rig.allocator(fixed.clone());
+        let segments = || allocator.stats(DEVICE).unwrap().segment.all.current;
+        let switch = |settings: &Settings| allocator.configure(settings.clone()).unwrap();
+        let stream = rig.stream();
+        let first = allocator.malloc(40 * MIB, stream).unwrap();
+        switch(&growable);
+        let second = allocator.malloc(40 * MIB, stream).unwrap();
+        assert_eq!((segments(), reserved(&allocator)), (1, 80 * M));
+        assert_eq!(allocator.snapshot(false).segments.iter().filter(|s| s.is_expandable).count(), 1);
+
+        // While they are on, blocks of both kinds are reused; while they are off, only those of fixed segments.
+        free_all(&allocator, [first, second]);
+        let reused = [(); 2].map(|()| allocator.malloc(40 * MIB, stream).unwrap());
+        assert_eq!(reused, [first, second], "by the age of their segments");
+        free_all(&allocator, reused);
+        switch(&fixed);
+        let reused = [(); 2].map(|()| allocator.malloc(40 * MIB, stream).unwrap());
+        assert_eq!(reused[0], first);
+        assert_ne!(reused[1], second);
+        assert_eq!((segments(), reserved(&allocator)), (2, 120 * M));
+
+        // An ordinary block is cut at 512 bytes while they are on, whatever the split limit.
+        free_all(&allocator, reused);
+        allocator.empty_cache().unwrap();
+        assert_eq!(reserved(&allocator), 0, "both kinds go back whatever the option");
+        let low = allocator.malloc(20 * MIB, stream).unwrap();
+        free_all(&allocator, [low]);
+        switch(&growable);
+        let cut = allocator.malloc(20 * MIB - 512, stream).unwrap();
+        assert_eq!((cut, allocator.block_size(cut)), (low, Some(20 * MIB - 512)));
+        free_all(&allocator, [cut]);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+/// The rest of a fixed segment is a tighter place than a growable block of its size that could still grow.
+#[test]
+fn c07_a_fixed_rest_comes_before_a_growable_one_of_its_size() {
+    on_each(&of_bytes(8 * GIB), |rig| {
+        let growable = Settings { expandable_segments: true, ..Settings::default() };
+        let allocator = rig.allocator(growable.clone());
+        let stream = rig.stream();
+        let in_growable = allocator.malloc(700, stream).unwrap();
+        allocator.configure(Settings::default()).unwrap();
+        let in_fixed = allocator.malloc(700, stream).unwrap();
+        allocator.configure(growable).unwrap();
+        let next = allocator.malloc(700, stream).unwrap();
+        assert_eq!(
+            next,
+            in_fixed.add(1024),
+            "both rests have 2 MiB less 1024 bytes, the growable one is older"
+        );
+        free_all(&allocator, [in_growable, in_fixed, next]);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+#[test]
+fn c07_garbage_collection_takes_fixed_segments_and_leaves_growable_ones() {
+    on_each(&of_bytes(1000 * MIB), |rig| {
+        let gc = Settings { garbage_collection_threshold: 0.5, ..Settings::default() };
+        let allocator = rig.allocator(gc.clone());
+        allocator.set_memory_fraction(0.4, DEVICE).unwrap();
+        let stream = rig.stream();
+        let fixed = allocator.malloc(100 * MIB, stream).unwrap();
+        allocator.configure(Settings { expandable_segments: true, ..gc }).unwrap();
+        let grown = allocator.malloc(120 * MIB, stream).unwrap();
+        free_all(&allocator, [fixed, grown]);
+        // 220 of 400 MiB are held, over the half: the fixed segment goes, the growable one grows.
+        let more = allocator.malloc(240 * MIB, stream).unwrap();
+        assert_eq!(more, grown);
+        let seen = allocator.stats(DEVICE).unwrap();
+        assert_eq!((seen.segment.all.current, seen.segment.all.freed), (0, 1));
+        assert_eq!((seen.reserved_bytes.all.current, seen.num_alloc_retries), (240 * M, 0));
+        free_all(&allocator, [more]);
+        rig.nothing_is_left(&allocator);
+    });
 }
 
 #[test]
@@ -215,24 +377,6 @@ fn parsed(text: &str) -> Settings {
     pytorch::parse(text, &Settings::default(), alloc_core::config::Flavour::Cuda).unwrap().settings
 }
 
-/// Memory was unmapped under queued work, because the device that was waited for was the calling thread's, not the
-/// memory's.
-fn pytorch_196258_unmapping_waits_for_the_device_that_has_the_memory<P: Policy>() {
-    let other = DeviceIndex(1);
-    for current in [DEVICE, other] {
-        let config = OpenRegConfig::default().devices(2).capacity(GIB).clock(Clock::Virtual { lag: 100 });
-        let (device, allocator, stream) = with_policy::<P>(config, growable());
-        let ptr = allocator.malloc(40 * MIB, stream).unwrap();
-        device.use_memory(stream, ptr, 40 * MIB).unwrap();
-        allocator.free(ptr).unwrap();
-        device.set_device(current).unwrap();
-        allocator.empty_cache().unwrap();
-        assert_eq!(device.traps(), Vec::new(), "current device {current}");
-        assert_eq!(device.used(DEVICE), 0);
-        assert_eq!(device.current_device().unwrap(), current, "the thread's device is left as it was");
-    }
-}
-
 /// With both options on, mapped memory was given to the driver's `free` when memory ran short (also 123548).
 fn pytorch_119452_growable_segments_and_a_split_limit_go_together<P: Policy>() {
     let (device, allocator, stream) =
@@ -309,7 +453,6 @@ granule_tests::for_each_policy!(
     undoing_a_mapping_is_tried_again,
     what_a_driver_refuses_to_undo_is_tried_again,
     a_lack_of_address_space_is_a_lack_of_memory,
-    pytorch_196258_unmapping_waits_for_the_device_that_has_the_memory,
     pytorch_119452_growable_segments_and_a_split_limit_go_together,
     pytorch_188008_a_mapping_that_fails_half_way_is_undone,
 );

@@ -1,21 +1,21 @@
-//! Granule's own limits on what is held: hard and soft, by device and by pool.
+//! Limits on what is held: the memory fraction, and Granule's own, hard and soft, by device and by pool; and sizes that no
+//! limit could admit.
 
 use alloc_core::AllocError;
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::budget::Budget;
 use alloc_core::config::{Flavour, MemoryLimit, Settings, environment, strict};
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
-use alloc_core::types::{DeviceIndex, MIB, PoolId};
+use alloc_core::types::{DeviceIndex, GIB, MIB};
 use backend_openreg::{Call, Clock, FaultPlan, OpenRegConfig};
 use granule_tests::policy::{GranulePolicy, Policy};
 use granule_tests::rig::{DEVICE, on_each};
-use granule_tests::setup::{free_all, growable, of, of_bytes, reserved};
+use granule_tests::setup::{both, free_all, growable, of, of_bytes, reserved};
 use granule_tests::views::settle;
 use granule_tests::with_policy;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier, Mutex};
 
 const M: i64 = 1 << 20;
-
 const OTHER: DeviceIndex = DeviceIndex(1);
 
 fn two(capacity: u64) -> OpenRegConfig {
@@ -25,6 +25,27 @@ fn two(capacity: u64) -> OpenRegConfig {
 fn from_environment(text: &'static str) -> Settings {
     let own = |name: &str| (name == "GRANULE_CONF").then(|| text.to_owned());
     environment::read(own, Flavour::Cuda).unwrap().settings
+}
+
+fn a02_a_size_that_cannot_be_is_refused_and_changes_nothing<P: Policy>() {
+    let rounded = Settings { roundup_power2_divisions: [4; 16], ..Settings::default() };
+    for settings in both().into_iter().chain([rounded]) {
+        on_each(&of_bytes(GIB), |rig| {
+            let allocator = rig.with_policy::<P>(settings.clone());
+            let before = allocator.stats(DEVICE).unwrap();
+            for size in [-1_i64, -5, i64::MIN, 1 << 60] {
+                let error = allocator.malloc(size.cast_unsigned(), rig.stream()).unwrap_err();
+                assert!(matches!(error, AllocError::MoreThanAnExabyte { .. }), "{error}");
+                assert!(error.to_string().ends_with("Tried to allocate more than 1EB memory."), "{error}");
+            }
+            assert_eq!(allocator.stats(DEVICE).unwrap(), before);
+            assert_eq!(rig.device.calls().get(Call::Malloc), 0);
+            for bytes in [(1 << 60) - 1, (1 << 59) + 1] {
+                assert!(allocator.malloc(bytes, rig.stream()).unwrap_err().is_out_of_memory());
+            }
+            allocator.check_invariants();
+        });
+    }
 }
 
 fn a_hard_limit_from_the_environment_holds_on_each_device<P: Policy>() {
@@ -172,92 +193,99 @@ fn a_block_that_comes_back_under_the_soft_limit_serves_the_request<P: Policy>() 
     });
 }
 
-fn a_pools_limit_concerns_that_pool_alone<P: Policy>() {
-    for settings in [Settings::default(), Settings { expandable_segments: true, ..Settings::default() }] {
-        on_each(&two(1000 * MIB), |rig| {
-            let allocator = rig.with_policy::<P>(settings.clone());
-            let pool = PoolId::fresh();
-            let unknown = allocator.pools().set_hard_limit(DEVICE, pool, None).unwrap_err();
-            assert!(matches!(unknown, AllocError::UnknownPool { .. }), "{unknown}");
-            allocator.pools().begin(DEVICE, pool, Filter::this_thread()).unwrap();
-            allocator.pools().set_hard_limit(DEVICE, pool, Some(MemoryLimit::Fraction(0.1))).unwrap();
-            let fits = allocator.malloc(100 * MIB, rig.stream()).unwrap();
-            let error = allocator.malloc(MIB, rig.stream()).unwrap_err();
-            let AllocError::OutOfMemory(report) = &error else { panic!("{error}") };
-            assert_eq!((report.pool, report.pool_limit, report.allowed), (pool, Some(100 * MIB), None));
-            let line = format!("\n  pool {pool} may hold 100.00 MiB and no more");
-            assert!(error.to_string().contains(&line), "{error}");
-            allocator.pools().end(DEVICE, pool).unwrap();
-            let default = allocator.malloc(200 * MIB, rig.stream()).expect("the default pool has no limit");
-
-            allocator
-                .pools()
-                .set_hard_limit(DEVICE, PoolId::DEFAULT, Some(MemoryLimit::Bytes(240 * MIB)))
-                .unwrap();
-            assert!(allocator.malloc(60 * MIB, rig.stream()).unwrap_err().is_out_of_memory());
-            allocator.pools().set_hard_limit(DEVICE, PoolId::DEFAULT, None).unwrap();
-            let lifted = allocator.malloc(60 * MIB, rig.stream()).unwrap();
-            free_all(&allocator, [fits, default, lifted]);
-            allocator.pools().release(DEVICE, pool).unwrap();
-            rig.nothing_is_left(&allocator);
-        });
-    }
-}
-
-/// Bytes on their way count: threads that grow at the same time do not pass a limit together.
-fn limits_hold_under_threads<P: Policy>() {
-    on_each(&two(1000 * MIB), |rig| {
-        let allocator = rig.with_policy::<P>(from_environment("memory_limit:100MiB"));
-        let stream = rig.stream();
-        let served: usize = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..4)
-                .map(|_| {
-                    scope.spawn(|| (0..10).filter(|_| allocator.malloc(10 * MIB, stream).is_ok()).count())
-                })
-                .collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
-        });
-        assert_eq!((served, rig.device.peak_used(DEVICE)), (10, 100 * MIB));
+fn s08_a_fraction_out_of_range_is_refused_and_one_in_range_is_read_back<P: Policy>() {
+    on_each(&of_bytes(1000 * MIB), |rig| {
+        let allocator = rig.with_policy::<P>(Settings::default());
+        for wrong in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+            let error = allocator.set_memory_fraction(wrong, DEVICE).unwrap_err();
+            assert_eq!(error.to_string(), format!("invalid fraction:{wrong}. Please set within [0, 1]."));
+            assert!((allocator.memory_fraction(DEVICE).unwrap() - 1.0).abs() < f64::EPSILON);
+        }
+        for fraction in [0.0, 0.123_456_789, 0.5, 1.0] {
+            allocator.set_memory_fraction(fraction, DEVICE).unwrap();
+            assert!((allocator.memory_fraction(DEVICE).unwrap() - fraction).abs() < 1e-9);
+        }
     });
 }
 
-fn s09_a_fraction_limits_what_is_held<P: Policy>() {
-    let (_device, allocator, stream) =
-        with_policy::<P>(OpenRegConfig::default().devices(1).capacity(1000 * MIB), Settings::default());
-    for bad in [-0.1, 1.1, f64::NAN] {
-        assert!(matches!(
-            allocator.set_memory_fraction(bad, DEVICE),
-            Err(AllocError::InvalidFraction { .. })
-        ));
-    }
-    allocator.set_memory_fraction(0.5, DEVICE).unwrap();
-    assert!((allocator.memory_fraction(DEVICE).unwrap() - 0.5).abs() < 1e-9);
-    let half = allocator.malloc(499 * MIB, stream).unwrap();
-    let error = allocator.malloc(500 * MIB, stream).unwrap_err();
-    assert!(error.to_string().contains("500.00 MiB may be held. "), "{error}");
-    allocator.set_memory_fraction(1.0, DEVICE).unwrap();
-    let rest = allocator.malloc(500 * MIB, stream).unwrap();
-    for ptr in [half, rest] {
-        allocator.free(ptr).unwrap();
-    }
+fn s09_half_of_the_device_can_be_had_and_no_more<P: Policy>() {
+    on_each(&of_bytes(1000 * MIB), |rig| {
+        let allocator = rig.with_policy::<P>(Settings::default());
+        let cached = allocator.malloc(300 * MIB, rig.stream()).unwrap();
+        free_all(&allocator, [cached]);
+        allocator.set_memory_fraction(0.5, DEVICE).unwrap();
+        allocator.empty_cache().unwrap();
+        let most = allocator.malloc(499 * MIB, rig.stream()).unwrap();
+        let error = allocator.malloc(500 * MIB, rig.stream()).unwrap_err();
+        let AllocError::OutOfMemory(report) = &error else { panic!("{error}") };
+        assert_eq!((report.allowed, report.device_free), (Some(500 * MIB), 500 * MIB));
+        assert!(
+            report.pytorch_message().contains("of which 500.00 MiB is free. 500.00 MiB allowed; Of the"),
+            "{error}"
+        );
+        free_all(&allocator, [most]);
+        allocator.set_memory_fraction(1.0, DEVICE).unwrap();
+        let all = allocator.malloc(1000 * MIB, rig.stream()).expect("the limit is lifted");
+        free_all(&allocator, [all]);
+        rig.nothing_is_left(&allocator);
+    });
 }
 
-fn s11_rejections_come_before_the_driver_and_leave_the_rest_working<P: Policy>() {
-    let settings = Settings { throw_on_oom: true, per_process_memory_fraction: 0.5, ..Settings::default() };
-    let (device, allocator, stream) =
-        with_policy::<P>(OpenRegConfig::default().devices(1).capacity(1000 * MIB), settings);
-    allocator.set_memory_fraction(1.0, DEVICE).unwrap();
-    let error = allocator.malloc(600 * MIB, stream).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "OpenReg out of memory. Allocation was preemptively rejected because it would exceed \
-         per_process_memory_fraction limit. Requested size: 600.00 MiB"
-    );
-    assert_eq!(device.calls().get(Call::Malloc), 0);
-    let stats = allocator.stats(DEVICE).unwrap();
-    assert_eq!((stats.num_oom_rejections, stats.num_ooms), (1, 0));
-    let ptr = allocator.malloc(100 * MIB, stream).unwrap();
-    allocator.free(ptr).unwrap();
+fn s10_a_fraction_from_the_environment_is_in_force_and_shows<P: Policy>() {
+    on_each(&of_bytes(1000 * MIB), |rig| {
+        let text = |name: &str| {
+            (name == "PYTORCH_CUDA_ALLOC_CONF").then(|| "per_process_memory_fraction:0.25".to_owned())
+        };
+        let settings = environment::read(text, Flavour::Cuda).unwrap().settings;
+        let allocator = rig.with_policy::<P>(settings.clone());
+        assert!((allocator.memory_fraction(DEVICE).unwrap() - 0.25).abs() < 1e-9);
+        assert!(allocator.malloc(252 * MIB, rig.stream()).unwrap_err().is_out_of_memory());
+        // As in PyTorch, later settings leave the fraction as it was.
+        allocator.configure(Settings { per_process_memory_fraction: 1.0, ..settings }).unwrap();
+        assert!((allocator.memory_fraction(DEVICE).unwrap() - 0.25).abs() < 1e-9);
+        let ptr = allocator.malloc(250 * MIB, rig.stream()).unwrap();
+        free_all(&allocator, [ptr]);
+    });
+}
+
+fn s11_rejections_are_counted_and_told_on_each_device_by_itself<P: Policy>() {
+    on_each(&two(1000 * MIB), |rig| {
+        let settings =
+            Settings { throw_on_oom: true, per_process_memory_fraction: 0.5, ..Settings::default() };
+        let allocator = rig.with_policy::<P>(settings);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let told_here = Arc::clone(&told);
+        allocator.hooks().on_rejection(move |device, wanted, held, limit| {
+            told_here.lock().unwrap().push((device.0, wanted, held, limit));
+        });
+        allocator.hooks().on_out_of_memory(|report| panic!("a rejection is no such error: {report}"));
+        let label = rig.backend.label();
+        for device in [DEVICE, OTHER] {
+            let stream = rig.backend.default_stream(device);
+            // The allowed maximum would refuse before; what counts is the option.
+            allocator.set_memory_fraction(1.0, device).unwrap();
+            let held = allocator.malloc(100 * MIB, stream).unwrap();
+            rig.device.reset_calls();
+            let error = allocator.malloc(401 * MIB, stream).unwrap_err();
+            assert!(error.is_out_of_memory());
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "{label} out of memory. Allocation was preemptively rejected because it would exceed \
+                     per_process_memory_fraction limit. Requested size: 401.00 MiB"
+                )
+            );
+            let calls = rig.device.calls();
+            assert_eq!((calls.get(Call::Malloc), calls.get(Call::Free)), (0, 0), "no remedy was tried");
+            let seen = allocator.stats(device).unwrap();
+            assert_eq!((seen.num_oom_rejections, seen.num_ooms, seen.num_alloc_retries), (1, 0, 0));
+            let rest = allocator.malloc(400 * MIB, stream).expect("the limit itself is allowed");
+            assert_eq!(*told.lock().unwrap(), [(device.0, 402 * MIB, 100 * MIB, 500 * MIB)]);
+            assert!(matches!(allocator.malloc(1, stream), Err(AllocError::Rejected { .. })));
+            told.lock().unwrap().clear();
+            free_all(&allocator, [held, rest]);
+        }
+    });
 }
 
 fn s09_a_fraction_is_rounded_to_bytes<P: Policy>() {
@@ -265,14 +293,6 @@ fn s09_a_fraction_is_rounded_to_bytes<P: Policy>() {
     #[allow(clippy::cast_precision_loss)]
     allocator.set_memory_fraction((126 * MIB) as f64 / (999 * MIB) as f64, DEVICE).unwrap();
     allocator.malloc(126 * MIB, stream).expect("the product is a bit below 126 MiB");
-}
-
-fn s11_the_limit_itself_is_not_rejected<P: Policy>() {
-    let settings = Settings { throw_on_oom: true, per_process_memory_fraction: 0.5, ..Settings::default() };
-    let (_device, allocator, stream) = with_policy::<P>(of_bytes(1000 * MIB), settings);
-    allocator.set_memory_fraction(1.0, DEVICE).unwrap();
-    allocator.malloc(500 * MIB, stream).unwrap();
-    assert!(matches!(allocator.malloc(1, stream), Err(AllocError::Rejected { .. })));
 }
 
 fn a_failed_request_leaves_nothing_counted_as_held<P: Policy>() {
@@ -288,12 +308,16 @@ fn a_failed_request_leaves_nothing_counted_as_held<P: Policy>() {
     }
 }
 
-/// Two threads could take more than the memory fraction allows: it was checked, and taken later.
-fn the_fraction_holds_under_threads<P: Policy>() {
-    for _ in 0..300 {
+/// Bytes on their way count: two threads could take more than is allowed, which was checked, and taken later.
+fn limits_hold_under_threads<P: Policy>() {
+    for by_fraction in std::iter::repeat_n([true, false], 300).flatten() {
         let (device, allocator, home) = with_policy::<P>(of(1000), Settings::default());
         let other = device.create_stream(DEVICE, 0).unwrap();
-        allocator.set_memory_fraction(0.5, DEVICE).unwrap();
+        if by_fraction {
+            allocator.set_memory_fraction(0.5, DEVICE).unwrap();
+        } else {
+            allocator.set_memory_limits(DEVICE, Some(MemoryLimit::Bytes(500 * MIB)), None).unwrap();
+        }
         let start = Barrier::new(2);
         std::thread::scope(|scope| {
             for stream in [home, other] {
@@ -304,7 +328,8 @@ fn the_fraction_holds_under_threads<P: Policy>() {
                 });
             }
         });
-        assert!(allocator.stats(DEVICE).unwrap().reserved_bytes.all.peak <= 500 << 20);
+        let held = allocator.stats(DEVICE).unwrap().reserved_bytes.all.peak.unsigned_abs();
+        assert!((300 * MIB..=500 * MIB).contains(&held), "one of them is served");
     }
 }
 
@@ -368,12 +393,12 @@ granule_tests::for_each_policy!(
     a_limit_that_one_device_refuses_holds_on_none,
     above_a_soft_limit_the_cache_goes_before_more_is_taken,
     a_block_that_comes_back_under_the_soft_limit_serves_the_request,
-    a_pools_limit_concerns_that_pool_alone,
     limits_hold_under_threads,
-    s09_a_fraction_limits_what_is_held,
-    s11_rejections_come_before_the_driver_and_leave_the_rest_working,
     s09_a_fraction_is_rounded_to_bytes,
-    s11_the_limit_itself_is_not_rejected,
     a_failed_request_leaves_nothing_counted_as_held,
-    the_fraction_holds_under_threads,
+    s08_a_fraction_out_of_range_is_refused_and_one_in_range_is_read_back,
+    s09_half_of_the_device_can_be_had_and_no_more,
+    s10_a_fraction_from_the_environment_is_in_force_and_shows,
+    s11_rejections_are_counted_and_told_on_each_device_by_itself,
+    a02_a_size_that_cannot_be_is_refused_and_changes_nothing,
 );

@@ -12,3 +12,4 @@ mod placement;
 mod pointers;
 mod remedies;
 mod threads;
+mod uncached;

@@ -8,6 +8,7 @@ use backend_openreg::{OpenReg, OpenRegConfig};
 use granule_tests::alone::alone;
 use granule_tests::log::Log;
 use granule_tests::policy::Policy;
+use granule_tests::rig::on_each;
 use granule_tests::setup::of;
 use granule_tests::with_policy;
 
@@ -21,6 +22,21 @@ fn driver_pools_are_a_note_and_no_refusal<P: Policy>() {
     });
     assert_eq!(allocator.settings().backend, AllocatorBackend::Native);
     assert_eq!(log.take("backend:cudaMallocAsync is not served").len(), 1);
+}
+
+#[test]
+fn c06_a_running_allocator_keeps_its_backend() {
+    on_each(&of(100), |rig| {
+        let allocator = rig.allocator(Settings::default());
+        let before = allocator.settings();
+        let other =
+            Settings { backend: AllocatorBackend::DriverPools, expandable_segments: true, ..before.clone() };
+        assert_eq!(
+            allocator.configure(other).unwrap_err().to_string(),
+            "Allocator backend parsed at runtime != allocator backend parsed at load time, cudaMallocAsync != native"
+        );
+        assert_eq!(allocator.settings(), before, "nothing was taken over");
+    });
 }
 
 /// The settings choose the policy, from code and from text; a running allocator keeps it.

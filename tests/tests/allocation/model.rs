@@ -9,6 +9,8 @@ use alloc_core::types::{DevicePtr, MIB, Stream};
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};
 use granule_tests::policy::{GranulePolicy, Policy, PytorchPolicy};
 use granule_tests::rig::DEVICE;
+use granule_tests::setup::{both, mapped};
+use granule_tests::views::contents_survive;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -280,4 +282,15 @@ macro_rules! properties {
         }
     )*};
 }
+
 properties!(PytorchPolicy in pytorch, GranulePolicy in granule);
+
+/// Every block is full of a byte of its own, which is there when it is freed.
+#[test]
+fn a03_mixed_sizes_never_overlap_and_keep_their_contents() {
+    for settings in both() {
+        let machine = OpenReg::new(mapped(192)).unwrap();
+        contents_survive::<PytorchPolicy>(machine.clone(), settings, 5, 400);
+        assert_eq!((machine.used(DEVICE), machine.traps()), (0, Vec::new()));
+    }
+}

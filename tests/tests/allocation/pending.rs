@@ -5,40 +5,95 @@ use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::Settings;
 use alloc_core::history::HistoryOptions;
 use alloc_core::snapshot::Action;
-use alloc_core::types::{DeviceIndex, GIB, MIB, Stream};
+use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, Stream};
 use backend_openreg::{Call, Clock, FaultPlan, OpenRegConfig};
-use granule_tests::policy::{Policy, PytorchPolicy};
-use granule_tests::rig::DEVICE;
-use granule_tests::setup::{growable, of, of_bytes, roomy};
+use granule_tests::policy::Policy;
+use granule_tests::rig::{DEVICE, on_each};
+use granule_tests::setup::{free_all, growable, of, of_bytes};
 use granule_tests::with_policy;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[test]
-fn a04_a06_memory_stays_with_its_stream_and_its_own_stream_does_not_delay() {
-    let (device, allocator, home) = roomy::<PytorchPolicy>(Settings::default());
-    let side = device.create_stream(DEVICE, 0).unwrap();
-    let ptr = allocator.malloc(40 * MIB, side).unwrap();
-    allocator.record_stream(ptr, side).unwrap();
-    allocator.free(ptr).unwrap();
-    assert_ne!(allocator.malloc(40 * MIB, home).unwrap(), ptr, "another stream does not get it");
-    assert_eq!(allocator.malloc(40 * MIB, side).unwrap(), ptr, "its own gets it at once");
+fn a04_memory_of_a_side_stream_serves_that_stream_only() {
+    on_each(&of_bytes(GIB), |rig| {
+        let allocator = rig.allocator(Settings::default());
+        let side = rig.new_stream();
+        let ptr = allocator.malloc(40 * MIB, side).unwrap();
+        free_all(&allocator, [ptr]);
+        let home = allocator.malloc(40 * MIB, rig.stream()).unwrap();
+        assert_ne!(home, ptr);
+        assert_eq!(allocator.malloc(40 * MIB, side).unwrap(), ptr);
+        free_all(&allocator, [home, ptr]);
+        rig.nothing_is_left(&allocator);
+    });
 }
 
-fn a05_record_stream_delays_reuse_until_that_streams_work_is_done<P: Policy>() {
-    let config = OpenRegConfig::default().devices(1).clock(Clock::Virtual { lag: 50 });
-    let (device, allocator, home) = with_policy::<P>(config, Settings::default());
-    let side = device.create_stream(DEVICE, 0).unwrap();
-    let ptr = allocator.malloc(40 * MIB, home).unwrap();
-    device.use_memory(side, ptr, 40 * MIB).unwrap();
-    allocator.record_stream(ptr, side).unwrap();
-    allocator.free(ptr).unwrap();
-    assert_eq!(allocator.stats(DEVICE).unwrap().granule.pending_bytes, 40 * 1024 * 1024);
-    let other = allocator.malloc(40 * MIB, home).unwrap();
-    assert_ne!(other, ptr, "still in use");
-    device.advance(100);
-    assert_eq!(allocator.malloc(40 * MIB, home).unwrap(), ptr, "free again");
+fn a05_a_block_used_elsewhere_is_reused_after_that_work_and_not_before<P: Policy>() {
+    on_each(&of_bytes(GIB).clock(Clock::Workers), |rig| {
+        let allocator = rig.with_policy::<P>(Settings::default());
+        let side = rig.new_stream();
+        let ptr = allocator.malloc(40 * MIB, rig.stream()).unwrap();
+        let gate = rig.hold(side);
+        rig.use_memory(side, ptr, 40 * MIB);
+        allocator.record_stream(ptr, side).unwrap();
+        free_all(&allocator, [ptr]);
+        let seen = allocator.stats(DEVICE).unwrap();
+        assert_eq!((seen.allocated_bytes.all.current, seen.active_bytes.all.current), (0, 40 << 20));
+        assert_eq!(seen.granule.pending_bytes, 40 << 20);
+        let other = allocator.malloc(40 * MIB, rig.stream()).unwrap();
+        assert_ne!(other, ptr, "the side stream is held up");
+        gate.open();
+        rig.backend.synchronize_stream(side).unwrap();
+        assert_eq!(allocator.malloc(40 * MIB, rig.stream()).unwrap(), ptr);
+        free_all(&allocator, [other, ptr]);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+#[test]
+fn a06_the_blocks_own_stream_delays_nothing() {
+    on_each(&of_bytes(GIB).clock(Clock::Virtual { lag: 1000 }), |rig| {
+        let allocator = rig.allocator(Settings::default());
+        for stream in [rig.stream(), rig.new_stream()] {
+            let ptr = allocator.malloc(40 * MIB, stream).unwrap();
+            rig.use_memory(stream, ptr, 40 * MIB);
+            allocator.record_stream(ptr, stream).unwrap();
+            free_all(&allocator, [ptr]);
+            assert_eq!(allocator.malloc(40 * MIB, stream).unwrap(), ptr);
+            free_all(&allocator, [ptr]);
+        }
+        assert_eq!(rig.device.calls().get(Call::RecordEvent), 0);
+    });
+}
+
+#[test]
+fn a07_a_use_of_a_part_protects_the_whole_block() {
+    on_each(&of_bytes(GIB).clock(Clock::Virtual { lag: 1000 }), |rig| {
+        let allocator = rig.allocator(Settings::default());
+        let side = rig.new_stream();
+        // Parts of it: the first byte after its address, a multiple of 512, and the last byte.
+        for offset in [1, 20 * MIB, 40 * MIB - 1] {
+            let ptr = allocator.malloc(40 * MIB, rig.stream()).unwrap();
+            rig.use_memory(side, ptr, 40 * MIB);
+            allocator.record_stream(ptr.add(offset), side).unwrap();
+            free_all(&allocator, [ptr]);
+            let other = allocator.malloc(40 * MIB, rig.stream()).unwrap();
+            assert_ne!(other, ptr, "offset {offset}");
+            free_all(&allocator, [other]);
+            allocator.empty_cache().unwrap();
+        }
+        let ptr = allocator.malloc(40 * MIB, rig.stream()).unwrap();
+        for wrong in [ptr.add(40 * MIB), DevicePtr(ptr.0 - 1)] {
+            let error = allocator.record_stream(wrong, side).unwrap_err();
+            assert!(matches!(error, AllocError::InvalidPointer { .. }), "{error}");
+        }
+        let inside = allocator.free(ptr.add(512)).unwrap_err();
+        assert!(matches!(inside, AllocError::InvalidPointer { .. }), "a part cannot be freed: {inside}");
+        free_all(&allocator, [ptr]);
+        rig.nothing_is_left(&allocator);
+    });
 }
 
 /// A slow stream does not hold up blocks that only a fast one used.
@@ -57,28 +112,6 @@ fn streams_do_not_wait_for_each_other<P: Policy>() {
     device.synchronize_stream(fast).unwrap();
     assert_eq!(allocator.malloc(40 * MIB, home).unwrap(), quick);
     assert_eq!(allocator.stats(DEVICE).unwrap().granule.pending_bytes, 30 * 1024 * 1024);
-}
-
-/// pytorch 189504: a request is not refused while a block that fits only waits for an event.
-fn pytorch_189504_pending_blocks_count_before_an_out_of_memory<P: Policy>() {
-    let config =
-        OpenRegConfig::default().devices(1).capacity(64 * MIB).clock(Clock::Virtual { lag: 1_000_000 });
-    let (device, allocator, home) = with_policy::<P>(config, Settings::default());
-    let side = device.create_stream(DEVICE, 0).unwrap();
-    // One segment, half of it live: after the wait the rest can only be found in the cache.
-    let keep = allocator.malloc(30 * MIB, home).unwrap();
-    let whole = allocator.malloc(34 * MIB, home).unwrap();
-    allocator.free(whole).unwrap();
-    let part = allocator.malloc(16 * MIB, home).unwrap();
-    let waiting = allocator.malloc(18 * MIB, home).unwrap();
-    allocator.record_stream(waiting, side).unwrap();
-    device.use_memory(side, waiting, MIB).unwrap();
-    allocator.free(waiting).unwrap();
-    assert_eq!(allocator.malloc(18 * MIB, home).unwrap(), waiting);
-    assert_eq!(allocator.stats(DEVICE).unwrap().num_ooms, 0);
-    for ptr in [keep, part, waiting] {
-        allocator.free(ptr).unwrap();
-    }
 }
 
 fn finished_frees_complete_in_the_order_in_which_streams_were_recorded<P: Policy>() {
@@ -115,23 +148,6 @@ fn one_event_for_each_other_stream<P: Policy>() {
     assert_eq!(device.calls().get(Call::RecordEvent), 1);
 }
 
-#[test]
-fn a_block_that_came_back_is_used_before_the_device_is_asked_again() {
-    let config = of_bytes(64 * MIB).clock(Clock::Virtual { lag: 1_000_000 });
-    let (device, allocator, home) = with_policy::<PytorchPolicy>(config, Settings::default());
-    let side = device.create_stream(DEVICE, 0).unwrap();
-    let cached = allocator.malloc(30 * MIB, side).unwrap();
-    allocator.free(cached).unwrap();
-    let whole = allocator.malloc(34 * MIB, home).unwrap();
-    allocator.free(whole).unwrap();
-    let _part = allocator.malloc(16 * MIB, home).unwrap();
-    let waiting = allocator.malloc(18 * MIB, home).unwrap();
-    allocator.record_stream(waiting, side).unwrap();
-    device.use_memory(side, waiting, MIB).unwrap();
-    allocator.free(waiting).unwrap();
-    assert_eq!(allocator.malloc(18 * MIB, home).unwrap(), waiting);
-}
-
 fn dropping_the_allocator_destroys_events_still_queued<P: Policy>() {
     let (device, allocator, home) =
         with_policy::<P>(of_bytes(GIB).clock(Clock::Virtual { lag: 1000 }), Settings::default());
@@ -155,7 +171,7 @@ fn events_are_reused<P: Policy>() {
         allocator.record_stream(ptr, side).unwrap();
         allocator.free(ptr).unwrap();
         allocator.synchronise(DEVICE).unwrap();
-        let ptr = allocator.malloc(40 * MIB, home).unwrap();
+        assert_eq!(allocator.malloc(40 * MIB, home).unwrap(), ptr, "also where no event could be recorded");
         allocator.record_stream(ptr, side).unwrap();
         allocator.free(ptr).unwrap();
         allocator.poll(DEVICE).unwrap();
@@ -174,17 +190,6 @@ fn nothing_is_asked_once_nothing_is_pending<P: Policy>() {
     device.reset_calls();
     allocator.malloc(40 * MIB, home).unwrap();
     assert_eq!(device.calls().total(), 0);
-}
-
-fn a_free_without_an_event_comes_back_at_a_synchronisation<P: Policy>() {
-    let (device, allocator, home) = with_policy::<P>(of_bytes(GIB), Settings::default());
-    let side = device.create_stream(DEVICE, 0).unwrap();
-    let ptr = allocator.malloc(40 * MIB, home).unwrap();
-    allocator.record_stream(ptr, side).unwrap();
-    device.set_faults(FaultPlan::none().fail_nth_of(Call::RecordEvent, 1, ErrorKind::Other));
-    allocator.free(ptr).unwrap();
-    allocator.synchronise(DEVICE).unwrap();
-    assert_eq!(allocator.malloc(40 * MIB, home).unwrap(), ptr);
 }
 
 fn events_stay_with_their_device<P: Policy>() {
@@ -272,17 +277,15 @@ fn pytorch_189504_a_pending_block_that_fits_is_found_before_giving_up<P: Policy>
 }
 
 granule_tests::for_each_policy!(
-    a05_record_stream_delays_reuse_until_that_streams_work_is_done,
     streams_do_not_wait_for_each_other,
-    pytorch_189504_pending_blocks_count_before_an_out_of_memory,
     finished_frees_complete_in_the_order_in_which_streams_were_recorded,
     one_event_for_each_other_stream,
     dropping_the_allocator_destroys_events_still_queued,
     events_are_reused,
     nothing_is_asked_once_nothing_is_pending,
-    a_free_without_an_event_comes_back_at_a_synchronisation,
     events_stay_with_their_device,
     a_recorded_stream_may_be_destroyed_before_the_free,
     a_synchronisation_waits_only_for_what_was_pending,
     pytorch_189504_a_pending_block_that_fits_is_found_before_giving_up,
+    a05_a_block_used_elsewhere_is_reused_after_that_work_and_not_before,
 );

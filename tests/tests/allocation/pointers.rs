@@ -11,7 +11,7 @@ use backend_openreg::{Call, Clock, MemoryMode, OpenRegConfig};
 use granule_tests::Allocator;
 use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::rig::{DEVICE, on_each};
-use granule_tests::setup::roomy;
+use granule_tests::setup::{free_all, roomy};
 use std::sync::{Arc, Weak};
 
 fn machine() -> OpenRegConfig {
@@ -47,9 +47,7 @@ fn a_double_free_of_memory_that_was_joined_or_given_back_is_known_from_the_histo
         let allocator = rig.with_policy::<PytorchPolicy>(Settings::default());
         let pair = || [1024, 1024].map(|bytes| allocator.malloc(bytes, rig.stream()).unwrap());
         let [low, high] = pair();
-        for ptr in [low, high] {
-            allocator.free(ptr).unwrap();
-        }
+        free_all(&allocator, [low, high]);
         let Problem::NotHandedOut { device, segment, bytes } = problem(&allocator, high).problem else {
             panic!("without history nothing tells a part of free memory from another")
         };
@@ -60,9 +58,7 @@ fn a_double_free_of_memory_that_was_joined_or_given_back_is_known_from_the_histo
         allocator.history().record(&HistoryOptions::newest(100).deterministic());
         let again = pair();
         assert_eq!(again, [low, high], "the simulated device repeats itself");
-        for ptr in again {
-            allocator.free(ptr).unwrap();
-        }
+        free_all(&allocator, again);
         let wrong = problem(&allocator, high);
         assert_eq!(wrong.problem, Problem::Freed);
         let actions: Vec<_> = wrong.history.iter().map(|entry| entry.action).collect();

@@ -8,7 +8,7 @@ use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan, OpenReg, OpenRegCon
 use granule_conformance::interpose::Hook;
 use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::rig::{DEVICE, behind};
-use granule_tests::setup::{SOON, both, of, of_bytes, one};
+use granule_tests::setup::{SOON, both, free_all, of, of_bytes, one};
 use granule_tests::views::settle;
 use granule_tests::{Allocator, with_policy};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -124,9 +124,7 @@ fn leftovers_are_tried_again_a_few_times_for_a_request<P: Policy>() {
 fn one_refusal_of_the_driver_does_not_fail_a_request_that_fits<P: Policy>() {
     let (device, allocator, home) = with_policy::<P>(of(100), Settings::default());
     let blocks: Vec<_> = (0..2).map(|_| allocator.malloc(45 * MIB, home).unwrap()).collect();
-    for ptr in blocks {
-        allocator.free(ptr).unwrap();
-    }
+    free_all(&allocator, blocks);
     device.set_faults(FaultPlan::none().fail_nth_of(Call::Free, 2, ErrorKind::Other));
     let ptr = allocator.malloc(50 * MIB, home).expect("one of the two went back");
     allocator.free(ptr).unwrap();

@@ -2,14 +2,16 @@
 
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
-use alloc_core::types::{DevicePtr, MIB, Stream};
-use backend_openreg::{OpenReg, OpenRegConfig};
+use alloc_core::pool::Filter;
+use alloc_core::types::{DevicePtr, GIB, KIB, MIB, PoolId, Stream};
+use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan, OpenReg, OpenRegConfig};
 use granule_tests::Allocator;
 use granule_tests::policy::Policy;
 use granule_tests::rig::{DEVICE, on_each};
-use granule_tests::setup::mapped;
+use granule_tests::setup::{both, free_all, mapped, of_bytes};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::time::Duration;
 
 const THREADS: u64 = 4;
 
@@ -142,7 +144,7 @@ fn peaks_over_streams_are_exact_under_threads<P: Policy>() {
     let device = OpenReg::new(OpenRegConfig::default().devices(1)).unwrap();
     let allocator = granule_tests::made::<P>(device.clone(), Settings::default()).unwrap();
     let streams: Vec<Stream> = (0..2).map(|_| device.create_stream(DEVICE, 0).unwrap()).collect();
-    let barrier = std::sync::Barrier::new(2);
+    let barrier = Barrier::new(2);
     std::thread::scope(|scope| {
         for stream in &streams {
             let (allocator, barrier) = (&allocator, &barrier);
@@ -196,6 +198,46 @@ fn a_thread_may_free_memory_to_its_very_end<P: Policy>() {
         allocator.synchronise(DEVICE).unwrap();
         assert_eq!(allocator.stats(DEVICE).unwrap().allocation.all.current, 1);
     });
+}
+
+#[test]
+fn a09_threads_at_once_get_what_they_would_get_in_turn() {
+    // Blocks that fill a segment, and blocks of which several share one: 2 threads on each of 2 streams.
+    for (bytes, fixed) in [(20 * MIB, 4), (3 * MIB, 2), (512 * KIB, 2)] {
+        for (settings, segments) in both().into_iter().zip([fixed, 2]) {
+            on_each(&of_bytes(8 * GIB).clock(Clock::Workers), |rig| {
+                let slow = Fault::from(1, Effect::Delay(Duration::from_millis(2)));
+                let slow = FaultPlan::none().with(slow.of(Call::Malloc)).with(slow.of(Call::CreatePhysical));
+                rig.device.set_faults(slow);
+                let allocator = rig.allocator(settings.clone());
+                let pool = PoolId::fresh();
+                allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
+                let streams = [rig.new_stream(), rig.new_stream()];
+                let (start, blocks) = (Barrier::new(4), Mutex::new(Vec::new()));
+                std::thread::scope(|scope| {
+                    for thread in 0..4 {
+                        let (allocator, start, blocks) = (&allocator, &start, &blocks);
+                        scope.spawn(move || {
+                            start.wait();
+                            let ptr = allocator.malloc(bytes, streams[thread % 2]).unwrap();
+                            blocks.lock().unwrap().push(ptr);
+                        });
+                    }
+                });
+                let mut blocks = blocks.into_inner().unwrap();
+                blocks.sort();
+                assert!(blocks.windows(2).all(|pair| pair[0].0 + bytes <= pair[1].0), "{blocks:?}");
+                let seen = allocator.pools().snapshot(pool, false).segments;
+                assert_eq!(seen.len(), segments, "{bytes} bytes: {seen:?}");
+                let held: u64 = seen.iter().map(|segment| segment.total_size).sum();
+                assert_eq!(held, rig.used());
+                allocator.pools().end(DEVICE, pool).unwrap();
+                allocator.pools().release(DEVICE, pool).unwrap();
+                free_all(&allocator, blocks);
+                rig.nothing_is_left(&allocator);
+            });
+        }
+    }
 }
 
 granule_tests::for_each_policy!(

@@ -8,6 +8,7 @@ use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, MIB, Stream};
 use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan};
 use granule_tests::Allocator;
+use granule_tests::graphs::begin;
 use granule_tests::policy::Policy;
 use granule_tests::quiet::Retires;
 use granule_tests::rig::{DEVICE, Rig, on_each};
@@ -86,7 +87,7 @@ fn another_allocator_leaves_a_capture_alone<P: Policy>() {
         let ptr = other.malloc(30 * MIB, home).unwrap();
         rig.device.use_memory(Stream { backend: rig.device.id(), ..stream }, ptr, MIB).unwrap();
         other.record_stream(ptr, stream).unwrap();
-        let capture = GraphCapture::begin(&allocator, stream, CaptureMode::Global, None).unwrap();
+        let capture = begin(&allocator, stream);
         let recorded = rig.device.calls().get(Call::RecordEvent);
         other.free(ptr).unwrap();
         assert_eq!(rig.device.calls().get(Call::RecordEvent), recorded, "{}", rig.name);

@@ -2,13 +2,13 @@
 
 use crate::captures::nothing_remains;
 use alloc_core::AllocError;
-use alloc_core::backend::{CaptureMode, ErrorKind};
+use alloc_core::backend::ErrorKind;
 use alloc_core::config::Settings;
-use alloc_core::graph::{CapturedGraph, GraphCapture};
+use alloc_core::graph::CapturedGraph;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::types::{MIB, Stream};
 use backend_openreg::{Call, Clock, FaultPlan};
-use granule_tests::graphs::{begin, fill};
+use granule_tests::graphs::{begin, begin_in, fill};
 use granule_tests::policy::Policy;
 use granule_tests::pools::{new_pool, take};
 use granule_tests::rig::{DEVICE, on_each};
@@ -83,7 +83,7 @@ fn a_pool_of_graphs_lends_nothing<P: Policy>() {
         let (allocator, stream) = (rig.with_policy::<P>(Settings::default()), rig.new_stream());
         let options = PoolOptions { use_on_oom: true, ..PoolOptions::default() };
         let pool = MemoryPool::new(&allocator, DEVICE, options).unwrap();
-        let capture = GraphCapture::begin(&allocator, stream, CaptureMode::Global, Some(pool.id())).unwrap();
+        let capture = begin_in(&allocator, stream, Some(pool.id()));
         let ptr = allocator.malloc(60 * MIB, stream).unwrap();
         allocator.free(ptr).unwrap();
         let graph = capture.end().unwrap();

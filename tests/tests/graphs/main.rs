@@ -5,5 +5,6 @@ mod beside;
 mod captures;
 mod held;
 mod launches;
+mod memory;
 mod over_hip;
 mod replays;

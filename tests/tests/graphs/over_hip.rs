@@ -2,9 +2,8 @@
 //! on the simulated machine itself goes through the driver's C functions here.
 
 use alloc_core::CachingAllocator;
-use alloc_core::backend::{Backend, CaptureMode, CaptureStatus, CopyKind};
+use alloc_core::backend::{Backend, CaptureStatus, CopyKind};
 use alloc_core::config::Settings;
-use alloc_core::graph::GraphCapture;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::types::{DeviceKind, DevicePtr, KIB, MIB, Stream};
 use backend_hip::Hip;
@@ -12,7 +11,7 @@ use granule_masquerade::{Masquerade, Policy};
 use granule_tests::Allocator;
 use granule_tests::alone::over_lookalikes;
 use granule_tests::bytes::first_other;
-use granule_tests::graphs::{is_unknown, join};
+use granule_tests::graphs::{begin, is_unknown, join};
 use granule_tests::lookalike::{Controls, hip_library};
 use granule_tests::rig::DEVICE;
 use std::collections::BTreeSet;
@@ -62,7 +61,7 @@ fn a_pool_comes_and_goes(allocator: &Allocator, stream: Stream) {
 fn a_graph_is_replayed(backend: &dyn Backend, allocator: &Allocator, stream: Stream, settings: &Settings) {
     const BYTES: u64 = 64 * KIB;
     let side = backend.create_stream(DEVICE, 0).unwrap();
-    let capture = GraphCapture::begin(allocator, stream, CaptureMode::Global, None).unwrap();
+    let capture = begin(allocator, stream);
     let pool = capture.pool();
     let [first, result] = [0; 2].map(|_| allocator.malloc(BYTES, stream).unwrap());
     // SAFETY: rule 2: live blocks, which the graph's pool keeps.
@@ -114,7 +113,7 @@ fn a_graph_is_replayed(backend: &dyn Backend, allocator: &Allocator, stream: Str
 
 fn captures_that_fail_leak_nothing(backend: &dyn Backend, allocator: &Allocator, stream: Stream) {
     for breaks in [false, true] {
-        let capture = GraphCapture::begin(allocator, stream, CaptureMode::Global, None).unwrap();
+        let capture = begin(allocator, stream);
         let pool = capture.pool();
         let ptr = allocator.malloc(30 * MIB, stream).unwrap();
         allocator.free(ptr).unwrap();

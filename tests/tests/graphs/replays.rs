@@ -12,6 +12,7 @@ use backend_openreg::{Clock, MemoryMode, OpenRegConfig};
 use granule_tests::Allocator;
 use granule_tests::bytes::{Bytes, first_other};
 use granule_tests::rig::{DEVICE, Rig, on_each};
+use granule_tests::setup::free_all;
 use std::ops::Range;
 
 /// Bytes of each of the program's buffers.
@@ -273,9 +274,7 @@ fn graphs_that_share_a_pool_take_turns() {
             assert_eq!(second.territory(&allocator), bustle.forbidden, "the second still holds it");
             second.replay(rig, streams[0], 1000);
             bustle.give_all();
-            for ptr in [second.left, second.right, second.input, first.input] {
-                allocator.free(ptr).unwrap();
-            }
+            free_all(&allocator, [second.left, second.right, second.input, first.input]);
             drop(second.graph);
             assert_eq!(rig.device.traps(), []);
             rig.nothing_is_left(&allocator);

@@ -4,16 +4,47 @@ use crate::watched::{Watch, over, world};
 use alloc_core::backend::{Backend, CaptureMode};
 use alloc_core::config::Settings;
 use alloc_core::host::HostAllocator;
-use alloc_core::types::KIB;
-use backend_openreg::{Clock, OpenReg};
+use alloc_core::types::{KIB, MIB};
+use backend_openreg::{Call, Clock, OpenReg};
 use granule_tests::alone::{child, is_child};
-use granule_tests::rig::DEVICE;
+use granule_tests::pinned::{calls, host, nothing_is_left, working};
+use granule_tests::rig::{DEVICE, on_each};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn background() -> Settings {
     Settings { pinned_use_background_threads: true, ..Settings::default() }
+}
+
+#[test]
+fn n07_with_a_background_thread_a_ready_block_needs_no_call_that_allocates() {
+    on_each(&working(), |rig| {
+        let users = Arc::strong_count(&rig.backend);
+        let host = host(rig, &background());
+        let stream = rig.new_stream();
+        let block = host.allocate(MIB).unwrap();
+        for round in 0..3 {
+            let gate = rig.hold(stream);
+            let used = if round == 0 { block } else { host.allocate(MIB).unwrap() };
+            assert_eq!(used.ptr, block.ptr, "the same block each time");
+            assert!(host.record_event(used.ptr, used.id, stream).unwrap());
+            host.free(used.id).unwrap();
+            assert_eq!(host.stats().active_requests.current, 1);
+            gate.open();
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while host.stats().active_requests.current > 0 {
+                assert!(Instant::now() < deadline, "{}: nobody noticed", rig.name);
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        // While nothing waits, it does not bother the driver.
+        let queries = calls(rig, Call::QueryEvent);
+        thread::sleep(Duration::from_millis(20));
+        assert_eq!(calls(rig, Call::QueryEvent), queries);
+        nothing_is_left(rig, host);
+        assert_eq!(Arc::strong_count(&rig.backend), users, "the thread is gone, with all it had");
+    });
 }
 
 /// A free that waits for the end of a capture is looked at in the thread's rhythm, not without a pause.
@@ -29,7 +60,7 @@ fn the_thread_keeps_its_rhythm_while_a_free_waits_for_a_capture() {
     host.free(block.id).unwrap();
     thread::sleep(Duration::from_millis(5));
     // The clock runs wherever looks are counted, however long this thread is kept from going on.
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let before = watch.count("Capture::status");
     thread::sleep(Duration::from_millis(50));
     let looks = (watch.count("Capture::status") - before) as u128;
@@ -38,27 +69,29 @@ fn the_thread_keeps_its_rhythm_while_a_free_waits_for_a_capture() {
     let graph = capture.end(stream).unwrap();
     // SAFETY: rule 1: it was never launched.
     unsafe { capture.destroy_graph(graph) }.unwrap();
-    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(20);
     while host.stats().active_requests.current > 0 {
-        assert!(std::time::Instant::now() < deadline, "nobody noticed");
+        assert!(Instant::now() < deadline, "nobody noticed");
         thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// The other half of N07: with a thread that watches, requests of the default pool ask about no event.
+/// Requests of the default pool do not; without the thread, each asks.
 #[test]
-fn with_a_thread_that_watches_requests_ask_about_no_event() {
+fn n07_with_a_thread_that_watches_requests_ask_about_no_event() {
     let (machine, driver, watch) = world(Clock::Workers);
-    let host = over(&driver, &background());
+    let (host, alone) = (over(&driver, &background()), over(&driver, &Settings::default()));
     let stream = machine.create_stream(DEVICE, 0).unwrap();
     let (open, gate) = mpsc::channel::<()>();
     let wait = move || {
         let _ = gate.recv();
     };
     machine.launch_host_function(stream, Box::new(wait)).unwrap();
-    let block = host.allocate(KIB).unwrap();
-    assert!(host.record_event(block.ptr, block.id, stream).unwrap());
-    host.free(block.id).unwrap();
+    for host in [&host, &alone] {
+        let block = host.allocate(KIB).unwrap();
+        assert!(host.record_event(block.ptr, block.id, stream).unwrap());
+        host.free(block.id).unwrap();
+    }
     for n in 0..50 {
         host.allocate(KIB << (n % 3)).unwrap();
     }
@@ -71,6 +104,8 @@ fn with_a_thread_that_watches_requests_ask_about_no_event() {
         thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(asks(true), 0);
+    alone.allocate(KIB).unwrap();
+    assert_eq!(asks(true), 1);
     drop(open);
 }
 

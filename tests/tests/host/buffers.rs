@@ -1,12 +1,13 @@
 //! Pinned buffers: memory that frees itself, and that nobody else can free.
 
-use crate::machines::{idle, machine, nothing_is_pinned, plain};
+use crate::machines::{idle, machine, plain};
 use alloc_core::backend::{Backend, CopyKind};
 use alloc_core::config::Settings;
 use alloc_core::host::{HostAllocator, HostOptions, PinnedBuffer};
 use alloc_core::types::{DevicePtr, KIB};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{MemoryMode, OpenReg, OpenRegConfig};
+use granule_tests::pinned::nothing_is_pinned;
 use granule_tests::rig::DEVICE;
 use std::sync::Arc;
 

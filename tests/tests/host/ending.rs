@@ -1,6 +1,6 @@
 //! The end of pinned memory: of its allocator, its driver, and its process.
 
-use crate::machines::{calls, idle, nothing_is_pinned, plain, slow, with};
+use crate::machines::{calls, idle, plain, slow, with};
 use crate::watched::{over, world};
 use alloc_core::AllocError;
 use alloc_core::backend::{Backend, CaptureMode, CopyKind, ErrorKind, PinnedHost};
@@ -9,6 +9,7 @@ use alloc_core::pool::Filter;
 use alloc_core::types::{KIB, MIB, PoolId};
 use backend_openreg::{Call, Clock, FaultPlan};
 use granule_tests::alone::alone;
+use granule_tests::pinned::nothing_is_pinned;
 use granule_tests::quiet::Retires;
 use granule_tests::rig::DEVICE;
 use std::sync::atomic::Ordering;

@@ -29,10 +29,3 @@ pub(crate) fn plain(machine: &Arc<OpenReg>) -> HostAllocator {
 pub(crate) fn calls(machine: &OpenReg, call: Call) -> u64 {
     machine.calls().get(call)
 }
-
-/// Everything went back to the driver.
-pub(crate) fn nothing_is_pinned(machine: &OpenReg) {
-    assert_eq!(calls(machine, Call::HostMalloc), calls(machine, Call::HostFree));
-    assert_eq!(calls(machine, Call::RegisterHost), calls(machine, Call::UnregisterHost));
-    assert_eq!(machine.traps(), Vec::new(), "no memory left while work used it");
-}

@@ -133,7 +133,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_devices_use_is_nobody_elses(
+    fn n02_what_devices_copy_is_nobody_elses(
         steps in steps(),
         lag in 0u64..40,
         granule in any::<bool>(),

@@ -1,11 +1,12 @@
 //! Where pinned memory lies.
 
-use crate::machines::{calls, idle, machine, nothing_is_pinned};
+use crate::machines::{calls, idle, machine};
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
 use alloc_core::host::{HostAllocator, HostBlock, HostOptions, NumaPolicy};
 use alloc_core::types::{DeviceIndex, MIB};
 use backend_openreg::{Call, Families, OpenReg, OpenRegConfig};
+use granule_tests::pinned::nothing_is_pinned;
 use granule_tests::rig::DEVICE;
 use std::path::Path;
 

@@ -12,6 +12,7 @@ use backend_openreg::{Call, Clock, FaultPlan, OpenReg, OpenRegConfig};
 use granule_conformance::interpose::{Hook, Interposed};
 use granule_tests::Allocator;
 use granule_tests::log::Log;
+use granule_tests::policy::GranulePolicy;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::{free_all, mapped, of};
 use granule_tests::views::{Aliases, allocator, contents_survive_over, pieces};
@@ -47,7 +48,12 @@ fn swapped(config: OpenRegConfig) -> (Rig, Arc<Interposed<Aliases>>) {
 fn contents_survive_where_the_second_place_shows_other_memory() {
     for granularity in [2 * MIB, 64 << 10] {
         let machine = OpenReg::new(mapped(48).granularity(granularity)).unwrap();
-        let tried = contents_survive_over(machine.clone(), Aliases::swapped(), Settings::default(), (3, 400));
+        let tried = contents_survive_over::<GranulePolicy>(
+            machine.clone(),
+            Aliases::swapped(),
+            Settings::default(),
+            (3, 400),
+        );
         assert_eq!(tried, 2, "two granules are tried, and no view is made");
         assert_eq!((machine.used(DEVICE), machine.traps()), (0, Vec::new()));
     }

@@ -7,6 +7,7 @@ use backend_hip::Hip;
 use granule_masquerade::{Masquerade, Policy};
 use granule_tests::alone::{over_drivers, over_lookalikes};
 use granule_tests::lookalike::real_drivers;
+use granule_tests::policy::GranulePolicy;
 use granule_tests::views::contents_survive;
 
 #[test]
@@ -21,14 +22,14 @@ fn no_two_live_blocks_share_a_byte_over_drivers() {
         };
         // One owner of a label at a time.
         match Cuda::load() {
-            Ok(cuda) => check("cuda", contents_survive(cuda, limited(), 5, 300)),
+            Ok(cuda) => check("cuda", contents_survive::<GranulePolicy>(cuda, limited(), 5, 300)),
             Err(error) => println!("cuda: {error}"),
         }
         match Hip::load() {
             Ok(hip) => {
-                check("hip", contents_survive(hip.clone(), limited(), 6, 300));
+                check("hip", contents_survive::<GranulePolicy>(hip.clone(), limited(), 6, 300));
                 let masked = Masquerade::new(hip, Policy::Flip).unwrap();
-                check("hip as cuda", contents_survive(masked, limited(), 7, 300));
+                check("hip as cuda", contents_survive::<GranulePolicy>(masked, limited(), 7, 300));
             }
             Err(error) => println!("hip: {error}"),
         }
@@ -42,6 +43,10 @@ fn no_two_live_blocks_share_a_byte_over_drivers() {
 fn a_driver_that_lies_about_aliases_gets_no_views() {
     over_lookalikes("personality=false-alias,devices=1,capacity=48MiB,memory=mapped", || {
         let cuda = Cuda::load().unwrap();
-        assert_eq!(contents_survive(cuda, Settings::default(), 8, 300), 2, "tried, and not used");
+        assert_eq!(
+            contents_survive::<GranulePolicy>(cuda, Settings::default(), 8, 300),
+            2,
+            "tried, and not used"
+        );
     });
 }

@@ -14,7 +14,7 @@ use granule_tests::Allocator;
 use granule_tests::bytes::{Bytes, pattern};
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{DEVICE, Rig, on_each};
-use granule_tests::setup::of;
+use granule_tests::setup::{free_all, of};
 use granule_tests::views::{Aliases, Numbers, allocator, pieces};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -47,9 +47,7 @@ fn one_small_block_in_a_view_keeps_one_granule() {
         }
         let beside = allocator.malloc_at(MIB / 2, view.add(12 * MIB), stream).unwrap();
         allocator.check_invariants();
-        for ptr in live.into_iter().chain([small, beside]) {
-            allocator.free(ptr).unwrap();
-        }
+        free_all(&allocator, live.into_iter().chain([small, beside]));
         rig.nothing_is_left(&allocator);
     });
 }
@@ -61,9 +59,7 @@ fn what_a_view_shows_is_there_for_other_streams_while_a_block_lives_in_it() {
         let (_, small, live) = nearly_blank(rig, &allocator, stream);
         let other = allocator.malloc(34 * MIB, rig.new_stream()).expect("what is cached makes room");
         allocator.check_invariants();
-        for ptr in live.into_iter().chain([small, other]) {
-            allocator.free(ptr).unwrap();
-        }
+        free_all(&allocator, live.into_iter().chain([small, other]));
         rig.nothing_is_left(&allocator);
     });
 }
@@ -81,9 +77,7 @@ fn what_cannot_be_unmapped_stays_in_the_view_and_serves() {
     let later = allocator.malloc_at(MIB, view.add(20 * MIB), stream);
     assert!(again.is_ok() && later.is_err(), "the first run of mappings stayed: {again:?} {later:?}");
     allocator.check_invariants();
-    for ptr in live.into_iter().chain([small, again.unwrap()]) {
-        allocator.free(ptr).unwrap();
-    }
+    free_all(&allocator, live.into_iter().chain([small, again.unwrap()]));
     rig.nothing_is_left(&allocator);
 }
 
@@ -113,18 +107,14 @@ fn a_device_that_maps_nothing_twice_gives_what_it_has_left() {
     // So that the driver has said it.
     let live = pieces(&allocator, stream, 3, 4);
     let larger = allocator.malloc(12 * MIB, stream).unwrap();
-    for ptr in live.into_iter().chain([larger]) {
-        allocator.free(ptr).unwrap();
-    }
+    free_all(&allocator, live.into_iter().chain([larger]));
     allocator.empty_cache().unwrap();
     let most = allocator.malloc(560 * MIB, stream).unwrap();
     let left = (600 * MIB - rig.used()) / (2 * MIB) * 2 * MIB;
     assert!(left >= 4 * MIB, "there is something left: {left}");
     let last = allocator.malloc(left, stream).expect("it is there");
     allocator.check_invariants();
-    for ptr in [most, last] {
-        allocator.free(ptr).unwrap();
-    }
+    free_all(&allocator, [most, last]);
     rig.nothing_is_left(&allocator);
 }
 
@@ -150,9 +140,7 @@ fn granules_that_moved_are_counted() {
     assert_eq!(moved(), 0, "nothing has another address yet");
     let view = allocator.malloc(36 * MIB, stream).unwrap();
     assert_eq!(moved(), 18, "a view of 36 MiB shows 18 granules");
-    for ptr in live.into_iter().chain([view]) {
-        allocator.free(ptr).unwrap();
-    }
+    free_all(&allocator, live.into_iter().chain([view]));
     rig.nothing_is_left(&allocator);
 }
 
@@ -220,9 +208,7 @@ fn the_default_pool_sleeps_with_all_its_blocks() {
     allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
     assert_eq!(rig.used(), 0, "all of it sleeps");
     allocator.sleep_mode().wake(Tags::All).unwrap();
-    for ptr in live.into_iter().chain([wide]) {
-        allocator.free(ptr).unwrap();
-    }
+    free_all(&allocator, live.into_iter().chain([wide]));
     rig.nothing_is_left(&allocator);
 }
 
@@ -353,8 +339,6 @@ fn a_tag_closes_the_views_that_are_there() {
     assert!(allocator.malloc_at(MIB, wide.add(MIB), stream).is_err(), "not even by name");
     allocator.sleep_mode().set_tag(DEVICE, PoolId::DEFAULT, None).unwrap();
     let named = allocator.malloc_at(MIB, wide.add(MIB), stream).unwrap();
-    for ptr in live.into_iter().chain([named]) {
-        allocator.free(ptr).unwrap();
-    }
+    free_all(&allocator, live.into_iter().chain([named]));
     rig.nothing_is_left(&allocator);
 }

@@ -112,7 +112,7 @@ fn no_two_live_blocks_share_a_byte_whichever_stream_had_them() {
             let config = of(48).memory(MemoryMode::Mapped).clock(Clock::Virtual { lag });
             let machine = OpenReg::new(config).unwrap();
             let settings = Settings { cross_stream: *cross_stream, ..Settings::default() };
-            let shown = contents_survive(machine.clone(), settings, seed, 400);
+            let shown = contents_survive::<GranulePolicy>(machine.clone(), settings, seed, 400);
             assert!(shown > 10, "memory is mapped in two places: {shown}");
             assert_eq!((machine.used(rig::DEVICE), machine.traps()), (0, Vec::new()));
         }

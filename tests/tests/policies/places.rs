@@ -10,7 +10,7 @@ use granule_tests::Allocator;
 use granule_tests::bytes::{Bytes, first_other};
 use granule_tests::policy::GranulePolicy;
 use granule_tests::rig::{DEVICE, on_each};
-use granule_tests::setup::mapped;
+use granule_tests::setup::{free_all, mapped};
 use granule_tests::views::{Aliases, Numbers, pieces};
 use std::sync::Arc;
 
@@ -52,9 +52,7 @@ fn blank_bytes_of_a_view_serve_requests_at_their_address_and_call_no_driver() {
             rig.use_memory(stream, at, bytes);
             allocator.free(at).unwrap();
         }
-        for ptr in live.into_iter().chain([rest]) {
-            allocator.free(ptr).unwrap();
-        }
+        free_all(&allocator, live.into_iter().chain([rest]));
         rig.nothing_is_left(&allocator);
     });
 }

@@ -67,7 +67,12 @@ fn no_two_live_blocks_share_a_byte() {
     for seed in 1..=4 {
         for granularity in [2 * MIB, 64 << 10] {
             let config = of(48).memory(MemoryMode::Mapped).granularity(granularity);
-            let shown = contents_survive(OpenReg::new(config).unwrap(), Settings::default(), seed, 400);
+            let shown = contents_survive::<GranulePolicy>(
+                OpenReg::new(config).unwrap(),
+                Settings::default(),
+                seed,
+                400,
+            );
             assert!(shown > 10, "views are common: {shown}");
         }
     }
@@ -79,7 +84,7 @@ fn no_two_live_blocks_share_a_byte_where_work_is_late_or_memory_is_limited() {
     for settings in [Settings::default(), limited] {
         let config = of(48).memory(MemoryMode::Mapped).clock(Clock::Virtual { lag: 7 });
         let machine = OpenReg::new(config).unwrap();
-        let shown = contents_survive(machine.clone(), settings, 9, 400);
+        let shown = contents_survive::<GranulePolicy>(machine.clone(), settings, 9, 400);
         assert!(shown > 10, "views are common: {shown}");
         assert_eq!((machine.used(DEVICE), machine.traps()), (0, Vec::new()));
     }
@@ -282,7 +287,7 @@ fn a_device_that_maps_nothing_twice_takes_more_memory_instead() {
     rig.nothing_is_left(&allocator);
     let small = of(48).memory(MemoryMode::Mapped);
     let refusing = Interposed::new(OpenReg::new(small).unwrap(), Aliases::refused());
-    let _ = contents_survive(Arc::new(refusing), Settings::default(), 3, 200);
+    let _ = contents_survive::<GranulePolicy>(Arc::new(refusing), Settings::default(), 3, 200);
 }
 
 /// One error of the moment turned views off for the device's life.

@@ -2,15 +2,14 @@
 //! which caches go.
 
 use alloc_core::AllocError;
-use alloc_core::backend::CaptureMode;
 use alloc_core::budget::{Budget, BudgetEvent, BudgetOwner};
 use alloc_core::config::{MemoryLimit, Settings};
-use alloc_core::graph::GraphCapture;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::types::{DeviceIndex, MIB, PoolId};
 use backend_openreg::Call;
 use granule_tests::Allocator;
 use granule_tests::clients::{Client, budget, device};
+use granule_tests::graphs::begin_in;
 use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::setup::both;
@@ -420,7 +419,7 @@ fn captured_pools_keep_their_memory<P: Policy>() {
         let tenant = allocator.budgets().create_tenant(DEVICE, "graphs", &budget(0, 40, 100)).unwrap();
         pool.join_tenant(tenant).unwrap();
         let stream = rig.new_stream();
-        let capture = GraphCapture::begin(&allocator, stream, CaptureMode::Global, Some(pool.id())).unwrap();
+        let capture = begin_in(&allocator, stream, Some(pool.id()));
         let block = allocator.malloc(60 * MIB, stream).unwrap();
         assert!(allocator.malloc(41 * MIB, stream).unwrap_err().is_out_of_memory());
         assert_eq!(*hook.lock().unwrap(), 0, "nobody is asked under capture");

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 mod budgets;
+mod checkpoints;
 mod fairness;
 mod private;
 mod registered;

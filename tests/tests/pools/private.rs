@@ -1,27 +1,338 @@
-//! Private pools beyond PyTorch's: limits, priming, figures, scopes, dead pools.
+//! Private pools: who uses them, whose memory serves whom, limits, priming, figures, scopes, dead pools.
 
 use alloc_core::AllocError;
-use alloc_core::backend::{CaptureMode, ErrorKind};
-use alloc_core::config::{MemoryLimit, Settings};
+use alloc_core::backend::ErrorKind;
+use alloc_core::config::{MemoryLimit, PytorchRelease, Settings};
 use alloc_core::device::{SegmentChange, SegmentEvent};
-use alloc_core::graph::GraphCapture;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions, PoolStats};
 use alloc_core::sleep::{Backup, SleepTag, Tags};
 use alloc_core::types::{DevicePtr, KIB, MIB, PoolId, Stream};
 use backend_openreg::{Call, Clock, FaultPlan};
-use granule_tests::graphs::begin;
+use granule_tests::Allocator;
+use granule_tests::graphs::{begin, begin_in, is_unknown};
 use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::pools::{new_pool, take};
 use granule_tests::quiet::{Retires, Sleeps};
 use granule_tests::rig::{DEVICE, Rig, on_each};
-use granule_tests::setup::{SOON, both, growable, of};
-use granule_tests::with_policy;
+use granule_tests::setup::{SOON, both, free_all, growable, of};
 use std::cell::Cell;
-use std::sync::{Arc, OnceLock, mpsc};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Barrier, OnceLock, mpsc};
 use std::time::Duration;
 
+/// Segments of a pool: address, bytes, number of blocks.
+fn segments(allocator: &Allocator, pool: PoolId) -> Vec<(u64, u64, usize)> {
+    let segments = allocator.pools().snapshot(pool, false).segments;
+    assert!(segments.iter().all(|segment| segment.pool_id == pool));
+    segments.iter().map(|s| (s.address, s.total_size, s.blocks.len())).collect()
+}
+
+#[test]
+fn p01_a_new_pool_has_one_user_and_two_while_a_scope_is_open() {
+    on_each(&of(200), |rig| {
+        let (allocator, home) = (rig.allocator(Settings::default()), rig.stream());
+        let outside = allocator.malloc(3 * MIB, home).unwrap();
+        let pool = new_pool(&allocator);
+        assert_eq!(pool.use_count().unwrap(), 1);
+        assert_eq!(segments(&allocator, pool.id()), []);
+        let scope = pool.enter(Filter::this_thread()).unwrap();
+        assert_eq!(pool.use_count().unwrap(), 2);
+        let inside = allocator.malloc(3 * MIB, home).unwrap();
+        assert_eq!(pool.use_count().unwrap(), 2, "a block is no user");
+        drop(scope);
+        assert_eq!(pool.use_count().unwrap(), 1);
+        let after = allocator.malloc(3 * MIB, home).unwrap();
+        assert_eq!(segments(&allocator, pool.id()), [(inside.0, 20 * MIB, 2)]);
+        let default = segments(&allocator, PoolId::DEFAULT);
+        assert_eq!(default, [(outside.0, 20 * MIB, 3)], "the requests before and after are neighbours");
+        assert_eq!(after, outside.add(3 * MIB));
+        free_all(&allocator, [outside, inside, after]);
+        drop(pool);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+#[test]
+fn p02_ids_tell_user_pools_from_capture_pools() {
+    let (user, other) = (PoolId::fresh(), PoolId::fresh());
+    let (capture, second) = (PoolId::fresh_for_capture(), PoolId::fresh_for_capture());
+    assert!(user.0 == 0 && 0 < user.1 && user.1 < other.1, "{user} {other}");
+    assert!(capture.1 == 0 && 0 < capture.0 && capture.0 < second.0, "{capture} {second}");
+    on_each(&of(100), |rig| {
+        let allocator = rig.allocator(Settings::default());
+        let id = new_pool(&allocator).id();
+        assert!(id.0 == 0 && id.1 > other.1, "never used before: {id}");
+        let refused = allocator.pools().create(DEVICE, PoolId::DEFAULT, None).unwrap_err();
+        assert!(matches!(refused, AllocError::Pool { pool: PoolId::DEFAULT, .. }));
+        let refused = allocator.pools().begin(DEVICE, PoolId::DEFAULT, Filter::Always).unwrap_err();
+        assert!(matches!(refused, AllocError::Pool { pool: PoolId::DEFAULT, .. }));
+    });
+}
+
+/// PyTorch switches growable segments off while it searches these pools, and refuses that request.
+#[test]
+fn p05_p13_an_opted_in_pool_lends_to_a_request_that_nothing_else_can_serve() {
+    // The device has no more, or a limit allows no more.
+    for capacity in [100, 200] {
+        on_each(&of(capacity), |rig| {
+            for settings in both() {
+                let (allocator, home) = (rig.allocator(settings), rig.stream());
+                allocator.set_memory_limits(DEVICE, Some(MemoryLimit::Bytes(100 * MIB)), None).unwrap();
+                let pool = new_pool(&allocator);
+                let cached = take(&allocator, &pool, 60 * MIB, home).unwrap();
+                allocator.free(cached).unwrap();
+                let fits = allocator.malloc(20 * MIB, home).unwrap();
+                assert_ne!(fits, cached, "the device has room");
+                let opt_in = |lends| allocator.pools().set_use_on_oom(DEVICE, pool.id(), lends).unwrap();
+                assert!(allocator.malloc(60 * MIB, home).unwrap_err().is_out_of_memory(), "not of itself");
+                opt_in(true);
+                let lent = allocator.malloc(60 * MIB, home).unwrap();
+                assert_eq!(lent, cached);
+                assert_eq!(pool.stats().unwrap().allocated_bytes, 60 * MIB, "it still is the pool's");
+                assert_eq!(pool.use_count().unwrap(), 1);
+                allocator.free(lent).unwrap();
+                // Another stream gets none of it.
+                assert!(allocator.malloc(60 * MIB, rig.new_stream()).unwrap_err().is_out_of_memory());
+                opt_in(false);
+                assert!(allocator.malloc(60 * MIB, home).unwrap_err().is_out_of_memory());
+                opt_in(true);
+                let again = allocator.malloc(60 * MIB, home).unwrap();
+                assert_eq!(again, cached);
+                drop(pool);
+                allocator.free(again).unwrap();
+                // The pool is gone: its memory is given back first, like anything cached, and lent no more.
+                let after = allocator.malloc(60 * MIB, home).unwrap();
+                assert_eq!(allocator.stats(DEVICE).unwrap().reserved_bytes_by_private_pools.len(), 1);
+                allocator.free(after).unwrap();
+                allocator.free(fits).unwrap();
+                rig.nothing_is_left(&allocator);
+            }
+        });
+    }
+}
+
+#[test]
+fn p05_pools_lend_before_the_cache_is_given_back() {
+    on_each(&of(100), |rig| {
+        for release in [PytorchRelease::V2_11, PytorchRelease::V2_15] {
+            let settings = Settings { pytorch_release: Some(release), ..Settings::default() };
+            let (allocator, home) = (rig.allocator(settings), rig.stream());
+            let pool = new_pool(&allocator);
+            allocator.pools().set_use_on_oom(DEVICE, pool.id(), true).unwrap();
+            let lendable = take(&allocator, &pool, 40 * MIB, home).unwrap();
+            allocator.free(lendable).unwrap();
+            let [cached, live] = [30 * MIB, 20 * MIB].map(|bytes| allocator.malloc(bytes, home).unwrap());
+            allocator.free(cached).unwrap();
+            assert_eq!(allocator.malloc(40 * MIB, home).unwrap(), lendable, "{release}");
+            assert_eq!(allocator.stats(DEVICE).unwrap().num_alloc_retries, 0, "{release}");
+            [lendable, live].into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
+            drop(pool);
+            rig.nothing_is_left(&allocator);
+        }
+    });
+}
+
+#[test]
+fn p06_a_no_split_pool_hands_out_whole_segments() {
+    on_each(&of(200), |rig| {
+        let (allocator, home) = (rig.allocator(Settings::default()), rig.stream());
+        let options = PoolOptions { no_split: true, ..PoolOptions::default() };
+        let pool = MemoryPool::new(&allocator, DEVICE, options).unwrap();
+        let id = pool.id();
+        let live = [KIB, KIB, 3 * MIB].map(|bytes| take(&allocator, &pool, bytes, home).unwrap());
+        assert_eq!(live.map(|ptr| allocator.block_size(ptr).unwrap()), [2 * MIB, 2 * MIB, 20 * MIB]);
+        let blocks: Vec<_> = segments(&allocator, id).into_iter().map(|(_, bytes, n)| (bytes, n)).collect();
+        let mut sorted = blocks.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [(2 * MIB, 1), (2 * MIB, 1), (20 * MIB, 1)]);
+        allocator.free(live[2]).unwrap();
+        assert_eq!(take(&allocator, &pool, 9 * MIB, home).unwrap(), live[2], "reused whole");
+        allocator.free(live[2]).unwrap();
+        let scope = pool.enter(Filter::this_thread()).unwrap();
+        let inside = allocator.malloc_at(9 * MIB, live[2].add(10 * MIB), home);
+        assert!(matches!(inside, Err(AllocError::ExactAddress { .. })), "{inside:?}");
+        assert_eq!(allocator.malloc_at(9 * MIB, live[2], home).unwrap(), live[2]);
+        drop(scope);
+        assert_eq!(allocator.block_size(live[2]), Some(20 * MIB), "whole, at an address, too");
+        free_all(&allocator, live);
+        drop(pool);
+        assert!(is_unknown(&allocator, id));
+        // A pool of the same id is another one.
+        allocator.pools().begin(DEVICE, id, Filter::Always).unwrap();
+        let [one, two] = [KIB, KIB].map(|bytes| allocator.malloc(bytes, home).unwrap());
+        assert_eq!((allocator.block_size(one), two), (Some(KIB), one.add(KIB)));
+        allocator.free(one).unwrap();
+        allocator.free(two).unwrap();
+        allocator.pools().end(DEVICE, id).unwrap();
+        allocator.pools().release(DEVICE, id).unwrap();
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+#[test]
+fn p07_of_nested_pools_the_innermost_serves() {
+    on_each(&of(400), |rig| {
+        let (allocator, home) = (rig.allocator(Settings::default()), rig.stream());
+        let (outer, inner) = (new_pool(&allocator), new_pool(&allocator));
+        let take = || allocator.malloc(30 * MIB, home).unwrap();
+        let outer_scope = outer.enter(Filter::this_thread()).unwrap();
+        let mut live = vec![take()];
+        let inner_scope = inner.enter(Filter::this_thread()).unwrap();
+        live.extend([take(), take()]);
+        drop(inner_scope);
+        live.push(take());
+        drop(outer_scope);
+        live.push(take());
+        let of_pool = |pool| segments(&allocator, pool).into_iter().map(|(at, ..)| DevicePtr(at)).collect();
+        let by_pool: [BTreeSet<_>; 3] = [outer.id(), inner.id(), PoolId::DEFAULT].map(of_pool);
+        assert_eq!(by_pool.each_ref().map(BTreeSet::len), [2, 2, 1]);
+        assert_eq!(by_pool[0], BTreeSet::from([live[0], live[3]]));
+        assert_eq!(by_pool[1], BTreeSet::from([live[1], live[2]]));
+        // Scopes may also end in another order than they began.
+        let first = outer.enter(Filter::this_thread()).unwrap();
+        let second = inner.enter(Filter::this_thread()).unwrap();
+        drop(first);
+        live.push(take());
+        assert_eq!(segments(&allocator, inner.id()).len(), 3);
+        drop(second);
+        live.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
+        drop((outer, inner));
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+#[test]
+fn p08_two_threads_in_two_pools_do_not_mix() {
+    on_each(&of(1024), |rig| {
+        let (allocator, home) = (rig.allocator(Settings::default()), rig.stream());
+        let start = Barrier::new(2);
+        let work = |seed: u64| {
+            let pool = new_pool(&allocator);
+            let _scope = pool.enter(Filter::this_thread()).unwrap();
+            start.wait();
+            let mut live = Vec::new();
+            let mut handed_out = BTreeSet::new();
+            for n in 0..400 {
+                let ptr = allocator.malloc((n * 7919 * seed) % (3 * MIB) + 1, home).unwrap();
+                handed_out.insert(ptr);
+                live.push(ptr);
+                if n % 3 != 0 {
+                    allocator.free(live.swap_remove((n * seed) as usize % live.len())).unwrap();
+                }
+            }
+            let segments = segments(&allocator, pool.id());
+            let inside =
+                |ptr: &DevicePtr| segments.iter().any(|(at, bytes, _)| (*at..at + bytes).contains(&ptr.0));
+            assert!(handed_out.iter().all(inside), "every address is the thread's own pool's");
+            live.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
+            segments
+        };
+        let (one, other) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| work(3));
+            (work(5), other.join().unwrap())
+        });
+        assert!(!one.is_empty() && !other.is_empty());
+        assert_eq!(segments(&allocator, PoolId::DEFAULT), []);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+#[test]
+fn p09_emptying_the_cache_in_a_scope_leaves_the_pool_alone() {
+    on_each(&of(200), |rig| {
+        for settings in both() {
+            let (allocator, home) = (rig.allocator(settings), rig.stream());
+            let default = allocator.malloc(40 * MIB, home).unwrap();
+            allocator.free(default).unwrap();
+            let pool = new_pool(&allocator);
+            let scope = pool.enter(Filter::this_thread()).unwrap();
+            let cached = allocator.malloc(20 * MIB, home).unwrap();
+            allocator.free(cached).unwrap();
+            assert_eq!(rig.used(), 60 * MIB);
+            allocator.empty_cache().unwrap();
+            assert_eq!(rig.used(), 20 * MIB, "the default pool's memory went");
+            assert_eq!(pool.stats().unwrap().free_bytes, 20 * MIB);
+            drop(scope);
+            allocator.empty_cache().unwrap();
+            allocator.pools().empty(pool.id()).unwrap();
+            assert_eq!(rig.used(), 20 * MIB, "also outside of it, while the pool is in use");
+            drop(pool);
+            assert_eq!(rig.used(), 0, "the pool's end gives it back");
+            rig.nothing_is_left(&allocator);
+        }
+    });
+}
+
+/// PyTorch 2.15 counts the reference before it refuses: the pool is never freed.
+#[test]
+fn p10_beginning_a_pool_twice_is_refused_and_leaks_nothing() {
+    on_each(&of(100), |rig| {
+        let (allocator, home) = (rig.allocator(Settings::default()), rig.stream());
+        let pool = new_pool(&allocator);
+        let id = pool.id();
+        let scope = pool.enter(Filter::this_thread()).unwrap();
+        let refused = pool.enter(Filter::Always).unwrap_err();
+        assert!(refused.to_string().contains("already recording to mempool_id"), "{refused}");
+        assert_eq!(pool.use_count().unwrap(), 2);
+        let ptr = allocator.malloc(MIB, home).unwrap();
+        allocator.free(ptr).unwrap();
+        drop(scope);
+        assert_eq!(pool.use_count().unwrap(), 1);
+        let refused = allocator.pools().end(DEVICE, id).unwrap_err();
+        assert!(refused.to_string().contains("not currently recording to mempool_id"), "{refused}");
+        drop(pool);
+        assert!(is_unknown(&allocator, id), "no reference is left");
+        assert_eq!(rig.used(), 0);
+    });
+}
+
+/// PyTorch counts mappings up once for each allocation and down once for each block: the pool's end aborts.
+#[test]
+fn p04_p12_pytorch_168956_a_growable_pool_survives_partial_frees_and_its_end() {
+    on_each(&of(400), |rig| {
+        let (allocator, home) = (rig.allocator(growable()), rig.stream());
+        let pool = new_pool(&allocator);
+        let id = pool.id();
+        let whole = take(&allocator, &pool, 200 * MIB, home).unwrap();
+        allocator.free(whole).unwrap();
+        let parts = [0; 4].map(|_| take(&allocator, &pool, 20 * MIB, home).unwrap());
+        assert_eq!(parts, [0, 20, 40, 60].map(|at| whole.add(at * MIB)));
+        allocator.free(parts[0]).unwrap();
+        allocator.free(parts[2]).unwrap();
+        drop(pool);
+        let held = || allocator.stats(DEVICE).unwrap().reserved_bytes_by_private_pools[&id].all;
+        assert_eq!((rig.used(), held().current), (40 * MIB, 40 << 20), "two live blocks keep a granule each");
+        assert!(matches!(allocator.pools().create(DEVICE, id, None), Err(AllocError::DeadPool { .. })));
+        rig.use_memory(home, parts[1], 20 * MIB);
+        rig.use_memory(home, parts[3], 20 * MIB);
+        allocator.record_stream(parts[1], rig.new_stream()).unwrap();
+        allocator.free(parts[1]).unwrap();
+        allocator.free(parts[3]).unwrap();
+        rig.nothing_is_left(&allocator);
+        assert!(is_unknown(&allocator, id), "the record is gone");
+        assert_eq!((held().current, held().peak), (0, 200 << 20));
+    });
+}
+
+/// PyTorch 2.15 counts two mappings and one unmapping here: the record is never erased.
+#[test]
+fn p12_mappings_that_become_one_block_leave_no_record() {
+    on_each(&of(400), |rig| {
+        let (allocator, home) = (rig.allocator(growable()), rig.stream());
+        let pool = new_pool(&allocator);
+        let id = pool.id();
+        let parts = [0; 3].map(|_| take(&allocator, &pool, 20 * MIB, home).unwrap());
+        assert_eq!(allocator.stats(DEVICE).unwrap().num_device_alloc, 3);
+        parts.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
+        drop(pool);
+        assert_eq!(allocator.stats(DEVICE).unwrap().num_device_free, 1, "one block is unmapped");
+        assert!(is_unknown(&allocator, id));
+        assert_eq!(rig.used(), 0);
+    });
+}
+
 /// PyTorch issue 159674: cached memory of the default pool is no help to a request in a pool's scope.
-fn a_request_in_a_scope_reclaims_the_default_pools_cache<P: Policy>() {
+fn pytorch_159674_a_request_in_a_scope_reclaims_the_default_pools_cache<P: Policy>() {
     on_each(&of(100), |rig| {
         for settings in both() {
             let (allocator, home, other) = (rig.with_policy::<P>(settings), rig.stream(), rig.new_stream());
@@ -48,7 +359,10 @@ fn a_pool_can_be_limited<P: Policy>() {
             allocator.pools().set_hard_limit(DEVICE, pool.id(), Some(MemoryLimit::Bytes(60 * MIB))).unwrap();
             let live = [40, 20].map(|n| take(&allocator, &pool, n * MIB, home).unwrap());
             let refused = take(&allocator, &pool, 20 * MIB, home).unwrap_err();
-            assert!(refused.is_out_of_memory(), "{refused}");
+            let AllocError::OutOfMemory(report) = &refused else { panic!("{refused}") };
+            assert_eq!((report.pool, report.pool_limit, report.allowed), (pool.id(), Some(60 * MIB), None));
+            let line = format!("\n  pool {} may hold 60.00 MiB and no more", pool.id());
+            assert!(refused.to_string().contains(&line), "{refused}");
             assert_eq!(rig.used(), 60 * MIB);
             // Others are not concerned, and what is cached within the limit is.
             let outside = take(&allocator, &free, 80 * MIB, home).unwrap();
@@ -59,6 +373,9 @@ fn a_pool_can_be_limited<P: Policy>() {
             assert!(take(&allocator, &pool, 20 * MIB, home).is_err());
             allocator.pools().set_hard_limit(DEVICE, pool.id(), None).unwrap();
             let last = take(&allocator, &pool, 20 * MIB, home).unwrap();
+            let default = Some(MemoryLimit::Bytes(40 * MIB));
+            allocator.pools().set_hard_limit(DEVICE, PoolId::DEFAULT, default).unwrap();
+            assert!(allocator.malloc(60 * MIB, home).unwrap_err().is_out_of_memory());
             [live[0], live[1], outside, more, last].into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
             let unknown = allocator.pools().set_hard_limit(DEVICE, PoolId(0, u64::MAX), None);
             assert!(matches!(unknown, Err(AllocError::UnknownPool { .. })));
@@ -77,8 +394,7 @@ fn a_primed_pool_serves_a_capture_without_the_device<P: Policy>() {
             allocator.pools().prime(pool.id(), stream, &sizes).unwrap();
             assert_eq!(pool.stats().unwrap().allocation, 0, "nothing of it is handed out");
             assert!(pool.stats().unwrap().free_bytes > 48 * MIB);
-            let capture =
-                GraphCapture::begin(&allocator, stream, CaptureMode::Global, Some(pool.id())).unwrap();
+            let capture = begin_in(&allocator, stream, Some(pool.id()));
             let calls = rig.device.calls();
             let live = sizes.map(|bytes| allocator.malloc(bytes, stream).unwrap());
             let calls = rig.device.calls().since(&calls);
@@ -158,7 +474,7 @@ fn the_figures_of_a_pool_are_its_own() {
     });
 }
 
-fn a_dead_pool_serves_nobody<P: Policy>() {
+fn p04_a_dead_pool_serves_nobody_and_its_block_lives<P: Policy>() {
     on_each(&of(100), |rig| {
         let (allocator, home) = (rig.with_policy::<P>(Settings::default()), rig.stream());
         let id = PoolId::fresh();
@@ -183,6 +499,7 @@ fn a_dead_pool_serves_nobody<P: Policy>() {
             3 * MIB,
             "what is live stays"
         );
+        rig.use_memory(home, live, 3 * MIB);
         allocator.free(live).unwrap();
         allocator.free(outside).unwrap();
         rig.nothing_is_left(&allocator);
@@ -245,22 +562,6 @@ fn a_scope_serves_the_requests_that_its_filter_accepts<P: Policy>() {
         drop(pool);
         rig.nothing_is_left(&allocator);
     });
-}
-
-/// What the default pool has cached was of no use to a request inside a pool's scope.
-fn pytorch_159674_a_pool_in_need_gets_what_the_default_pool_has_cached<P: Policy>() {
-    for settings in [Settings::default(), growable()] {
-        let (device, allocator, stream) = with_policy::<P>(of(100), settings);
-        let cached = allocator.malloc(80 * MIB, stream).unwrap();
-        allocator.free(cached).unwrap();
-        let pool = PoolId::fresh();
-        allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
-        let ptr = allocator.malloc(80 * MIB, stream).unwrap();
-        allocator.pools().end(DEVICE, pool).unwrap();
-        assert_eq!(allocator.pools().stats(DEVICE, pool).unwrap().allocated_bytes, 80 * MIB);
-        assert!(device.used(DEVICE) <= 100 * MIB);
-        allocator.free(ptr).unwrap();
-    }
 }
 
 /// A thread that flushes knows which arenas to flush; one of them becomes another pool's meanwhile.
@@ -447,16 +748,15 @@ fn the_end_of_a_pool_waits_for_its_own_memory_alone<P: Policy>() {
 granule_tests::for_each_policy!(
     the_end_of_a_pool_waits_for_its_own_memory_alone,
     a_pool_that_sleeps_serves_no_request_but_its_own,
-    a_request_in_a_scope_reclaims_the_default_pools_cache,
     a_pool_can_be_limited,
     a_primed_pool_serves_a_capture_without_the_device,
     emptying_a_pool_concerns_no_other,
-    a_dead_pool_serves_nobody,
     a_pool_that_is_gone_before_a_request_arrives_does_not_fail_it,
     a_scope_serves_the_requests_that_its_filter_accepts,
-    pytorch_159674_a_pool_in_need_gets_what_the_default_pool_has_cached,
     a_flush_spares_the_pool_that_got_an_arena_of_a_dead_one,
     a_checkpoint_of_another_allocator_is_refused,
     a_pools_limit_goes_with_the_pool,
     a_scope_of_a_retired_stream_serves_no_successor,
+    pytorch_159674_a_request_in_a_scope_reclaims_the_default_pools_cache,
+    p04_a_dead_pool_serves_nobody_and_its_block_lives,
 );

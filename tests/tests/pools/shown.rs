@@ -1,14 +1,12 @@
 //! Free memory of private pools in pieces, under `policy:granule`: it serves a request as one where nobody counts on its place.
 
-use alloc_core::backend::CaptureMode;
 use alloc_core::config::MemoryLimit;
-use alloc_core::graph::GraphCapture;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
 use alloc_core::types::{DevicePtr, MIB, PoolId, Stream};
 use granule_tests::Allocator;
 use granule_tests::bytes::{Bytes, first_other};
-use granule_tests::graphs::fill;
+use granule_tests::graphs::{begin, begin_in, fill};
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::{free_all, mapped, of};
 use granule_tests::views::{allocator, pieces};
@@ -107,7 +105,7 @@ fn a_capture_gets_nothing_from_views_and_leaves_them_alone() {
         let Shown { allocator, stream, pool, live, block } = Shown::of(rig);
         allocator.free(block).unwrap();
 
-        let capture = GraphCapture::begin(&allocator, stream, CaptureMode::Global, Some(pool.id())).unwrap();
+        let capture = begin_in(&allocator, stream, Some(pool.id()));
         // It was served there a moment ago, and all of it is free.
         let captured = allocator.malloc(32 * MIB, stream).unwrap();
         assert_ne!(captured, block, "{}: a graph would write to addresses that may go", rig.name);
@@ -200,7 +198,7 @@ fn a_pool_that_was_primed_serves_a_capture_from_what_it_has() {
         drop(scope);
         allocator.pools().prime(pool.id(), stream, &[32 * MIB]).unwrap();
         let used = rig.used();
-        let capture = GraphCapture::begin(&allocator, stream, CaptureMode::Global, Some(pool.id())).unwrap();
+        let capture = begin_in(&allocator, stream, Some(pool.id()));
         let captured = allocator.malloc(32 * MIB, stream).unwrap();
         assert_eq!(rig.used(), used, "{}: it was taken ahead", rig.name);
         allocator.free(captured).unwrap();
@@ -214,7 +212,7 @@ fn a_pool_that_was_primed_serves_a_capture_from_what_it_has() {
 fn sleep_leaves_views_that_a_graph_knows() {
     on_each(&mapped(400), |rig| {
         let Shown { allocator, stream, pool, live, block } = Shown::of(rig);
-        let mut capture = GraphCapture::begin(&allocator, stream, CaptureMode::Global, None).unwrap();
+        let mut capture = begin(&allocator, stream);
         capture.retain_pool(pool.id()).unwrap();
         fill(rig, stream, block, 32 * MIB);
         let mut graph = capture.end().unwrap();

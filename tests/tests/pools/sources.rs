@@ -4,13 +4,13 @@ use alloc_core::backend::{Backend, BackendError, ErrorKind, HandleType, Result a
 use alloc_core::config::Settings;
 use alloc_core::history::{HistoryOptions, RecordContext};
 use alloc_core::pool::{Filter, MemoryPool, PhysicalSource, PoolOptions, SegmentSource};
-use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PhysicalHandle, PoolId, Stream};
+use alloc_core::types::{DeviceIndex, DevicePtr, GIB, KIB, MIB, PhysicalHandle, PoolId, Stream};
 use alloc_core::{AllocError, CachingAllocator};
-use backend_openreg::OpenReg;
+use granule_tests::graphs::is_unknown;
 use granule_tests::policy::{GranulePolicy, Policy, PytorchPolicy};
-use granule_tests::pools::{pool_over, take};
-use granule_tests::rig::{DEVICE, on_each};
-use granule_tests::setup::{SOON, growable, mapped, of, one};
+use granule_tests::pools::{Own, pool_over, take};
+use granule_tests::rig::{DEVICE, Rig, on_each};
+use granule_tests::setup::{SOON, growable, of, one};
 use granule_tests::{Allocator, with_policy};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
@@ -165,95 +165,75 @@ fn without_growable_segments_the_source_is_asked_for_fixed_ones() {
     });
 }
 
-/// A user's own memory functions, which count what they hold.
-#[derive(Debug)]
-struct Counting {
-    backend: Arc<OpenReg>,
-    held: AtomicU64,
-    handles: AtomicU64,
-    grows: bool,
-}
-
-impl Counting {
-    fn new(backend: &Arc<OpenReg>, grows: bool) -> Arc<Self> {
-        Arc::new(Self {
-            backend: backend.clone(),
-            held: AtomicU64::new(0),
-            handles: AtomicU64::new(0),
-            grows,
-        })
-    }
-}
-
-// SAFETY: the machine's memory is disjoint, large enough and aligned (I1), and nothing else frees it.
-unsafe impl SegmentSource for Counting {
-    fn alloc(&self, bytes: u64, stream: Stream) -> Option<DevicePtr> {
-        let ptr = self.backend.malloc(stream.device, bytes).ok()?;
-        self.held.fetch_add(bytes, Ordering::Relaxed);
-        Some(ptr)
-    }
-    unsafe fn free(&self, ptr: DevicePtr, bytes: u64, stream: Stream) {
-        // SAFETY: rule 3, by this function's contract.
-        unsafe { self.backend.free(stream.device, ptr) }.unwrap();
-        self.held.fetch_sub(bytes, Ordering::Relaxed);
-    }
-    fn physical(&self) -> Option<&dyn PhysicalSource> {
-        self.grows.then_some(self)
-    }
-}
-
-// SAFETY: handles that the device has just made, each handed out once.
-unsafe impl PhysicalSource for Counting {
-    fn create(&self, device: DeviceIndex, bytes: u64) -> Option<PhysicalHandle> {
-        let vm = self.backend.virtual_memory().unwrap();
-        let handle = vm.create_physical(device, bytes, HandleType::None).ok()?;
-        self.handles.fetch_add(1, Ordering::Relaxed);
-        Some(handle)
-    }
-    fn release(&self, handle: PhysicalHandle) -> DriverResult<()> {
-        // SAFETY: rule 1: made by `create`, released once.
-        unsafe { self.backend.virtual_memory().unwrap().release_physical(handle) }?;
-        self.handles.fetch_sub(1, Ordering::Relaxed);
-        Ok(())
-    }
+#[test]
+fn p03_a_pools_own_functions_make_and_free_its_segments() {
+    on_each(&of(200), |rig| {
+        let (allocator, home) = (rig.allocator(Settings::default()), rig.stream());
+        let source = Own::new(&rig.backend, false);
+        let pool = pool_over(&allocator, Some(source.clone()));
+        let live =
+            [KIB, 5 * MIB, 30 * MIB, 6 * MIB].map(|bytes| take(&allocator, &pool, bytes, home).unwrap());
+        assert_eq!(*source.asked.lock().unwrap(), [2 * MIB, 20 * MIB, 30 * MIB], "6 MiB fit beside 5");
+        assert_eq!(rig.used(), 52 * MIB);
+        let id = pool.id();
+        drop(pool);
+        assert_eq!(*source.returned.lock().unwrap(), [0; 0], "all segments have live blocks");
+        // The program lets go of it before the pool does.
+        let last = Arc::downgrade(&source);
+        drop(source);
+        allocator.free(live[1]).unwrap();
+        allocator.empty_cache().unwrap();
+        let returned = || last.upgrade().unwrap().returned.lock().unwrap().clone();
+        assert_eq!(returned(), [0; 0], "6 MiB of the segment are live");
+        allocator.free(live[2]).unwrap();
+        allocator.empty_cache().unwrap();
+        assert_eq!(returned(), [30 * MIB]);
+        let all = last.upgrade().unwrap();
+        allocator.free(live[0]).unwrap();
+        allocator.free(live[3]).unwrap();
+        allocator.empty_cache().unwrap();
+        assert_eq!(*all.returned.lock().unwrap(), [30 * MIB, 2 * MIB, 20 * MIB], "small segments first");
+        drop(all);
+        assert!(last.upgrade().is_none(), "the pool's record held it, and is gone");
+        assert!(is_unknown(&allocator, id));
+        rig.nothing_is_left(&allocator);
+    });
 }
 
 /// Growable segments had to be switched off for the whole process where one pool had memory functions of its own.
 #[test]
-fn pytorch_147851_growable_segments_and_a_pools_own_functions_go_together() {
-    for grows in [false, true] {
-        let (device, allocator, stream) = with_policy::<PytorchPolicy>(of(1024), growable());
-        let source = Counting::new(&device, grows);
-        let pool = PoolId::fresh();
-        allocator.pools().create(DEVICE, pool, Some(source.clone())).unwrap();
-        let outside = allocator.malloc(30 * MIB, stream).unwrap();
-        allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
-        let inside = allocator.malloc(30 * MIB, stream).unwrap();
-        allocator.pools().end(DEVICE, pool).unwrap();
-        let snapshot = allocator.snapshot(false);
-        let expandable =
-            |id| snapshot.segments.iter().filter(move |s| s.pool_id == id).map(|s| s.is_expandable);
-        assert!(expandable(PoolId::DEFAULT).eq([true]), "the default pool grows");
-        assert!(expandable(pool).eq([grows]), "the pool grows where its functions offer handles");
-        assert_eq!(source.held.load(Ordering::Relaxed), if grows { 0 } else { 30 * MIB });
-        assert_eq!(source.handles.load(Ordering::Relaxed), if grows { 2 } else { 0 }, "granules of 20 MiB");
-        allocator.free(inside).unwrap();
-        allocator.free(outside).unwrap();
-        allocator.pools().release(DEVICE, pool).unwrap();
-        allocator.pools().release(DEVICE, pool).unwrap();
-        allocator.empty_cache().unwrap();
-        assert_eq!((source.held.load(Ordering::Relaxed), source.handles.load(Ordering::Relaxed)), (0, 0));
-        assert_eq!(device.used(DEVICE), 0);
-        allocator.check_invariants();
-    }
+fn p11_pytorch_147851_segments_of_a_pools_own_functions_grow_where_these_offer_handles() {
+    on_each(&of(1024), |rig| {
+        for grows in [false, true] {
+            let (allocator, home) = (rig.allocator(growable()), rig.stream());
+            let source = Own::new(&rig.backend, grows);
+            let pool = pool_over(&allocator, Some(source.clone()));
+            let outside = allocator.malloc(30 * MIB, home).unwrap();
+            let inside = take(&allocator, &pool, 30 * MIB, home).unwrap();
+            let shown = |pool| -> Vec<_> {
+                let segments = allocator.pools().snapshot(pool, false).segments;
+                segments.iter().map(|segment| (segment.is_expandable, segment.total_size / MIB)).collect()
+            };
+            assert_eq!(shown(PoolId::DEFAULT), [(true, 40)], "the default pool grows");
+            assert_eq!(shown(pool.id()), [if grows { (true, 40) } else { (false, 30) }]);
+            assert_eq!(*source.asked.lock().unwrap(), if grows { vec![] } else { vec![30 * MIB] });
+            assert_eq!(source.handles.load(Ordering::Relaxed), if grows { 2 } else { 0 }, "of 20 MiB");
+            allocator.free(inside).unwrap();
+            allocator.free(outside).unwrap();
+            drop(pool);
+            assert_eq!(*source.returned.lock().unwrap(), *source.asked.lock().unwrap());
+            assert_eq!(source.handles.load(Ordering::Relaxed), 0);
+            rig.nothing_is_left(&allocator);
+        }
+    });
 }
 
 #[test]
 fn a_small_block_between_large_ones_is_counted_with_those_when_it_is_parked() {
-    let (device, allocator, stream) = with_policy::<GranulePolicy>(of(1024), Settings::default());
-    let pool = PoolId::fresh();
-    allocator.pools().create(DEVICE, pool, Some(Counting::new(&device, false))).unwrap();
-    allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
+    let rig = Rig::openreg(of(1024));
+    let (allocator, stream) = (rig.with_policy::<GranulePolicy>(Settings::default()), rig.stream());
+    let pool = pool_over(&allocator, Some(Own::new(&rig.backend, false)));
+    let _scope = pool.enter(Filter::Always).unwrap();
     let large = allocator.malloc(30 * MIB, stream).unwrap();
     allocator.free(large).unwrap();
     assert_eq!(allocator.malloc_at(512, large, stream).unwrap(), large);
@@ -264,35 +244,6 @@ fn a_small_block_between_large_ones_is_counted_with_those_when_it_is_parked() {
         assert_eq!((splits.small_pool.current, splits.large_pool.current), (0, 1), "the rest");
     }
     allocator.free(large).unwrap();
-    allocator.pools().end(DEVICE, pool).unwrap();
-    allocator.check_invariants();
-}
-
-/// A pool's counter of driver allocations went below zero, because it counted requests going up and blocks going down.
-#[test]
-fn pytorch_168956_a_pools_figures_stay_right_when_its_memory_goes_in_pieces() {
-    let (device, allocator, stream) = with_policy::<PytorchPolicy>(of(1024), growable());
-    let pool = PoolId::fresh();
-    allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
-    let large = allocator.malloc(200 * MIB, stream).unwrap();
-    allocator.free(large).unwrap();
-    let pieces: Vec<_> = (0..4).map(|_| allocator.malloc(20 * MIB, stream).unwrap()).collect();
-    allocator.free(pieces[0]).unwrap();
-    allocator.free(pieces[2]).unwrap();
-    allocator.pools().end(DEVICE, pool).unwrap();
-    allocator.pools().release(DEVICE, pool).unwrap();
-    let held = |allocator: &granule_tests::Allocator| {
-        allocator.stats(DEVICE).unwrap().reserved_bytes_by_private_pools[&pool].all.current
-    };
-    assert_eq!(held(&allocator), 200 << 20);
-    allocator.empty_cache().unwrap();
-    assert_eq!(held(&allocator), 40 << 20, "what is live stays, the pieces between go");
-    allocator.free(pieces[1]).unwrap();
-    allocator.free(pieces[3]).unwrap();
-    allocator.empty_cache().unwrap();
-    assert_eq!(held(&allocator), 0);
-    assert!(matches!(allocator.pools().use_count(DEVICE, pool), Err(AllocError::UnknownPool { .. })));
-    assert_eq!(device.used(DEVICE), 0);
     allocator.check_invariants();
 }
 
@@ -378,6 +329,13 @@ fn destructors_of_the_programs_objects_run_without_a_lock<P: Policy>() {
         allocator.history().record(&HistoryOptions { max_entries: 0, ..options });
         ran("a recorder that is replaced", 1);
         rig.nothing_is_left(&allocator);
+
+        let other = rig.with_policy::<P>(Settings::default());
+        let theirs = busybody(&other, home, &count);
+        let filter = Filter::Custom(Arc::new(move |_| std::ptr::eq(&raw const theirs, &raw const theirs)));
+        allocator.pools().begin(DEVICE, PoolId::fresh(), filter).unwrap();
+        drop(allocator);
+        ran("a scope that was open to the end", 1);
     });
 }
 
@@ -434,65 +392,6 @@ fn a_source_takes_memory_back_later_without_a_lock<P: Policy>() {
     });
 }
 
-/// Something of the program's that uses the allocator when it is dropped.
-#[derive(Debug)]
-struct Foreign {
-    allocator: Weak<CachingAllocator>,
-    dropped: Arc<AtomicU64>,
-}
-
-impl Foreign {
-    fn new(allocator: &Allocator, dropped: &Arc<AtomicU64>) -> Self {
-        Self { allocator: Arc::downgrade(allocator), dropped: Arc::clone(dropped) }
-    }
-
-    fn filter(self) -> Filter {
-        Filter::Custom(Arc::new(move |_| self.allocator.strong_count() == 0))
-    }
-}
-
-impl Drop for Foreign {
-    fn drop(&mut self) {
-        if let Some(allocator) = self.allocator.upgrade() {
-            // Takes the lock of the pools, and that of every arena.
-            assert!(allocator.pools().use_count(DEVICE, PoolId(0, u64::MAX)).is_err());
-            allocator.stats(DEVICE).unwrap();
-        }
-        self.dropped.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-// SAFETY: it hands nothing out.
-unsafe impl SegmentSource for Foreign {
-    fn alloc(&self, _: u64, _: Stream) -> Option<DevicePtr> {
-        None
-    }
-
-    unsafe fn free(&self, _: DevicePtr, _: u64, _: Stream) {}
-}
-
-fn filters_and_sources_may_use_the_allocator_when_they_are_dropped<P: Policy>() {
-    on_each(&mapped(64), |rig| {
-        let (allocator, other) =
-            (rig.with_policy::<P>(Settings::default()), rig.with_policy::<P>(Settings::default()));
-        let dropped = Arc::new(AtomicU64::new(0));
-        let so_far = || dropped.load(Ordering::Relaxed);
-        let pool = PoolId::fresh();
-        allocator.pools().begin(DEVICE, pool, Foreign::new(&allocator, &dropped).filter()).unwrap();
-        assert!(allocator.pools().begin(DEVICE, pool, Foreign::new(&allocator, &dropped).filter()).is_err());
-        assert_eq!(so_far(), 1, "that of the refused scope");
-        let source =
-            || -> Option<Arc<dyn SegmentSource>> { Some(Arc::new(Foreign::new(&allocator, &dropped))) };
-        assert!(allocator.pools().create(DEVICE, pool, source()).is_err());
-        assert_eq!(so_far(), 2, "the refused source");
-        allocator.pools().end(DEVICE, pool).unwrap();
-        assert_eq!(so_far(), 3, "that of the scope that ended");
-        allocator.pools().begin(DEVICE, PoolId::fresh(), Foreign::new(&other, &dropped).filter()).unwrap();
-        drop(allocator);
-        assert_eq!(so_far(), 4, "that of a scope that was open to the end");
-    });
-}
-
 /// Gets its memory from the allocator that asks for it, and fails where that fails.
 #[derive(Debug)]
 struct Circular {
@@ -545,6 +444,5 @@ fn a_source_that_uses_the_allocator_is_refused_and_does_not_wait_for_itself<P: P
 granule_tests::for_each_policy!(
     destructors_of_the_programs_objects_run_without_a_lock,
     a_source_takes_memory_back_later_without_a_lock,
-    filters_and_sources_may_use_the_allocator_when_they_are_dropped,
     a_source_that_uses_the_allocator_is_refused_and_does_not_wait_for_itself,
 );

@@ -13,6 +13,7 @@ use granule_tests::bytes::Bytes;
 use granule_tests::policy::Policy;
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::DEVICE;
+use granule_tests::setup::both;
 use granule_tests::{Allocator, with_policy};
 use std::sync::{Arc, Barrier};
 
@@ -52,15 +53,9 @@ impl Side {
     }
 }
 
-fn both_kinds(behaviour: impl Fn(Settings)) {
-    for expandable_segments in [false, true] {
-        behaviour(Settings { expandable_segments, ..Settings::default() });
-    }
-}
-
 fn threads_that_share_and_open_one_block_get_one_handle_and_one_mapping<P: Policy>() {
     const THREADS: usize = 8;
-    both_kinds(|settings| {
+    for settings in both() {
         let (owner, user) = sides::<P>(settings);
         for _ in 0..30 {
             let block = owner.allocator.malloc(45 * MIB, owner.stream).unwrap();
@@ -86,11 +81,11 @@ fn threads_that_share_and_open_one_block_get_one_handle_and_one_mapping<P: Polic
         }
         owner.allocator.empty_cache().unwrap();
         assert_eq!(owner.machine.used(DEVICE), 0);
-    });
+    }
 }
 
 fn a_request_that_needs_the_memory_gets_it_as_soon_as_nobody_holds_it<P: Policy>() {
-    both_kinds(|settings| {
+    for settings in both() {
         let (owner, user) = sides::<P>(settings);
         let (block, shared) = owner.shared(180 * MIB);
         let opened = user.open(&shared);
@@ -103,11 +98,11 @@ fn a_request_that_needs_the_memory_gets_it_as_soon_as_nobody_holds_it<P: Policy>
         );
         drop(opened);
         owner.allocator.malloc(180 * MIB, owner.stream).unwrap();
-    });
+    }
 }
 
 fn closing_waits_for_the_end_of_a_capture<P: Policy>() {
-    both_kinds(|settings| {
+    for settings in both() {
         let (owner, user) = sides::<P>(settings);
         let (block, shared) = owner.shared(3 * MIB);
         let opened = user.open(&shared);
@@ -121,7 +116,7 @@ fn closing_waits_for_the_end_of_a_capture<P: Policy>() {
         user.allocator.poll(DEVICE).unwrap();
         assert_eq!(user.allocator.sharing().imported_bytes(DEVICE).unwrap(), 0);
         assert!(owner.has_back(block, 3 * MIB));
-    });
+    }
 }
 
 fn shared_memory_sleeps_once_nobody_has_it_open_and_is_shared_anew_when_it_is_awake<P: Policy>() {
@@ -163,7 +158,7 @@ fn shared_memory_sleeps_once_nobody_has_it_open_and_is_shared_anew_when_it_is_aw
 }
 
 fn memory_outlives_both_allocators_while_it_is_open<P: Policy>() {
-    both_kinds(|settings| {
+    for settings in both() {
         let (owner, user) = sides::<P>(settings);
         let (block, shared) = owner.shared(3 * MIB);
         Bytes(&*owner.machine).write(block, &[4; 64]);
@@ -174,12 +169,12 @@ fn memory_outlives_both_allocators_while_it_is_open<P: Policy>() {
         assert_eq!(Bytes(&*user.machine).read(opened.base().add(shared.offset), 64), [4; 64]);
         drop(opened);
         assert_eq!(user.machine.traps(), Vec::new());
-    });
+    }
 }
 
 /// What was let go of during a capture is closed at the latest with the allocator.
 fn what_a_capture_kept_open_goes_with_the_allocator<P: Policy>() {
-    both_kinds(|settings| {
+    for settings in both() {
         let (owner, user) = sides::<P>(settings);
         let (_, shared) = owner.shared(3 * MIB);
         let opened = user.open(&shared);
@@ -188,12 +183,12 @@ fn what_a_capture_kept_open_goes_with_the_allocator<P: Policy>() {
         drop(user.allocator);
         let closed = [Call::CloseMemory, Call::ReleaseAddress].map(|call| user.machine.calls().get(call));
         assert_eq!(closed.iter().sum::<u64>(), 1, "the driver's mapping is gone");
-    });
+    }
 }
 
 /// Work may still use what could not be waited for: its owner keeps it.
 fn what_cannot_be_closed_stays_its_owners_burden<P: Policy>() {
-    both_kinds(|settings| {
+    for settings in both() {
         let (owner, user) = sides::<P>(settings);
         let (block, shared) = owner.shared(3 * MIB);
         let opened = user.open(&shared);
@@ -202,7 +197,7 @@ fn what_cannot_be_closed_stays_its_owners_burden<P: Policy>() {
         drop(opened);
         owner.allocator.free(block).unwrap();
         assert!(!owner.has_back(block, 3 * MIB));
-    });
+    }
 }
 
 fn without_caching_a_request_gets_what_others_have_let_go_of<P: Policy>() {
@@ -246,7 +241,7 @@ fn without_a_driver_nothing_is_closed_and_nothing_opened<P: Policy>() {
 
 /// The allocator knows that the driver is gone, and what it opened has to know so after it.
 fn what_outlives_an_abandoned_allocator_is_not_closed<P: Policy>() {
-    both_kinds(|settings| {
+    for settings in both() {
         let (owner, user) = sides::<P>(settings);
         let (_block, shared) = owner.shared(3 * MIB);
         let opened = user.open(&shared);
@@ -255,7 +250,7 @@ fn what_outlives_an_abandoned_allocator_is_not_closed<P: Policy>() {
         drop(user.allocator);
         drop(opened);
         assert_eq!(user.machine.calls(), calls);
-    });
+    }
 }
 
 /// A forked child neither opens nor closes, and what it drops is still its parent's.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 mod faults;
+mod handles;
 mod lifetimes;
 mod peers;
 mod processes;

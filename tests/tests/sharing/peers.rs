@@ -13,7 +13,7 @@ use granule_tests::bytes::{Bytes, pattern};
 use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{DEVICE, Rig, on_each};
-use granule_tests::setup::growable;
+use granule_tests::setup::{both, free_all, growable};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn copied(rig: &Rig, allocator: &Allocator, on: DeviceIndex) -> (u64, u64) {
 }
 
 #[test]
-fn copies_take_the_way_that_works() {
+fn a15_copies_take_the_way_that_works() {
     // Only this one: fixed segments are reached without being mapped.
     type P = PytorchPolicy;
     on_each(&machine(), |rig| {
@@ -67,6 +67,14 @@ fn copies_take_the_way_that_works() {
         assert!(!growing.peers().is_enabled(OTHER, DEVICE).unwrap());
         drop(fixed);
         growing.empty_cache().unwrap();
+    });
+    let apart = machine().without_peer(DEVICE, OTHER).without_peer(OTHER, DEVICE);
+    on_each(&apart, |rig| {
+        for (settings, ways) in both().into_iter().zip([(1, 0), (0, 1)]) {
+            let allocator = rig.with_policy::<P>(settings);
+            assert_eq!(copied(rig, &allocator, DEVICE), ways);
+            rig.nothing_is_left(&allocator);
+        }
     });
 }
 
@@ -87,9 +95,7 @@ fn peers_reach_what_is_mapped_what_will_be_and_what_wakes<P: Policy>() {
         allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         allocator.sleep_mode().wake(Tags::All).unwrap();
         assert_eq!(access(rig, after, OTHER), Access::ReadWrite, "also once it has slept");
-        for ptr in [before, after] {
-            allocator.free(ptr).unwrap();
-        }
+        free_all(&allocator, [before, after]);
         rig.nothing_is_left(&allocator);
     });
 }
@@ -119,27 +125,29 @@ fn what_cannot_be_reached_is_said_and_a_refused_grant_can_be_tried_again<P: Poli
 /// pytorch 196257: a block that a stream of another device still writes was unmapped, or reused, because only its own
 /// device was waited for.
 fn pytorch_196257_memory_waits_for_writers_on_other_devices<P: Policy>() {
-    on_each(&machine().clock(Clock::Workers), |rig| {
-        let allocator = rig.with_policy::<P>(growable());
-        allocator.peers().enable(OTHER, DEVICE).unwrap();
-        let writer = rig.backend.create_stream(OTHER, 0).unwrap();
-        let ptr = allocator.malloc(40 * MIB, rig.stream()).unwrap();
-        let gate = rig.hold(writer);
-        rig.use_memory(writer, ptr, 40 * MIB);
-        allocator.record_stream(ptr, writer).unwrap();
-        allocator.free(ptr).unwrap();
-        let next = allocator.malloc(40 * MIB, rig.stream()).unwrap();
-        assert_ne!(next, ptr, "{}: the writer is not done", rig.name);
-        allocator.free(next).unwrap();
-        let (done, emptied) = mpsc::channel();
-        std::thread::scope(|scope| {
-            scope.spawn(|| done.send(allocator.empty_cache()).unwrap());
-            assert!(emptied.recv_timeout(Duration::from_millis(50)).is_err(), "unmapping waits for it");
-            gate.open();
-            emptied.recv().unwrap().unwrap();
+    for settings in both() {
+        on_each(&machine().clock(Clock::Workers), |rig| {
+            let allocator = rig.with_policy::<P>(settings.clone());
+            allocator.peers().enable(OTHER, DEVICE).unwrap();
+            let writer = rig.backend.create_stream(OTHER, 0).unwrap();
+            let ptr = allocator.malloc(40 * MIB, rig.stream()).unwrap();
+            let gate = rig.hold(writer);
+            rig.use_memory(writer, ptr, 40 * MIB);
+            allocator.record_stream(ptr, writer).unwrap();
+            allocator.free(ptr).unwrap();
+            let next = allocator.malloc(40 * MIB, rig.stream()).unwrap();
+            assert_ne!(next, ptr, "{}: the writer is not done", rig.name);
+            allocator.free(next).unwrap();
+            let (done, emptied) = mpsc::channel();
+            std::thread::scope(|scope| {
+                scope.spawn(|| done.send(allocator.empty_cache()).unwrap());
+                assert!(emptied.recv_timeout(Duration::from_millis(50)).is_err(), "unmapping waits for it");
+                gate.open();
+                emptied.recv().unwrap().unwrap();
+            });
+            rig.nothing_is_left(&allocator);
         });
-        rig.nothing_is_left(&allocator);
-    });
+    }
 }
 
 /// Holds a thread up in the middle of taking memory until what is returned is dropped.

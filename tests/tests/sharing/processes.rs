@@ -6,8 +6,10 @@ use granule_tests::peer::{Opened, Peer, Shared, unhex};
 use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ipc-peer");
+
 /// Every backend that shares with other processes; `fabric` is CUDA where growable memory goes by fabric handles.
 const BACKENDS: [&str; 5] = ["openreg", "masquerade", "cuda", "fabric", "hip"];
+
 const MODES: [Mode; 5] = [
     Mode { name: "fixed", pieces: 0, mib: 3 },
     Mode { name: "growable", pieces: 0, mib: 3 },
@@ -67,7 +69,7 @@ fn pair(backend: &str, mode: Mode) -> (Peer, u64, Shared, Peer, Opened) {
 }
 
 #[test]
-fn both_see_what_the_other_writes_and_closing_takes_nothing_away() {
+fn e03_both_see_what_the_other_writes_and_closing_takes_nothing_away() {
     each(|backend, mode| {
         let (mut owner, block, shared, mut user, opened) = pair(backend, mode);
         let there = opened.base + shared.offset;
@@ -104,6 +106,8 @@ fn growable_memory_goes_by_fabric_handles_where_there_is_a_fabric() {
     let shared = owner.share(block);
     let without = Peer::start(PROGRAM, "cuda", "growable").refusal(&shared);
     assert!(without.contains("goes by a fabric handle, and device 0 has no fabric"), "{without}");
+    let pytorchs = "expandable_segments IPC: received FABRIC handle from producer but consumer device 0 does not support";
+    assert!(without.contains(pytorchs), "{without}");
 }
 
 #[test]
@@ -335,20 +339,4 @@ impl Disorder {
             assert!(peer.holds(*at, *value), "memory that is open became another block's");
         }
     }
-}
-
-#[test]
-fn what_does_not_fit_is_refused_with_a_reason() {
-    let mut owner = Peer::start(PROGRAM, "openreg", "fixed");
-    let block = owner.malloc(3 * MIB);
-    let shared = owner.share(block);
-    assert!(owner.refusal(&shared).contains("this process's own"));
-    let mut cuda = Peer::start(PROGRAM, "cuda", "fixed");
-    assert!(cuda.refusal(&shared).contains("memory of backend \"openreg\""));
-    let mut user = Peer::start(PROGRAM, "openreg", "fixed");
-    let mut damaged = shared.clone();
-    damaged.handle.replace_range(40..42, "5a");
-    assert!(user.refusal(&damaged).contains("checksum"));
-    assert_eq!(user.imported_bytes(), 0);
-    user.open(&shared);
 }

@@ -11,10 +11,11 @@ use alloc_core::{AllocError, DeviceBuffer};
 use backend_openreg::{Call, Clock, FaultPlan, MemoryMode, OpenRegConfig};
 use granule_tests::Allocator;
 use granule_tests::bytes::{Bytes, pattern};
+use granule_tests::graphs::begin_in;
 use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{DEVICE, Gate, Rig, on_each};
-use granule_tests::setup::reserved;
+use granule_tests::setup::{free_all, reserved};
 use granule_tests::sleepers::{malloc_in, tagged};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -190,9 +191,7 @@ fn vllm_36651_sleeping_twice_and_frees_during_sleep_release_nothing_twice() {
         assert_eq!(allocator.sleep_mode().wake(Tags::All).unwrap().woken, 0, "nothing is left to wake");
         assert!(Bytes(&*rig.backend).read(third, 30 * MIB) == contents);
         allocator.check_invariants();
-        for ptr in [first, third] {
-            allocator.free(ptr).unwrap();
-        }
+        free_all(&allocator, [first, third]);
         drop(pool);
         rig.nothing_is_left(&allocator);
     });
@@ -215,9 +214,7 @@ fn vllm_21336_nothing_is_lost_over_cycles_with_work_in_between<P: Policy>() {
             assert_eq!(rig.used(), 0);
             allocator.sleep_mode().wake(Tags::Only(&["weights"])).unwrap();
             assert_eq!(rig.used(), baseline, "the weights, and nothing else");
-            for ptr in blocks {
-                allocator.free(ptr).unwrap();
-            }
+            free_all(&allocator, blocks);
             let woken = allocator.sleep_mode().wake(Tags::All).unwrap().woken;
             assert_eq!(woken, 0, "what was freed is not woken");
             allocator.check_invariants();
@@ -250,9 +247,7 @@ fn requests_during_sleep_get_memory_that_is_awake() {
         );
         allocator.sleep_mode().wake(Tags::All).unwrap();
         assert!(Bytes(&*rig.backend).read(old, 5 * MIB) == pattern(1, 5 * MIB), "its backup was kept");
-        for ptr in [old, new] {
-            allocator.free(ptr).unwrap();
-        }
+        free_all(&allocator, [old, new]);
         drop(pool);
         rig.nothing_is_left(&allocator);
     });
@@ -354,9 +349,7 @@ fn a_machine_without_virtual_memory_refuses_and_fixed_segments_stay_awake() {
         assert_eq!((report.kept[0].bytes, report.kept[0].because), (20 * MIB, KeptBecause::Fixed));
         assert_eq!(allocator.sleep_mode().is_asleep(fixed), Some(false));
         allocator.sleep_mode().wake(Tags::All).unwrap();
-        for ptr in [fixed, growable] {
-            allocator.free(ptr).unwrap();
-        }
+        free_all(&allocator, [fixed, growable]);
         let refusal =
             allocator.sleep_mode().set_tag(DEVICE, PoolId::DEFAULT, Some(SleepTag::new("all"))).unwrap_err();
         assert!(refusal.to_string().contains("expandable_segments:True"), "{refusal}");
@@ -491,7 +484,7 @@ fn graphs_replay_after_their_pool_has_slept<P: Policy>() {
         let bytes = Bytes(&*rig.backend);
         let stream = rig.new_stream();
         let pool = tagged(&allocator, "graph");
-        let capture = GraphCapture::begin(&allocator, stream, CaptureMode::Global, Some(pool.id())).unwrap();
+        let capture = begin_in(&allocator, stream, Some(pool.id()));
         let scratch = allocator.malloc(20 * MIB, stream).unwrap();
         bytes.fill(stream, scratch, 5, 20 * MIB);
         allocator.free(scratch).unwrap();

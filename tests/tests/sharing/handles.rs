@@ -1,33 +1,24 @@
-//! E03 to E06 of the checklist: blocks that other processes open; and the reports about them that this allocator does not
-//! repeat. Two machines in this process stand for two processes where that is enough.
+//! Handles of blocks, and who opens them. Two machines in this process stand for two processes: that is enough here.
 
-use alloc_core::AllocError;
 use alloc_core::backend::{
     Attribute, Backend, BackendError, ErrorKind, HandleType, PhysicalSharing, Result as DriverResult,
     ShareableHandle, VirtualMemory, defaults,
 };
 use alloc_core::config::{Flavour, Settings, environment};
-use alloc_core::pool::{Filter, PhysicalSource, SegmentSource};
 use alloc_core::share::SharedBlock;
-use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PhysicalHandle, PoolId, Stream};
+use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PhysicalHandle};
+use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{Call, Clock, Families, MemoryMode, OpenReg, OpenRegConfig};
 use granule_conformance::interpose::{Hook, Interposed};
 use granule_tests::bytes::Bytes;
-use granule_tests::peer::Peer;
+use granule_tests::pools::{Own, pool_over, take};
 use granule_tests::rig::DEVICE;
+use granule_tests::setup::{both, growable};
 use granule_tests::{Allocator, on};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 fn machine() -> OpenRegConfig {
     OpenRegConfig::default().devices(1).capacity(256 * MIB).memory(MemoryMode::Mapped)
-}
-
-fn settings(growable: bool) -> Settings {
-    Settings { expandable_segments: growable, ..Settings::default() }
-}
-
-fn both_kinds(behaviour: impl Fn(Settings)) {
-    [false, true].into_iter().for_each(|growable| behaviour(settings(growable)));
 }
 
 fn refusal(allocator: &Allocator, handle: &[u8]) -> String {
@@ -42,36 +33,23 @@ fn refused(allocator: &Allocator, handle: &[u8]) -> AllocError {
     refused
 }
 
+/// Other bytes on every call made the receiver's cache miss, and the block was mapped again and again.
 #[test]
-fn e03_another_process_uses_a_growable_block_and_its_owner_frees_it_once_that_is_closed() {
-    let program = env!("CARGO_BIN_EXE_ipc-peer");
-    let mut owner = Peer::start(program, "openreg", "growable");
-    let block = owner.malloc(45 * MIB);
-    owner.write(block, 1);
-    let shared = owner.share(block);
-    let mut user = Peer::start(program, "openreg", "growable");
-    let opened = user.open(&shared);
-    assert!(user.holds(opened.base + shared.offset, 1));
-    user.close(opened);
-    owner.free(block);
-    owner.ask("poll");
-    owner.ask("empty");
-    assert_eq!(owner.device_bytes(), 0, "descriptors are closed, and the memory is the device's again");
-}
-
-#[test]
-fn e04_the_same_block_gives_the_same_bytes_on_every_call() {
-    both_kinds(|settings| {
-        let (device, allocator, stream) = on(machine(), settings);
-        let (one, other) =
-            (allocator.malloc(3 * MIB, stream).unwrap(), allocator.malloc(3 * MIB, stream).unwrap());
+fn e04_pytorch_198305_the_same_block_gives_the_same_bytes_and_is_mapped_once() {
+    for settings in both() {
+        let (device, allocator, stream) = on(machine(), settings.clone());
+        let [one, other] = [(); 2].map(|()| allocator.malloc(3 * MIB, stream).unwrap());
         let first = allocator.sharing().share(one).unwrap();
-        let calls = device.calls();
+        let (users, user, _) = on(machine(), settings);
+        let opened = user.sharing().open(DEVICE, &first.handle).unwrap();
+        let calls = [device.calls(), users.calls()];
         for _ in 0..5 {
             assert_eq!(allocator.sharing().share(one).unwrap(), first);
+            assert!(Arc::ptr_eq(&opened, &user.sharing().open(DEVICE, &first.handle).unwrap()));
         }
-        assert_eq!(device.calls(), calls, "the driver is asked once");
+        assert_eq!([device.calls(), users.calls()], calls, "the drivers are asked once");
         assert_ne!(allocator.sharing().share(other).unwrap().handle, first.handle);
+        drop(opened);
         allocator.free(one).unwrap();
         allocator.poll(DEVICE).unwrap();
         let again = allocator.malloc(3 * MIB, stream).unwrap();
@@ -79,18 +57,18 @@ fn e04_the_same_block_gives_the_same_bytes_on_every_call() {
         assert_ne!(allocator.sharing().share(again).unwrap().handle, first.handle, "another block");
         let refused = allocator.sharing().share(DevicePtr(again.0 + 512)).unwrap_err();
         assert!(matches!(refused, AllocError::InvalidPointer(_)), "{refused}");
-    });
+    }
 }
 
 #[test]
 fn e05_two_blocks_of_a_fixed_segment_share_one_mapping() {
-    let (owner, allocator, stream) = on(machine(), settings(false));
+    let (owner, allocator, stream) = on(machine(), Settings::default());
     let blocks = [1, 2].map(|value| {
         let block = allocator.malloc(3 * MIB, stream).unwrap();
         Bytes(&*owner).write(block, &[value; 512]);
         allocator.sharing().share(block).unwrap()
     });
-    let (device, user, _) = on(machine(), settings(false));
+    let (device, user, _) = on(machine(), Settings::default());
     let [one, other] = [0, 1].map(|n| user.sharing().open(DEVICE, &blocks[n].handle).unwrap());
     assert_eq!((one.base(), one.bytes()), (other.base(), 20 * MIB));
     assert_eq!(device.calls().get(Call::OpenMemory), 1);
@@ -109,7 +87,7 @@ fn e05_two_blocks_of_a_fixed_segment_share_one_mapping() {
 
 #[test]
 fn e06_a_handle_of_a_newer_version_is_refused_in_pytorchs_words() {
-    both_kinds(|settings| {
+    for settings in both() {
         let (_owner, allocator, stream) = on(machine(), settings.clone());
         let mut handle = allocator.sharing().share(allocator.malloc(MIB, stream).unwrap()).unwrap().handle;
         let (_device, user, _) = on(machine(), settings);
@@ -120,12 +98,12 @@ fn e06_a_handle_of_a_newer_version_is_refused_in_pytorchs_words() {
             refused.pytorch_message(),
             "received sharable handle from a future version of torch that this version does not know how to handle"
         );
-    });
+    }
 }
 
 #[test]
 fn what_is_no_handle_of_a_live_block_is_refused_with_a_reason() {
-    both_kinds(|settings| {
+    for settings in both() {
         let (_owner, allocator, stream) = on(machine(), settings.clone());
         let block = allocator.malloc(3 * MIB, stream).unwrap();
         let SharedBlock { handle, .. } = allocator.sharing().share(block).unwrap();
@@ -137,6 +115,9 @@ fn what_is_no_handle_of_a_live_block_is_refused_with_a_reason() {
             assert!(!refusal(&user, &damaged).is_empty(), "byte {at}");
             refusal(&user, &handle[..at]);
         }
+        let mut damaged = handle.clone();
+        *damaged.last_mut().unwrap() ^= 0x5a;
+        assert!(refusal(&user, &damaged).contains("checksum"));
         assert!(refusal(&user, &[7; 64]).contains("driver's own memory handle"));
         let pytorchs = if settings.expandable_segments { 2 + 32 + 4 } else { 66 };
         assert!(refusal(&user, &handle[..pytorchs]).contains("made by another allocator"));
@@ -146,7 +127,7 @@ fn what_is_no_handle_of_a_live_block_is_refused_with_a_reason() {
         assert!(refusal(&user, &handle).contains("was freed since"));
         drop(allocator);
         assert!(refusal(&user, &handle).contains("allocator that shared the block is gone"));
-    });
+    }
 }
 
 /// A machine of another make.
@@ -176,7 +157,7 @@ impl Hook for OtherModel {
 
 #[test]
 fn another_backend_or_model_of_device_opens_nothing() {
-    let (_owner, allocator, stream) = on(machine(), settings(false));
+    let (_owner, allocator, stream) = on(machine(), Settings::default());
     let handle = allocator.sharing().share(allocator.malloc(MIB, stream).unwrap()).unwrap().handle;
     let backends: [(Arc<dyn Backend>, &str); 2] = [
         (
@@ -186,7 +167,7 @@ fn another_backend_or_model_of_device_opens_nothing() {
         (Arc::new(Interposed::new(OpenReg::new(machine()).unwrap(), OtherModel)), "another model of device"),
     ];
     for (backend, reason) in backends {
-        let user = Arc::new(alloc_core::CachingAllocator::new(backend, settings(false)).unwrap());
+        let user = Arc::new(CachingAllocator::new(backend, Settings::default()).unwrap());
         assert!(refusal(&user, &handle).contains(reason));
     }
 }
@@ -195,7 +176,7 @@ fn another_backend_or_model_of_device_opens_nothing() {
 fn sharing_of_growable_memory_can_be_switched_off_as_in_pytorch() {
     let off = |name: &str| (name == environment::SEGMENTS_IPC_VARIABLE).then(|| "False".to_owned());
     let read = environment::read(off, Flavour::Cuda).unwrap().settings;
-    assert!(!read.segments_ipc && settings(true).segments_ipc);
+    assert!(!read.segments_ipc && growable().segments_ipc);
     let (_device, allocator, stream) = on(machine(), Settings { expandable_segments: true, ..read });
     let block = allocator.malloc(MIB, stream).unwrap();
     let refused = allocator.sharing().share(block).unwrap_err();
@@ -210,57 +191,23 @@ fn sharing_of_growable_memory_can_be_switched_off_as_in_pytorch() {
     allocator.free(block).unwrap();
 }
 
-/// A pool's own physical memory.
-#[derive(Debug)]
-struct Own(Arc<OpenReg>);
-
-// SAFETY: the machine's memory is disjoint, large enough and aligned (I1), and nothing else frees it.
-unsafe impl SegmentSource for Own {
-    fn alloc(&self, bytes: u64, stream: Stream) -> Option<DevicePtr> {
-        self.0.malloc(stream.device, bytes).ok()
-    }
-    unsafe fn free(&self, ptr: DevicePtr, _: u64, stream: Stream) {
-        // SAFETY: rule 3, by this function's contract.
-        unsafe { self.0.free(stream.device, ptr) }.unwrap();
-    }
-    fn physical(&self) -> Option<&dyn PhysicalSource> {
-        Some(self)
-    }
-}
-
-// SAFETY: handles that the device has just made, each handed out once.
-unsafe impl PhysicalSource for Own {
-    fn create(&self, device: DeviceIndex, bytes: u64) -> Option<PhysicalHandle> {
-        self.0.virtual_memory().ok()?.create_physical(device, bytes, HandleType::None).ok()
-    }
-    fn release(&self, handle: PhysicalHandle) -> DriverResult<()> {
-        // SAFETY: rule 1: made by `create`, released once.
-        unsafe { self.0.virtual_memory().unwrap().release_physical(handle) }
-    }
-}
-
 #[test]
 fn memory_of_a_pools_own_source_stays_where_it_is_growable_and_says_so() {
-    let (device, allocator, stream) = on(machine(), settings(true));
-    let pool = PoolId::fresh();
-    allocator.pools().create(DEVICE, pool, Some(Arc::new(Own(device)))).unwrap();
-    allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
-    let block = allocator.malloc(3 * MIB, stream).unwrap();
-    allocator.pools().end(DEVICE, pool).unwrap();
+    let (device, allocator, stream) = on(machine(), growable());
+    let backend: Arc<dyn Backend> = device;
+    let pool = pool_over(&allocator, Some(Own::new(&backend, true)));
+    let block = take(&allocator, &pool, 3 * MIB, stream).unwrap();
     assert!(
         allocator.sharing().share(block).unwrap_err().to_string().contains("own source of physical memory")
     );
     allocator.free(block).unwrap();
 }
 
-/// A machine with a fabric, or one that only says so: what its handles stand for is in a table of this process.
-#[derive(Debug, Default, Clone)]
-struct Fabric {
-    broken: bool,
-    exported: Arc<Mutex<Vec<ShareableHandle>>>,
-}
+/// A machine that says it has a fabric, over which nothing goes.
+#[derive(Debug)]
+struct BrokenFabric;
 
-impl Hook for Fabric {
+impl Hook for BrokenFabric {
     fn attribute(&self, inner: &dyn Backend, device: DeviceIndex, attribute: Attribute) -> DriverResult<i64> {
         if attribute == Attribute::FabricHandles { Ok(1) } else { inner.attribute(device, attribute) }
     }
@@ -281,35 +228,11 @@ impl Hook for Fabric {
         handle: PhysicalHandle,
         handle_type: HandleType,
     ) -> DriverResult<ShareableHandle> {
-        if handle_type == HandleType::Fabric && self.broken {
-            return Err(BackendError::new(
-                ErrorKind::NotSupported,
-                801,
-                "export",
-                DEVICE,
-                "no fabric manager runs",
-            ));
+        if handle_type == HandleType::Fabric {
+            let detail = "no fabric manager runs";
+            return Err(BackendError::new(ErrorKind::NotSupported, 801, "export", DEVICE, detail));
         }
-        let exported = inner.export_physical(handle, HandleType::PosixFd)?;
-        if handle_type != HandleType::Fabric {
-            return Ok(exported);
-        }
-        let mut table = self.exported.lock().unwrap();
-        table.push(exported);
-        let mut bytes = [0; 64];
-        bytes[..8].copy_from_slice(&(table.len() as u64 - 1).to_le_bytes());
-        Ok(ShareableHandle::Fabric(bytes))
-    }
-
-    fn import_physical(
-        &self,
-        inner: &dyn PhysicalSharing,
-        device: DeviceIndex,
-        shared: &ShareableHandle,
-    ) -> DriverResult<PhysicalHandle> {
-        let ShareableHandle::Fabric(bytes) = shared else { return inner.import_physical(device, shared) };
-        let at = u64::from_le_bytes(*bytes.first_chunk().unwrap());
-        inner.import_physical(device, &self.exported.lock().unwrap()[at as usize])
+        inner.export_physical(handle, handle_type)
     }
 }
 
@@ -318,8 +241,7 @@ fn without_sharing_of_physical_memory_segments_still_grow_and_stay_here() {
     let families = Families::all() - Families::PHYSICAL_SHARING;
     let machine = OpenReg::new(machine().families(families)).unwrap();
     let stream = machine.default_stream(DEVICE);
-    let allocator: alloc_core::CachingAllocator =
-        alloc_core::CachingAllocator::new(machine.clone(), settings(true)).unwrap();
+    let allocator: CachingAllocator = CachingAllocator::new(machine.clone(), growable()).unwrap();
     let ptr = allocator.malloc(3 << 20, stream).unwrap();
     assert_ne!(machine.calls().get(Call::Map), 0, "the segment is growable");
     let refused = allocator.sharing().share(ptr).unwrap_err().to_string();
@@ -346,8 +268,7 @@ fn sharing_of_physical_memory_works_where_its_family_is_there_unless_the_device_
     for (says, shares) in [(None, true), (Some(1), true), (Some(0), false)] {
         let machine = OpenReg::new(machine()).unwrap();
         let backend: Arc<dyn Backend> = Arc::new(Interposed::new(machine.clone(), Descriptors(says)));
-        let allocator: Allocator =
-            Arc::new(alloc_core::CachingAllocator::new(backend, settings(true)).unwrap());
+        let allocator: Allocator = Arc::new(CachingAllocator::new(backend, growable()).unwrap());
         let block = allocator.malloc(3 * MIB, machine.default_stream(DEVICE)).unwrap();
         let shared = allocator.sharing().share(block);
         assert_eq!(shared.is_ok(), shares, "the attribute is {says:?}: {shared:?}");
@@ -355,37 +276,14 @@ fn sharing_of_physical_memory_works_where_its_family_is_there_unless_the_device_
 }
 
 #[test]
-fn a_fabric_is_used_where_it_works_and_needed_by_those_who_open() {
-    let over = |hook: Fabric| {
-        let machine = OpenReg::new(machine()).unwrap();
-        let backend: Arc<dyn Backend> = Arc::new(Interposed::new(machine.clone(), hook));
-        let stream = machine.default_stream(DEVICE);
-        let allocator: Allocator =
-            Arc::new(alloc_core::CachingAllocator::new(backend, settings(true)).unwrap());
-        (allocator, machine, stream)
-    };
-    let fabric = Fabric::default();
-    let (owner, owners, stream) = over(fabric.clone());
-    let block = owner.malloc(45 * MIB, stream).unwrap();
-    Bytes(&*owners).write(block, &[6; 64]);
+fn a_fabric_that_does_not_work_is_not_used() {
+    let machine = OpenReg::new(machine()).unwrap();
+    let backend: Arc<dyn Backend> = Arc::new(Interposed::new(machine.clone(), BrokenFabric));
+    let owner: Allocator = Arc::new(CachingAllocator::new(backend, growable()).unwrap());
+    let block = owner.malloc(MIB, machine.default_stream(DEVICE)).unwrap();
     let shared = owner.sharing().share(block).unwrap();
-    assert_eq!(shared.handle[26], 2, "PyTorch's number of fabric handles");
-    let (user, users, _) = over(fabric);
-    let opened = user.sharing().open(DEVICE, &shared.handle).unwrap();
-    assert_eq!(Bytes(&*users).read(opened.base().add(shared.offset), 64), [6; 64]);
-    let refused = refused(&on(machine(), settings(true)).1, &shared.handle);
-    assert!(refused.to_string().contains("device 0 has no fabric"), "{refused}");
-    let text = refused.pytorch_message();
-    assert!(
-        text.starts_with(
-            "expandable_segments IPC: received FABRIC handle from producer but consumer device 0"
-        ),
-        "{text}"
-    );
-    // One that does not work is not used.
-    let (owner, _, stream) = over(Fabric { broken: true, ..Fabric::default() });
-    let shared = owner.sharing().share(owner.malloc(MIB, stream).unwrap()).unwrap();
     assert_eq!(shared.handle[26], 1, "descriptors");
+    let (_device, user, _) = on(self::machine(), growable());
     assert!(user.sharing().open(DEVICE, &shared.handle).is_ok());
 }
 
@@ -394,10 +292,10 @@ fn a_fabric_is_used_where_it_works_and_needed_by_those_who_open() {
 fn pytorch_186213_only_what_is_imported_is_reserved() {
     // 200 times 9/8 of this is more than the simulated machine has addresses for.
     let config = || machine().capacity(4 * GIB);
-    let (_owner, allocator, stream) = on(config(), settings(true));
+    let (_owner, allocator, stream) = on(config(), growable());
     let blocks: Vec<_> = (0..200).map(|_| allocator.malloc(2 * MIB, stream).unwrap()).collect();
     let shared: Vec<_> = blocks.iter().map(|block| allocator.sharing().share(*block).unwrap()).collect();
-    let (_device, user, _) = on(config(), settings(true));
+    let (_device, user, _) = on(config(), growable());
     let opened: Vec<_> = shared.iter().map(|one| user.sharing().open(DEVICE, &one.handle).unwrap()).collect();
     for (one, import) in shared.iter().zip(&opened) {
         assert!(import.bytes().is_multiple_of(20 * MIB) && import.bytes() <= 40 * MIB);
@@ -409,44 +307,13 @@ fn pytorch_186213_only_what_is_imported_is_reserved() {
     assert_eq!(user.sharing().imported_bytes(DEVICE).unwrap(), 0);
 }
 
-/// The same block gave other bytes on every call, so the receiver's cache missed and it was mapped again and again.
+/// Imported memory left while another device's stream still wrote to it.
 #[test]
-fn pytorch_198305_the_same_block_is_mapped_once() {
-    both_kinds(|settings| {
-        let (_owner, allocator, stream) = on(machine(), settings.clone());
-        let block = allocator.malloc(45 * MIB, stream).unwrap();
-        let (device, user, _) = on(machine(), settings);
-        let first = user.sharing().open(DEVICE, &allocator.sharing().share(block).unwrap().handle).unwrap();
-        let calls = device.calls();
-        for _ in 0..10 {
-            let again =
-                user.sharing().open(DEVICE, &allocator.sharing().share(block).unwrap().handle).unwrap();
-            assert!(Arc::ptr_eq(&first, &again));
-        }
-        let since = device.calls().since(&calls);
-        let mapped = [Call::Map, Call::OpenMemory, Call::ReserveAddress].map(|call| since.get(call));
-        assert_eq!(mapped, [0; 3]);
-    });
-}
-
-/// Memory left while another device's stream still wrote to it.
-#[test]
-fn pytorch_196257_writers_on_other_devices_are_waited_for() {
+fn pytorch_196257_imported_memory_waits_for_writers_on_other_devices() {
     let other = DeviceIndex(1);
     let config = || machine().devices(2).clock(Clock::Virtual { lag: 50 });
-    both_kinds(|settings| {
-        // Memory of its own.
-        let (owner, allocator, stream) = on(config(), settings.clone());
-        allocator.peers().enable(other, DEVICE).unwrap();
-        let writer = owner.create_stream(other, 0).unwrap();
-        let block = allocator.malloc(45 * MIB, stream).unwrap();
-        owner.use_memory(writer, block, MIB).unwrap();
-        allocator.record_stream(block, writer).unwrap();
-        allocator.free(block).unwrap();
-        assert_ne!(allocator.malloc(45 * MIB, stream).unwrap(), block, "it is still written");
-        allocator.empty_cache().unwrap();
-        assert_eq!(owner.traps(), Vec::new());
-        // Memory of another process.
+    for settings in both() {
+        let (_owner, allocator, stream) = on(config(), settings.clone());
         let block = allocator.malloc(45 * MIB, stream).unwrap();
         let shared = allocator.sharing().share(block).unwrap();
         let (device, user, _) = on(config(), settings);
@@ -456,5 +323,5 @@ fn pytorch_196257_writers_on_other_devices_are_waited_for() {
         device.use_memory(writer, opened.base().add(shared.offset), MIB).unwrap();
         drop(opened);
         assert_eq!((device.traps(), user.sharing().imported_bytes(DEVICE).unwrap()), (Vec::new(), 0));
-    });
+    }
 }

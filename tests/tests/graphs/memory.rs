@@ -1,34 +1,23 @@
-//! Graph captures: G01 to G08 of the checklist, on each rig.
+//! Whose memory a capture gets, what is reused within it, and how long a graph keeps it.
 
 use alloc_core::AllocError;
-use alloc_core::backend::{CaptureMode, CaptureStatus};
+use alloc_core::backend::CaptureStatus;
 use alloc_core::config::Settings;
-use alloc_core::graph::{CapturedGraph, GraphCapture};
+use alloc_core::graph::CapturedGraph;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
-use alloc_core::types::{DevicePtr, MIB, PoolId, Stream};
+use alloc_core::types::{MIB, PoolId};
 use backend_openreg::{Call, Clock};
-use granule_tests::Allocator;
-use granule_tests::graphs::{is_unknown, join};
-use granule_tests::rig::{DEVICE, Rig, on_each};
-use granule_tests::setup::{free_all, of};
+use granule_tests::graphs::{begin, begin_in, fill, is_unknown, join};
+use granule_tests::rig::{DEVICE, on_each};
+use granule_tests::setup::of;
 use std::sync::mpsc;
 
 fn reusing() -> Settings {
     Settings { graph_capture_record_stream_reuse: true, ..Settings::default() }
 }
 
-fn begin(allocator: &Allocator, stream: Stream, pool: Option<PoolId>) -> GraphCapture {
-    GraphCapture::begin(allocator, stream, CaptureMode::Global, pool).unwrap()
-}
-
 fn own_pool(graph: &CapturedGraph) -> PoolId {
     graph.pools().next().unwrap()
-}
-
-/// Work on memory that is held.
-fn work(rig: &Rig, stream: Stream, ptr: DevicePtr) {
-    // SAFETY: rule 2: the tests give live blocks, which graphs that are never launched do not touch later.
-    unsafe { rig.backend.memset_async(ptr, 1, 512, stream) }.unwrap();
 }
 
 /// Three blocks live at a time, two of them freed in the capture: size, segments, bytes held by the pool, bytes that the
@@ -42,14 +31,14 @@ const CASES: [(u64, u64, u64, u64); 5] = [
 ];
 
 #[test]
-fn g01_a_capture_allocates_from_its_pool_alone() {
+fn g01_g05_a_capture_allocates_from_its_pool_alone_of_which_live_blocks_stay() {
     on_each(&of(400), |rig| {
-        for (bytes, segments, held, _) in CASES {
+        for (bytes, segments, held, kept) in CASES {
             let (allocator, stream) = (rig.allocator(Settings::default()), rig.new_stream());
             let outside = allocator.malloc(3 * MIB, stream).unwrap();
             let before = allocator.stats(DEVICE).unwrap();
             let default = allocator.pools().stats(DEVICE, PoolId::DEFAULT).unwrap();
-            let capture = begin(&allocator, stream, None);
+            let capture = begin(&allocator, stream);
             let live = [0; 3].map(|_| allocator.malloc(bytes, stream).unwrap());
             let pool = allocator.pools().stats(DEVICE, capture.pool()).unwrap();
             assert_eq!((pool.segments, pool.reserved_bytes.all.current.unsigned_abs()), (segments, held));
@@ -72,27 +61,19 @@ fn g01_a_capture_allocates_from_its_pool_alone() {
             assert_eq!(delta(after.num_device_alloc, before.num_device_alloc), segments);
             assert_eq!(delta(after.allocation.all.allocated, before.allocation.all.allocated), 3);
             assert_eq!(allocator.pools().stats(DEVICE, PoolId::DEFAULT).unwrap(), default, "{bytes} bytes");
-            allocator.free(live[2]).unwrap();
             allocator.free(outside).unwrap();
+            allocator.empty_cache().unwrap();
+            assert_eq!(rig.used(), held, "the graph may be launched again");
+            let pool = own_pool(&graph);
             drop(graph);
+            assert_eq!(rig.used(), held, "nothing goes before the cache is emptied");
+            allocator.empty_cache().unwrap();
+            assert_eq!(rig.used(), kept);
+            assert_eq!(allocator.block_size(live[2]), Some(bytes));
+            allocator.free(live[2]).unwrap();
             rig.nothing_is_left(&allocator);
+            assert!(is_unknown(&allocator, pool));
         }
-    });
-}
-
-/// PyTorch gives nothing back during a capture, and asks the driver once.
-#[test]
-fn a_refusal_in_a_capture_counts_no_retry() {
-    on_each(&of(100), |rig| {
-        let (allocator, stream) = (rig.allocator(Settings::default()), rig.new_stream());
-        let capture = begin(&allocator, stream, None);
-        let live: Vec<_> = std::iter::from_fn(|| allocator.malloc(30 * MIB, stream).ok()).collect();
-        let stats = allocator.stats(DEVICE).unwrap();
-        assert_eq!([stats.num_alloc_retries, stats.num_ooms, stats.num_device_free], [0, 1, 0]);
-        assert_eq!(stats.num_device_alloc, i64::try_from(live.len()).unwrap());
-        free_all(&allocator, live);
-        drop(capture.end().unwrap());
-        rig.nothing_is_left(&allocator);
     });
 }
 
@@ -100,7 +81,7 @@ fn a_refusal_in_a_capture_counts_no_retry() {
 fn g02_memory_freed_in_a_capture_is_reused_within_it() {
     on_each(&of(100), |rig| {
         let (allocator, stream) = (rig.allocator(Settings::default()), rig.new_stream());
-        let capture = begin(&allocator, stream, None);
+        let capture = begin(&allocator, stream);
         let first = allocator.malloc(30 * MIB, stream).unwrap();
         let calls = rig.device.calls();
         for _ in 0..5 {
@@ -117,60 +98,43 @@ fn g02_memory_freed_in_a_capture_is_reused_within_it() {
 #[test]
 fn g03_a_block_used_across_streams_is_free_after_the_capture() {
     on_each(&of(400), |rig| {
-        let (allocator, stream, side) =
-            (rig.allocator(Settings::default()), rig.new_stream(), rig.new_stream());
-        let capture = begin(&allocator, stream, None);
-        let pool = capture.pool();
-        let shared = allocator.malloc(30 * MIB, stream).unwrap();
-        join(&*rig.backend, stream, side);
-        work(rig, side, shared);
-        allocator.record_stream(shared, side).unwrap();
-        allocator.free(shared).unwrap();
-        join(&*rig.backend, side, stream);
-        let other = allocator.malloc(30 * MIB, stream).unwrap();
-        assert_ne!(other, shared, "joined, but without the option only the end of the capture frees it");
-        assert_eq!(allocator.pools().stats(DEVICE, pool).unwrap().active_bytes, 60 * MIB);
-        let calls = rig.device.calls();
-        let graph = capture.end().unwrap();
-        let calls = rig.device.calls().since(&calls);
-        assert_eq!(
-            (calls.get(Call::RecordEvent), calls.get(Call::QueryEvent)),
-            (0, 0),
-            "the graph orders it"
-        );
-        let active = || allocator.pools().stats(DEVICE, pool).unwrap().active_bytes;
-        assert_eq!(active(), 60 * MIB, "PyTorch looks at the next request");
-        let next = allocator.malloc(512, stream).unwrap();
-        assert_eq!(active(), 30 * MIB, "free from then on");
-        allocator.free(next).unwrap();
-        let second = begin(&allocator, stream, Some(pool));
-        assert_eq!(allocator.malloc(30 * MIB, stream).unwrap(), shared, "the next capture gets it");
-        drop(second.end().unwrap());
-        allocator.free(shared).unwrap();
-        allocator.free(other).unwrap();
-        drop(graph);
-        rig.nothing_is_left(&allocator);
-    });
-}
-
-#[test]
-fn a_capture_gets_what_the_one_before_left() {
-    on_each(&of(400), |rig| {
-        let (allocator, stream, side) =
-            (rig.allocator(Settings::default()), rig.new_stream(), rig.new_stream());
-        let first = begin(&allocator, stream, None);
-        let (pool, shared) = (first.pool(), allocator.malloc(30 * MIB, stream).unwrap());
-        join(&*rig.backend, stream, side);
-        allocator.record_stream(shared, side).unwrap();
-        allocator.free(shared).unwrap();
-        join(&*rig.backend, side, stream);
-        let graph = first.end().unwrap();
-        let second = begin(&allocator, stream, Some(pool));
-        assert_eq!(allocator.malloc(30 * MIB, stream).unwrap(), shared, "without a request in between");
-        drop(second.end().unwrap());
-        allocator.free(shared).unwrap();
-        drop(graph);
-        rig.nothing_is_left(&allocator);
+        for looks_between in [true, false] {
+            let (allocator, stream, side) =
+                (rig.allocator(Settings::default()), rig.new_stream(), rig.new_stream());
+            let capture = begin(&allocator, stream);
+            let pool = capture.pool();
+            let shared = allocator.malloc(30 * MIB, stream).unwrap();
+            join(&*rig.backend, stream, side);
+            fill(rig, side, shared, 512);
+            allocator.record_stream(shared, side).unwrap();
+            allocator.free(shared).unwrap();
+            join(&*rig.backend, side, stream);
+            let other = allocator.malloc(30 * MIB, stream).unwrap();
+            assert_ne!(other, shared, "joined, but without the option only the end of the capture frees it");
+            assert_eq!(allocator.pools().stats(DEVICE, pool).unwrap().active_bytes, 60 * MIB);
+            let calls = rig.device.calls();
+            let graph = capture.end().unwrap();
+            let calls = rig.device.calls().since(&calls);
+            assert_eq!(
+                (calls.get(Call::RecordEvent), calls.get(Call::QueryEvent)),
+                (0, 0),
+                "the graph orders it"
+            );
+            let active = || allocator.pools().stats(DEVICE, pool).unwrap().active_bytes;
+            assert_eq!(active(), 60 * MIB, "PyTorch looks at the next request");
+            if looks_between {
+                let next = allocator.malloc(512, stream).unwrap();
+                assert_eq!(active(), 30 * MIB, "free from then on");
+                allocator.free(next).unwrap();
+            }
+            let second = begin_in(&allocator, stream, Some(pool));
+            assert_eq!(allocator.malloc(30 * MIB, stream).unwrap(), shared, "the next capture gets it");
+            drop(second.end().unwrap());
+            allocator.free(shared).unwrap();
+            allocator.free(other).unwrap();
+            drop(graph);
+            rig.nothing_is_left(&allocator);
+        }
     });
 }
 
@@ -178,14 +142,14 @@ fn a_capture_gets_what_the_one_before_left() {
 fn g04_two_streams_reuse_a_block_exactly_where_they_have_joined() {
     on_each(&of(400), |rig| {
         let (allocator, stream, side) = (rig.allocator(reusing()), rig.new_stream(), rig.new_stream());
-        let capture = begin(&allocator, stream, None);
+        let capture = begin(&allocator, stream);
         let shared = allocator.malloc(30 * MIB, stream).unwrap();
-        work(rig, stream, shared);
+        fill(rig, stream, shared, 512);
         join(&*rig.backend, stream, side);
-        work(rig, side, shared);
+        fill(rig, side, shared, 512);
         allocator.record_stream(shared, side).unwrap();
         allocator.free(shared).unwrap();
-        work(rig, stream, shared);
+        fill(rig, stream, shared, 512);
         let early = allocator.malloc(30 * MIB, stream).unwrap();
         assert_ne!(early, shared, "the side stream has not been joined");
         // The side stream's own requests get it in no case.
@@ -207,11 +171,11 @@ fn g04_four_streams_reuse_a_block_once_the_last_has_joined() {
     on_each(&of(800), |rig| {
         let (allocator, stream) = (rig.allocator(reusing()), rig.new_stream());
         let sides = [0; 3].map(|_| rig.new_stream());
-        let capture = begin(&allocator, stream, None);
+        let capture = begin(&allocator, stream);
         let shared = allocator.malloc(30 * MIB, stream).unwrap();
         for side in sides {
             join(&*rig.backend, stream, side);
-            work(rig, side, shared);
+            fill(rig, side, shared, 512);
             allocator.record_stream(shared, side).unwrap();
         }
         allocator.free(shared).unwrap();
@@ -241,10 +205,10 @@ fn g04_a_shared_pool_is_free_for_the_next_graph_at_the_end_of_the_scope() {
         let mut addresses = Vec::new();
         for _ in 0..3 {
             let pool = graphs.first().map(own_pool);
-            let capture = begin(&allocator, stream, pool);
+            let capture = begin_in(&allocator, stream, pool);
             let shared = allocator.malloc(30 * MIB, stream).unwrap();
             join(&*rig.backend, stream, side);
-            work(rig, side, shared);
+            fill(rig, side, shared, 512);
             allocator.record_stream(shared, side).unwrap();
             allocator.free(shared).unwrap();
             join(&*rig.backend, side, stream);
@@ -269,9 +233,9 @@ fn g04_a_use_from_before_the_capture_is_waited_for() {
             let shared = allocator.malloc(30 * MIB, stream).unwrap();
             allocator.pools().end(DEVICE, id).unwrap();
             let gate = rig.hold(side);
-            work(rig, side, shared);
+            fill(rig, side, shared, 512);
             allocator.record_stream(shared, side).unwrap();
-            let capture = begin(&allocator, stream, Some(id));
+            let capture = begin_in(&allocator, stream, Some(id));
             allocator.free(shared).unwrap();
             let other = allocator.malloc(30 * MIB, stream).unwrap();
             assert_ne!(other, shared);
@@ -291,36 +255,11 @@ fn g04_a_use_from_before_the_capture_is_waited_for() {
 }
 
 #[test]
-fn g05_after_the_graph_only_segments_with_live_blocks_stay() {
-    on_each(&of(400), |rig| {
-        for (bytes, _, held, kept) in CASES {
-            let (allocator, stream) = (rig.allocator(Settings::default()), rig.new_stream());
-            let capture = begin(&allocator, stream, None);
-            let live = [0; 3].map(|_| allocator.malloc(bytes, stream).unwrap());
-            allocator.free(live[0]).unwrap();
-            allocator.free(live[1]).unwrap();
-            let graph = capture.end().unwrap();
-            let pool = own_pool(&graph);
-            allocator.empty_cache().unwrap();
-            assert_eq!(rig.used(), held, "the graph may be launched again");
-            drop(graph);
-            assert_eq!(rig.used(), held, "nothing goes before the cache is emptied");
-            allocator.empty_cache().unwrap();
-            assert_eq!(rig.used(), kept);
-            assert_eq!(allocator.block_size(live[2]), Some(bytes));
-            allocator.free(live[2]).unwrap();
-            rig.nothing_is_left(&allocator);
-            assert!(is_unknown(&allocator, pool));
-        }
-    });
-}
-
-#[test]
 fn g06_a_pool_of_two_graphs_stays_until_both_are_gone() {
     on_each(&of(100), |rig| {
         let (allocator, stream) = (rig.allocator(Settings::default()), rig.new_stream());
         let capture_one = |pool| {
-            let capture = begin(&allocator, stream, pool);
+            let capture = begin_in(&allocator, stream, pool);
             let ptr = allocator.malloc(30 * MIB, stream).unwrap();
             allocator.free(ptr).unwrap();
             (capture.end().unwrap(), ptr)
@@ -347,7 +286,7 @@ fn g07_a_pool_used_in_a_capture_is_held_by_its_graph() {
         let (allocator, stream) = (rig.allocator(Settings::default()), rig.new_stream());
         let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
         let id = pool.id();
-        let mut capture = begin(&allocator, stream, None);
+        let mut capture = begin(&allocator, stream);
         let own = capture.pool();
         let scope = pool.enter(Filter::this_thread()).unwrap();
         capture.retain_pool(id).unwrap();
@@ -377,7 +316,7 @@ fn g08_other_threads_allocate_from_the_default_pool_meanwhile() {
         // Something to drain, whose events a thread would ask for if it did not know of the capture.
         let pending = allocator.malloc(5 * MIB, other).unwrap();
         allocator.record_stream(pending, user).unwrap();
-        let capture = begin(&allocator, stream, None);
+        let capture = begin(&allocator, stream);
         let captured = allocator.malloc(30 * MIB, stream).unwrap();
         std::thread::scope(|scope| {
             let (done, finished) = mpsc::channel();

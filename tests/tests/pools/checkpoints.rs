@@ -1,4 +1,4 @@
-//! Checkpoints of pools: K01 to K05 of the checklist, on each rig.
+//! Checkpoints of pools: the live blocks and the layout of a time, brought back.
 
 use alloc_core::config::Settings;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};

@@ -1,15 +1,16 @@
-//! The history of pinned host memory: N09 of the checklist, on each rig.
+//! The history of pinned host memory, and what it shows of contexts.
 
 use Action::{Alloc, FreeCompleted, FreeRequested, SegmentAlloc, SegmentFree};
 use alloc_core::backend::PointerKind;
 use alloc_core::config::Settings;
-use alloc_core::history::HistoryOptions;
+use alloc_core::history::{HistoryOptions, RecordContext};
 use alloc_core::host::HostAllocator;
-use alloc_core::snapshot::{Action, BlockState, Snapshot};
+use alloc_core::snapshot::{Action, BlockState, Snapshot, Stack};
 use alloc_core::types::{DevicePtr, KIB, MIB, PoolId};
 use granule_snapshot::pickle;
 use granule_tests::pinned::{host, machine, working};
 use granule_tests::rig::on_each;
+use granule_tests::sites::{at, innermost, recorder};
 
 fn story(snapshot: &Snapshot) -> Vec<(Action, u64)> {
     snapshot.host_traces.iter().map(|entry| (entry.action, entry.size)).collect()
@@ -150,5 +151,32 @@ fn n09_memory_that_the_program_pins_itself_is_recorded_too() {
         // SAFETY: it is refused, for it is not registered any more.
         unsafe { host.unregister(at) }.unwrap_err();
         assert_eq!(host.stats().allocations.allocated, 0, "it is none of the cache's");
+    });
+}
+
+/// A free shows where it was made at the highest level, else where its block was allocated; blocks always the latter.
+#[test]
+fn contexts_are_shown_as_the_level_says() {
+    on_each(&machine(), |rig| {
+        let places = |contexts: RecordContext| {
+            let host = host(rig, &Settings::default());
+            let recorder = Some(recorder());
+            host.record_history(&HistoryOptions { contexts, recorder, ..HistoryOptions::newest(100) })
+                .unwrap();
+            let take = |bytes| at("taken", || host.allocate(bytes)).unwrap();
+            let (block, _live) = (take(KIB), take(2 * KIB));
+            at("given", || host.free(block.id)).unwrap();
+            at("emptied", || host.empty_cache()).unwrap();
+            let seen = look(&host);
+            let name = |frames: &Option<Stack>| innermost(frames.as_ref()).to_owned();
+            let entries: Vec<_> = seen.host_traces.iter().map(|entry| name(&entry.frames)).collect();
+            (entries.join(" "), name(&seen.host_segments[0].blocks[0].frames))
+        };
+        let taken = |entries: &str| (entries.to_owned(), "taken".to_owned());
+        let all = "taken taken taken taken given given emptied";
+        assert_eq!(places(RecordContext::All), taken(all));
+        assert_eq!(places(RecordContext::Alloc), taken(&["taken"; 7].join(" ")));
+        assert_eq!(places(RecordContext::State), taken(&[""; 7].join(" ")));
+        assert_eq!(places(RecordContext::Never), ([""; 7].join(" "), String::new()));
     });
 }

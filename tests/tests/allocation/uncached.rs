@@ -1,4 +1,4 @@
-//! Caching switched off, A13 and A14 of the checklist: on the simulated device, and on HIP seen as CUDA.
+//! Caching switched off: every block is the driver's own.
 
 use alloc_core::AllocError;
 use alloc_core::backend::{Backend, CaptureMode, ErrorKind};
@@ -88,7 +88,7 @@ fn a13_a_request_during_a_capture_is_refused_by_the_driver() {
 /// BUG in PyTorch: a raw free follows the switch as it is then, and gives cached memory to the driver or driver memory to
 /// the cache.
 #[test]
-fn a13_the_switch_may_change_between_an_allocation_and_its_free() {
+fn a01_a13_the_switch_may_change_between_an_allocation_and_its_free() {
     on_each(&machine(), |rig| {
         let allocator = rig.allocator(Settings::default());
         rig.device.reset_calls();

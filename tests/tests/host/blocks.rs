@@ -1,15 +1,13 @@
-//! Pinned host memory: N01 to N07 and N10 of the checklist, on each rig.
+//! Pinned host memory as PyTorch has it: which block serves, how large it is, and when it goes back.
 
 use alloc_core::backend::{CopyKind, PointerKind};
 use alloc_core::config::{Settings, pytorch, strict};
 use alloc_core::host::{HostAllocator, HostBlock, HostBlockId, HostOptions, HostStats};
 use alloc_core::stats::Stat;
 use alloc_core::types::{DevicePtr, KIB, MIB};
-use backend_openreg::{Call, Clock, MemoryMode};
+use backend_openreg::{Call, MemoryMode};
 use granule_tests::pinned::{calls, host, machine, nothing_is_left, read, working, write};
 use granule_tests::rig::on_each;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 #[test]
 fn n01_a_freed_block_serves_the_next_equal_request() {
@@ -31,30 +29,6 @@ fn n01_a_freed_block_serves_the_next_equal_request() {
         assert_eq!(calls(rig, Call::HostMalloc), 3);
         assert_eq!(host.allocate(0).unwrap(), HostBlock::NONE);
         host.free(HostBlockId::NONE).unwrap();
-    });
-}
-
-#[test]
-fn n02_a_block_is_reused_after_the_copy_that_uses_it_and_not_before() {
-    on_each(&working(), |rig| {
-        let (devices, host) = (rig.allocator(Settings::default()), host(rig, &Settings::default()));
-        let stream = rig.new_stream();
-        let device = devices.malloc(MIB, stream).unwrap();
-        let block = host.allocate(MIB).unwrap();
-        write(&block, |_| 7);
-        let gate = rig.hold(stream);
-        // SAFETY: rule 2: both blocks live until the copy is done, and nobody writes meanwhile.
-        unsafe { rig.backend.copy_async(device, block.ptr, MIB, CopyKind::HostToDevice, stream) }.unwrap();
-        assert!(host.record_event(block.ptr, block.id, stream).unwrap());
-        host.free(block.id).unwrap();
-        let meanwhile = host.allocate(MIB).unwrap();
-        assert_ne!(meanwhile.ptr, block.ptr, "{}: the copy still reads it", rig.name);
-        assert_eq!(host.stats().granule.pending_bytes, MIB as i64);
-        gate.open();
-        rig.backend.synchronize_stream(stream).unwrap();
-        assert_eq!(host.allocate(MIB).unwrap().ptr, block.ptr);
-        assert_eq!(host.stats().granule.pending_bytes, 0);
-        devices.free(device).unwrap();
     });
 }
 
@@ -281,51 +255,6 @@ fn n06_the_number_of_threads_has_limits() {
         }
         let none = Settings { pinned_num_register_threads: 0, ..Settings::default() };
         assert!(HostAllocator::new(rig.backend.clone(), &none, HostOptions::default()).is_err());
-    });
-}
-
-#[test]
-fn n07_with_a_background_thread_a_ready_block_needs_no_call_that_allocates() {
-    on_each(&working(), |rig| {
-        let users = Arc::strong_count(&rig.backend);
-        let settings = Settings { pinned_use_background_threads: true, ..Settings::default() };
-        let host = host(rig, &settings);
-        let stream = rig.new_stream();
-        let block = host.allocate(MIB).unwrap();
-        for round in 0..3 {
-            let gate = rig.hold(stream);
-            let used = if round == 0 { block } else { host.allocate(MIB).unwrap() };
-            assert_eq!(used.ptr, block.ptr, "the same block each time");
-            assert!(host.record_event(used.ptr, used.id, stream).unwrap());
-            host.free(used.id).unwrap();
-            assert_eq!(host.stats().active_requests.current, 1);
-            gate.open();
-            let deadline = Instant::now() + Duration::from_secs(20);
-            while host.stats().active_requests.current > 0 {
-                assert!(Instant::now() < deadline, "{}: nobody noticed", rig.name);
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        // While nothing waits, it does not bother the driver.
-        let queries = calls(rig, Call::QueryEvent);
-        std::thread::sleep(Duration::from_millis(20));
-        assert_eq!(calls(rig, Call::QueryEvent), queries);
-        nothing_is_left(rig, host);
-        assert_eq!(Arc::strong_count(&rig.backend), users, "the thread is gone, with all it had");
-    });
-}
-
-#[test]
-fn n07_requests_leave_the_watching_to_the_thread() {
-    on_each(&machine().clock(Clock::Virtual { lag: 1000 }), |rig| {
-        let host = host(rig, &Settings::default());
-        let stream = rig.new_stream();
-        let block = host.allocate(MIB).unwrap();
-        assert!(host.record_event(block.ptr, block.id, stream).unwrap());
-        host.free(block.id).unwrap();
-        let queries = calls(rig, Call::QueryEvent);
-        host.allocate(KIB).unwrap();
-        assert_eq!(calls(rig, Call::QueryEvent), queries + 1, "without a thread, a request asks");
     });
 }
 

@@ -1,4 +1,4 @@
-//! Pinned host memory in graph captures: N08 of the checklist, on each rig.
+//! Pinned host memory in graph captures.
 
 use alloc_core::AllocError;
 use alloc_core::backend::{CaptureMode, CaptureStatus, CopyKind, ErrorKind};
