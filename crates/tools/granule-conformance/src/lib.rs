@@ -45,10 +45,10 @@ mod verdict;
 pub use check::{Area, Check};
 pub use context::{Buffer, Context, Gate, HostBuffer, LocalEvent, LocalStream};
 pub use options::Options;
-pub use program::main;
+pub use program::{main, main_over};
 pub use runner::run;
 pub use scorecard::{Line, Scorecard, Scored, Tally};
-pub use subject::Subject;
+pub use subject::{Hold, Subject};
 pub use verdict::{Outcome, Stop, Verdict};
 
 /// The second process: this program again, over a backend of its own.

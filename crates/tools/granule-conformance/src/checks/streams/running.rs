@@ -83,15 +83,9 @@ fn query_does_not_block(cx: &Context) -> Verdict {
 
 fn sync_waits(cx: &Context) -> Verdict {
     let stream = cx.stream()?;
-    let done = Arc::new(AtomicU32::new(0));
-    let set = Arc::clone(&done);
-    let work = move || {
-        std::thread::sleep(crate::context::A_WHILE);
-        set.store(1, Ordering::SeqCst);
-    };
-    cx.backend().launch_host_function(stream.handle, Box::new(work))?;
+    let done = cx.slow_work(stream.handle)?;
     cx.backend().synchronize_stream(stream.handle)?;
-    ensure_eq!(done.load(Ordering::SeqCst), 1, "work done when synchronize_stream returned");
+    ensure!(done.load(Ordering::SeqCst), "synchronize_stream returned before the work was done");
     Ok(())
 }
 
