@@ -18,9 +18,9 @@
 //! }
 //! ```
 //!
-//! What a backend needs for it: streams that run beside the host (a host function that waits must not block
-//! the caller), and memory that keeps its bytes. A family that the backend does not offer is skipped with the
-//! backend's own reason. Checks that need a second process start this program again ([`child`]). With such a process at hand all
+//! What a backend needs for it: streams that run beside the host (the kit holds one still with a host function that waits,
+//! or as [`Subject::held_by`] says), and memory that keeps its bytes. A family that the backend does not offer is skipped
+//! with the backend's own reason. Checks that need a second process start this program again ([`child`]). With such a process at hand all
 //! checks run in one, so that a backend that corrupts memory ends a check and not the run.
 //!
 //! That the kit fails when it should is proved by its own test (`tests/kit`), over backends that are wrong in

@@ -30,8 +30,7 @@ impl Subject {
         Self { name: name.into(), hold: None, open: Box::new(open) }
     }
 
-    /// The same, whose streams are held still like this. Without it a host function waits, which says little where the
-    /// driver has one thread for host functions and for other work.
+    /// The same, with another way to hold streams still: where a host function that waits holds the driver, too.
     #[must_use]
     pub fn held_by(self, hold: Hold) -> Self {
         Self { hold: Some(hold), ..self }
