@@ -6,7 +6,7 @@ use crate::machines::{aarch64, gpu, personalities};
 use crate::process::{self, cargo, disk};
 use crate::python::{e2e_torch, integrations, tables, whatif_exact};
 use crate::{book, browser, dist, night, parity, schedules, structure, test};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ pub(crate) fn run() -> Result<()> {
     minutes.of("tests", || test(&[]))?;
     let ahead = e2e_torch::install_ahead()?;
     minutes.of("personalities", || personalities::run(&personalities::Options::slice()))?;
+    minutes.of("a driver: OpenCL", opencl)?;
     minutes.of("emulation", aarch64::slice)?;
     minutes.of("nights: kept seeds, and new ones", night::slice)?;
     minutes.of("book, tables and pages", || {
@@ -83,7 +84,9 @@ fn lints() -> Result<()> {
     )?;
     // The first look, as `cargo run --release` builds it.
     cargo(&["clippy", "--", "-D", "warnings"])?;
-    peers()?;
+    for manifest in ["tests/peers/Cargo.toml", "docs/examples/backend-opencl/Cargo.toml"] {
+        workspace_of_its_own(manifest)?;
+    }
     feature_combinations(false)?;
     bindgen::check_where_headers_are()?;
     parity::run(&parity::Options { check: true })?;
@@ -100,9 +103,9 @@ fn documentation() -> Result<()> {
     )
 }
 
-/// The benchmark's peers are a workspace of their own, which nothing above looks at.
-fn peers() -> Result<()> {
-    let manifest = ["--manifest-path", "tests/peers/Cargo.toml"];
+/// Nothing else looks at it.
+fn workspace_of_its_own(manifest: &str) -> Result<()> {
+    let manifest = ["--manifest-path", manifest];
     cargo(&[&["fmt"], &manifest[..], &["--check"]].concat())?;
     let target = process::target().display().to_string();
     cargo(
@@ -113,6 +116,30 @@ fn peers() -> Result<()> {
         ]
         .concat(),
     )
+}
+
+/// The example over a driver that nobody here wrote: the kit, faults and real work, with one thread of the driver's and several.
+fn opencl() -> Result<()> {
+    let cargo = |words: &str, [threads, devices]: [&str; 2]| {
+        let mut cargo = process::command("cargo");
+        cargo.args(words.split(' ')).current_dir(process::root().join("docs/examples/backend-opencl"));
+        // As the test of `new-backend` builds: what both need is there.
+        cargo.env("CARGO_TARGET_DIR", process::target().join("new-backend").join("target"));
+        cargo.env("RUSTFLAGS", "-D warnings").env("CARGO_PROFILE_DEV_DEBUG", "false");
+        cargo.env("POCL_MAX_PTHREAD_COUNT", threads).env("POCL_DEVICES", devices);
+        cargo
+    };
+    for machine in [["1", "pthread"], ["4", "pthread pthread"]] {
+        let kit = cargo("run --locked --quiet --example conformance", machine).status()?;
+        if kit.code() == Some(2) {
+            println!("no OpenCL to run on, as said above: the example was built, and nothing else");
+            return Ok(());
+        }
+        ensure!(kit.success(), "the kit over OpenCL, {machine:?}: {kit}");
+        process::run(&mut cargo("test --locked --quiet", machine))?;
+        process::run(&mut cargo("run --locked --quiet --example work", machine))?;
+    }
+    Ok(())
 }
 
 /// Combinations of the facade's features build on a bare machine: every one, or each feature alone, with each other one, and

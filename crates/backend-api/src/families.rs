@@ -32,11 +32,11 @@ pub trait Peers: Debug + Send + Sync {
     /// HIP `hipDeviceCanAccessPeer`.
     fn can_access(&self, from: DeviceIndex, to: DeviceIndex) -> Result<bool>;
 
-    /// Lets `from` reach `to`'s memory; enabling twice is fine. CUDA `cuCtxEnablePeerAccess`,
+    /// Lets `from` reach `to`'s memory; enabling twice is fine. May block. CUDA `cuCtxEnablePeerAccess`,
     /// HIP `hipDeviceEnablePeerAccess`.
     fn enable_access(&self, from: DeviceIndex, to: DeviceIndex) -> Result<()>;
 
-    /// Queues a copy between devices, through the host where there is no direct way. Stream-ordered.
+    /// Queues a copy between devices, through the host where there is no direct way. Does not block. Stream-ordered.
     /// CUDA `cuMemcpyPeerAsync`, HIP `hipMemcpyPeerAsync`.
     ///
     /// # Safety

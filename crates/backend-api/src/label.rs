@@ -95,12 +95,8 @@ impl LabelOwner {
 impl Drop for LabelOwner {
     fn drop(&mut self) {
         let mut taken = taken();
-        if let Some(at) = taken.iter().position(|label| label.kind == self.kind) {
-            taken[at].claims -= 1;
-            if taken[at].claims == 0 {
-                taken.swap_remove(at);
-            }
-        }
+        taken.iter_mut().filter(|label| label.kind == self.kind).for_each(|label| label.claims -= 1);
+        taken.retain(|label| label.claims > 0);
     }
 }
 

@@ -16,9 +16,9 @@
 //!    once. No queued work still uses them.
 //! 4. **Sizes** are bytes, positive; size 0 is `InvalidValue`.
 //! 5. **The current device** is per thread. Any call leaves it as it found it, also on error.
-//! 6. **Errors are complete**: a failed call has changed nothing, and leaves no sticky error behind
-//!    ([`Backend::clear_error`] where a driver keeps one). "Not ready" is a value.
-//! 7. **Threads**: every method may be called from any thread at any time.
+//! 6. **Errors are complete**: a failed call has changed nothing, and leaves no sticky error behind. "Not ready" is a value.
+//! 7. **Threads**: every method may be called from any thread at any time. One that blocks holds its caller, and no thread
+//!    of the driver. Only a host function may hold those ([`Backend::launch_host_function`]).
 //! 8. **Fatal errors** ([`ErrorKind::DeviceLost`]) repeat on every later call about that device.
 //! 9. **Limits**: there are [`MAX_DEVICES`] (256) devices at most.
 //!
@@ -65,7 +65,7 @@ pub const MAX_DEVICES: u16 = 256;
 /// I1: addresses of device memory, reserved ones too, have no more bits.
 pub const ADDRESS_BITS: u32 = 57;
 
-/// Work that runs on the host when a stream reaches it. It must not call the backend.
+/// Work that runs on the host when a stream reaches it. It must neither call the backend nor wait for other work.
 pub type HostFunction = Box<dyn FnOnce() + Send>;
 
 /// One kind of accelerator.
@@ -144,8 +144,8 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
 
     // --- device memory -------------------------------------------------------------------------
 
-    /// Takes `bytes` of device memory, aligned to 512 bytes at least. May block for all work of the device.
-    /// During capture only under the relaxed mode. Not stream-ordered.
+    /// Takes `bytes` of device memory, aligned to 512 bytes at least: from a driver that aligns to less, take so much more.
+    /// May block for all work of the device. During capture only under the relaxed mode. Not stream-ordered.
     /// CUDA `cuMemAlloc`, HIP `hipMalloc`, OpenReg `orMalloc`.
     fn malloc(&self, device: DeviceIndex, bytes: u64) -> Result<DevicePtr>;
 
@@ -156,7 +156,8 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
     /// Rule 3. A pointer that is no live base is answered with `InvalidValue`, never undefined.
     unsafe fn free(&self, device: DeviceIndex, ptr: DevicePtr) -> Result<()>;
 
-    /// Free and total bytes as the driver sees them, other processes included. Does not block.
+    /// Free and total bytes as the driver sees them, other processes included. Of a driver that does not tell what is free,
+    /// all is free but what was handed out here. Does not block.
     /// CUDA `cuMemGetInfo`, HIP `hipMemGetInfo`, OpenReg: capacity and what is used of it.
     fn memory_info(&self, device: DeviceIndex) -> Result<MemoryInfo>;
 
@@ -233,7 +234,8 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
     /// CUDA `cuStreamWaitEvent`, HIP `hipStreamWaitEvent`, OpenReg `orStreamWaitEvent`.
     fn wait_event(&self, stream: Stream, event: Event) -> Result<()>;
 
-    /// Runs `function` on the host when the stream reaches it. Does not block. Legal during capture.
+    /// Runs `function` on the host when the stream reaches it, never on the calling thread. Does not block. Legal during
+    /// capture. `function` may hold the driver's threads: other streams may stand still until it returns.
     /// CUDA `cuLaunchHostFunc`, HIP `hipLaunchHostFunc`, OpenReg `addTaskToStream`.
     fn launch_host_function(&self, stream: Stream, function: HostFunction) -> Result<()>;
 

@@ -14,7 +14,7 @@
  * 4. Sizes are bytes, and never 0: Granule refuses 0 itself. It also refuses devices that do not exist.
  * 5. The current device is per thread. A call leaves it as it found it, also on error.
  * 6. A failed call has changed nothing. GRANULE_BACKEND_NOT_READY is the answer of a query, not a failure.
- * 7. Any thread may call any function at any time.
+ * 7. Any thread may call any function at any time. One that blocks holds its caller, and no thread of the driver.
  * 8. GRANULE_BACKEND_DEVICE_LOST repeats on every later call about that device.
  * 9. There are 256 devices at most.
  *
@@ -311,9 +311,9 @@ typedef struct granule_backend_table {
     /* Waits for all work of the device. Blocks. Illegal during capture. CUDA cuCtxSynchronize, HIP
      * hipDeviceSynchronize, OpenReg orDeviceSynchronize. */
     granule_backend_status (*synchronize_device)(void *context, granule_backend_device device);
-    /* Takes bytes of device memory, aligned to 512 bytes at least. May block for all work of the device.
-     * During capture only under the relaxed mode. Not stream-ordered. CUDA cuMemAlloc, HIP hipMalloc,
-     * OpenReg orMalloc. */
+    /* Takes bytes of device memory, aligned to 512 bytes at least: from a driver that aligns to less, take
+     * so much more. May block for all work of the device. During capture only under the relaxed mode. Not
+     * stream-ordered. CUDA cuMemAlloc, HIP hipMalloc, OpenReg orMalloc. */
     granule_backend_status (*malloc)(
         void *context,
         granule_backend_device device,
@@ -324,8 +324,9 @@ typedef struct granule_backend_table {
      * Rule 3. A pointer that is no live base is answered with GRANULE_BACKEND_INVALID_VALUE, never
      * undefined. */
     granule_backend_status (*free)(void *context, granule_backend_device device, granule_backend_address ptr);
-    /* Free and total bytes as the driver sees them, other processes included. Does not block. CUDA
-     * cuMemGetInfo, HIP hipMemGetInfo, OpenReg: capacity and what is used of it. */
+    /* Free and total bytes as the driver sees them, other processes included. Of a driver that does not
+     * tell what is free, all is free but what was handed out here. Does not block. CUDA cuMemGetInfo, HIP
+     * hipMemGetInfo, OpenReg: capacity and what is used of it. */
     granule_backend_status (*memory_info)(
         void *context,
         granule_backend_device device,
@@ -387,8 +388,9 @@ typedef struct granule_backend_table {
         void *context,
         granule_backend_stream stream,
         granule_backend_event event);
-    /* Runs function on the host when the stream reaches it. Does not block. Legal during capture. CUDA
-     * cuLaunchHostFunc, HIP hipLaunchHostFunc, OpenReg addTaskToStream. */
+    /* Runs function on the host when the stream reaches it, never on the calling thread. Does not block.
+     * Legal during capture. function may hold the driver's threads: other streams may stand still until it
+     * returns. CUDA cuLaunchHostFunc, HIP hipLaunchHostFunc, OpenReg addTaskToStream. */
     granule_backend_status (*launch_host_function)(
         void *context,
         granule_backend_stream stream,
@@ -605,15 +607,15 @@ typedef struct granule_backend_table {
         granule_backend_device from,
         granule_backend_device to,
         bool *answer);
-    /* Lets from reach to's memory; enabling twice is fine. CUDA cuCtxEnablePeerAccess, HIP
+    /* Lets from reach to's memory; enabling twice is fine. May block. CUDA cuCtxEnablePeerAccess, HIP
      * hipDeviceEnablePeerAccess. */
     granule_backend_status (*peers_enable_access)(
         void *context,
         granule_backend_device from,
         granule_backend_device to);
-    /* Queues a copy between devices, through the host where there is no direct way. Stream-ordered. CUDA
-     * cuMemcpyPeerAsync, HIP hipMemcpyPeerAsync. The caller promises: Rule 2 for both ranges, until the
-     * stream has passed it. */
+    /* Queues a copy between devices, through the host where there is no direct way. Does not block.
+     * Stream-ordered. CUDA cuMemcpyPeerAsync, HIP hipMemcpyPeerAsync. The caller promises: Rule 2 for both
+     * ranges, until the stream has passed it. */
     granule_backend_status (*peers_copy_peer_async)(
         void *context,
         granule_backend_device dst_device,

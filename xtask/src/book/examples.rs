@@ -191,17 +191,15 @@ fn fate(line: &str) -> Fate {
         ["granule", "plan", ..] => Fate::LeftOut("searches for a minute; the command's tests make plans"),
         ["granule" | "export" | "mkdir" | "for", ..] => Fate::Runs,
         ["cargo", "xtask", task, ..] => Fate::Task((*task).to_owned()),
-        ["cargo", "run", "--example", ..] => {
-            Fate::LeftOut("runs in a crate that `cargo xtask new-backend` wrote")
-        }
+        ["cargo", "run", "--example", ..] => Fate::LeftOut("runs in a crate of its own, as CI does"),
         ["cargo", ..] if after("-p").is_some() => {
             Fate::Package(after("-p").map_or_else(String::new, |p| (*p).to_owned()))
         }
         ["cargo", "run", "--release"] | [".ci/run"] => Fate::LeftOut("is what a first user or CI runs"),
-        ["cp" | "sed", ..] => {
+        ["cd" | "cp" | "sed", ..] => {
             Fate::LeftOut("is a vendor's crate, which the tests of `cargo xtask new-backend` build")
         }
-        ["cargo", "install", ..] | ["git" | "pip", ..] => Fate::LeftOut("installs something"),
+        ["cargo", "install", ..] | ["git" | "pip" | "apt-get", ..] => Fate::LeftOut("installs something"),
         _ => Fate::Unknown,
     }
 }

@@ -7,11 +7,11 @@ pub(crate) use held::clean_up;
 pub use held::{Buffer, Gate, HostBuffer, LocalEvent, LocalStream};
 
 use crate::peer::ChildCommand;
-use crate::{Options, Stop, Verdict};
+use crate::{Hold, Options, Stop, Verdict};
 use backend_api::types::{DeviceIndex, DevicePtr, Stream};
-use backend_api::{Backend, BackendError, CopyKind, ErrorKind, EventFlags, HostFlags, Readiness};
-use std::sync::Arc;
+use backend_api::{Backend, BackendError, CopyKind, ErrorKind, EventFlags, HostFlags, HostFunction};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 /// How long a check watches that something does *not* happen.
@@ -27,15 +27,17 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Context {
     backend: Arc<dyn Backend>,
+    hold: Option<Hold>,
     child: Option<ChildCommand>,
     patience: Duration,
     gate_limit: Duration,
 }
 
 impl Context {
-    pub(crate) fn new(backend: Arc<dyn Backend>, options: &Options) -> Self {
+    pub(crate) fn new(backend: Arc<dyn Backend>, hold: Option<Hold>, options: &Options) -> Self {
         Self {
             backend,
+            hold,
             child: options.child.clone(),
             patience: options.patience,
             gate_limit: options.gate_limit(),
@@ -228,29 +230,25 @@ impl Context {
         Ok(read)
     }
 
-    /// Holds `stream` still until the gate opens: a host function that waits.
+    /// Holds `stream` still until the gate opens: as the subject says, or by a host function that waits.
     ///
     /// # Errors
     /// What the backend says.
     pub fn close(&self, stream: Stream) -> Result<Gate, Stop> {
-        let (gate, wait) = Gate::closed(self.gate_limit);
-        self.backend.launch_host_function(stream, wait)?;
-        Ok(gate)
+        let wait = || -> backend_api::Result<HostFunction> {
+            let ((opener, opened), limit) = (mpsc::channel::<()>(), self.gate_limit);
+            self.backend.launch_host_function(stream, Box::new(move || _ = opened.recv_timeout(limit)))?;
+            Ok(Box::new(move || drop(opener)))
+        };
+        Ok(Gate(Mutex::new(Some(self.hold.map_or_else(wait, |hold| hold(stream))?))))
     }
 
     /// Waits until `condition` holds; fails with `what` where it does not hold soon.
     ///
     /// # Errors
     /// What the condition says, or that the deadline passed.
-    pub fn eventually(&self, what: &str, mut condition: impl FnMut() -> Result<bool, Stop>) -> Verdict {
-        let deadline = Instant::now() + self.patience;
-        while !condition()? {
-            if Instant::now() > deadline {
-                return Err(Stop::Failed(format!("not within {:?}: {what}", self.patience)));
-            }
-            std::thread::sleep(Duration::from_micros(200));
-        }
-        Ok(())
+    pub fn eventually(&self, what: &str, condition: impl FnMut() -> Result<bool, Stop>) -> Verdict {
+        within(self.patience, what, condition)
     }
 
     /// Watches for a while that `condition` does not come true.
@@ -317,6 +315,12 @@ impl Context {
         Ok(flag)
     }
 
+    /// Queues work that takes a while; the flag rises when it is done.
+    pub(crate) fn slow_work(&self, stream: Stream) -> Result<Arc<AtomicBool>, Stop> {
+        self.backend.launch_host_function(stream, Box::new(|| std::thread::sleep(A_WHILE)))?;
+        self.flag(stream)
+    }
+
     /// Fails unless `wait`, called often, returns each time when the work of `stream` is done.
     ///
     /// # Errors
@@ -345,14 +349,9 @@ impl Context {
     /// # Errors
     /// What the backend says, or that the stream is held too.
     pub fn soon_idle(&self, stream: Stream) -> Verdict {
-        let deadline = Instant::now() + self.patience / 2;
-        while !self.backend.query_stream(stream)?.is_ready() {
-            if Instant::now() > deadline {
-                return Err(Stop::Failed("a stream is held by another one".into()));
-            }
-            std::thread::sleep(Duration::from_micros(200));
-        }
-        Ok(())
+        within(self.patience / 2, "a stream is held by no other", || {
+            Ok(self.backend.query_stream(stream)?.is_ready())
+        })
     }
 
     /// Waits until a stream is done, without the blocking call.
@@ -360,10 +359,19 @@ impl Context {
     /// # Errors
     /// What the backend says, or that the deadline passed.
     pub fn eventually_idle(&self, stream: Stream) -> Verdict {
-        self.eventually("the stream becomes ready", || {
-            Ok(self.backend.query_stream(stream)? == Readiness::Ready)
-        })
+        self.eventually("the stream becomes ready", || Ok(self.backend.query_stream(stream)?.is_ready()))
     }
+}
+
+fn within(limit: Duration, what: &str, mut condition: impl FnMut() -> Result<bool, Stop>) -> Verdict {
+    let deadline = Instant::now() + limit;
+    while !condition()? {
+        if Instant::now() > deadline {
+            return Err(Stop::Failed(format!("not within {limit:?}: {what}")));
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    Ok(())
 }
 
 /// Fails unless `result` is an error of one of `kinds`.

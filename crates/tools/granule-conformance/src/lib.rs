@@ -18,9 +18,9 @@
 //! }
 //! ```
 //!
-//! What a backend needs for it: streams that run beside the host (a host function that waits must not block
-//! the caller), and memory that keeps its bytes. A family that the backend does not offer is skipped with the
-//! backend's own reason. Checks that need a second process start this program again ([`child`]). With such a process at hand all
+//! What a backend needs for it: streams that run beside the host (the kit holds one still with a host function that waits,
+//! or as [`Subject::held_by`] says), and memory that keeps its bytes. A family that the backend does not offer is skipped
+//! with the backend's own reason. Checks that need a second process start this program again ([`child`]). With such a process at hand all
 //! checks run in one, so that a backend that corrupts memory ends a check and not the run.
 //!
 //! That the kit fails when it should is proved by its own test (`tests/kit`), over backends that are wrong in
@@ -45,10 +45,10 @@ mod verdict;
 pub use check::{Area, Check};
 pub use context::{Buffer, Context, Gate, HostBuffer, LocalEvent, LocalStream};
 pub use options::Options;
-pub use program::main;
+pub use program::{main, main_over};
 pub use runner::run;
 pub use scorecard::{Line, Scorecard, Scored, Tally};
-pub use subject::Subject;
+pub use subject::{Hold, Subject};
 pub use verdict::{Outcome, Stop, Verdict};
 
 /// The second process: this program again, over a backend of its own.

@@ -79,9 +79,13 @@ fn seconds(text: &str) -> Option<Duration> {
 
 /// The `main` of a program that checks one backend; `--help` names its arguments and exit codes.
 pub fn main(name: &str, open: impl Fn() -> Result<Arc<dyn Backend>> + Send + Sync + 'static) -> ExitCode {
-    let subject = Subject::new(name, open);
+    main_over(&Subject::new(name, open))
+}
+
+/// The same over a [`Subject`], which says more than how to start.
+pub fn main_over(subject: &Subject) -> ExitCode {
     if child::is_child() {
-        return child::serve(&subject);
+        return child::serve(subject);
     }
     let arguments = match Arguments::read(std::env::args().skip(1)) {
         Ok(arguments) => arguments,
@@ -101,7 +105,7 @@ pub fn main(name: &str, open: impl Fn() -> Result<Arc<dyn Backend>> + Send + Syn
         failed |= line.is_failure();
         line.write(arguments.json, &mut io::stdout())
     };
-    match run(&subject, &options, tell) {
+    match run(subject, &options, tell) {
         Ok(Ok(card)) if card.is_green() => ExitCode::SUCCESS,
         // Whoever reads has seen enough.
         Ok(Err(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::from(u8::from(failed)),
@@ -111,7 +115,7 @@ pub fn main(name: &str, open: impl Fn() -> Result<Arc<dyn Backend>> + Send + Syn
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("{name} did not start: {error}");
+            eprintln!("{} did not start: {error}", subject.name());
             ExitCode::from(2)
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::peer::{ChildCommand, Peer};
 use crate::scorecard::{Line, MEND, Scorecard, Scored, Tally};
-use crate::{Area, Check, Context, Options, Outcome, Stop, Subject, checks, guide};
+use crate::{Area, Check, Context, Hold, Options, Outcome, Stop, Subject, checks, guide};
 use backend_api::{Backend, Result};
 use std::backtrace::Backtrace;
 use std::io;
@@ -27,7 +27,7 @@ pub fn run(
             drop(backend);
             Place::Apart { command, peer: None }
         }
-        None => Place::Here(backend),
+        None => Place::Here(backend, subject.hold),
     };
     Ok(run_areas(subject.name(), place, options, tell))
 }
@@ -92,7 +92,7 @@ pub(crate) fn keep_panics(backtraces: bool) {
 /// Where checks run.
 enum Place<'o> {
     /// In this process.
-    Here(Arc<dyn Backend>),
+    Here(Arc<dyn Backend>, Option<Hold>),
     /// In another one, which is started when a check needs it.
     Apart { command: &'o ChildCommand, peer: Option<Peer> },
 }
@@ -100,7 +100,7 @@ enum Place<'o> {
 impl Place<'_> {
     fn run(&mut self, check: Check, options: &Options) -> Outcome {
         let (command, peer) = match self {
-            Self::Here(backend) => return run_one(check, backend, options),
+            Self::Here(backend, hold) => return run_one(check, backend, *hold, options),
             Self::Apart { command, peer } => (command, peer),
         };
         let started = match peer.take() {
@@ -139,8 +139,13 @@ fn run_repeatedly(check: Check, place: &mut Place<'_>, options: &Options) -> (Ou
 }
 
 /// A fresh thread gives each check a fresh current device, and lets a check that hangs be left behind.
-pub(crate) fn run_one(check: Check, backend: &Arc<dyn Backend>, options: &Options) -> Outcome {
-    let context = Context::new(Arc::clone(backend), options);
+pub(crate) fn run_one(
+    check: Check,
+    backend: &Arc<dyn Backend>,
+    hold: Option<Hold>,
+    options: &Options,
+) -> Outcome {
+    let context = Context::new(Arc::clone(backend), hold, options);
     let (answer, answers) = channel();
     // A panic that an earlier check caught itself is none of this one.
     *PANICKED.lock().unwrap_or_else(PoisonError::into_inner) = None;

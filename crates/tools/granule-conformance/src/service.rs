@@ -3,7 +3,7 @@
 use crate::context::pattern;
 use crate::peer::{Answer, Link, Request};
 use crate::runner::{keep_panics, run_one};
-use crate::{Options, Subject, checks};
+use crate::{Hold, Options, Subject, checks};
 use backend_api::types::{DeviceIndex, DevicePtr};
 use backend_api::*;
 use std::io;
@@ -26,15 +26,14 @@ pub fn serve(subject: &Subject) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match run(&link, &backend) {
+    match run(&link, &Service { backend, hold: subject.hold }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
 /// Answers until the parent has gone. What was taken ends with the process.
-fn run(link: &Link, backend: &Arc<dyn Backend>) -> io::Result<()> {
-    let service = Service { backend };
+fn run(link: &Link, service: &Service) -> io::Result<()> {
     while let Some((request, descriptor)) = link.receive()? {
         let (answer, back) = service
             .serve(&request, descriptor)
@@ -44,13 +43,14 @@ fn run(link: &Link, backend: &Arc<dyn Backend>) -> io::Result<()> {
     Ok(())
 }
 
-struct Service<'b> {
-    backend: &'b Arc<dyn Backend>,
+struct Service {
+    backend: Arc<dyn Backend>,
+    hold: Option<Hold>,
 }
 
-impl Service<'_> {
+impl Service {
     fn serve(&self, request: &Request, descriptor: Option<OwnedFd>) -> Result<(Answer, Option<OwnedFd>)> {
-        let backend = &**self.backend;
+        let backend = &*self.backend;
         let answer = match request {
             Request::Malloc { bytes } => Answer::Address(backend.malloc(DEVICE, *bytes)?.0),
             Request::Free { at } => {
@@ -90,7 +90,7 @@ impl Service<'_> {
     fn check(&self, name: &str, options: &Options) -> Result<Answer> {
         let check = checks::all().find(|check| check.name == name);
         let check = check.ok_or_else(|| wrong("no such check: this is another program"))?;
-        Ok(Answer::Ended(run_one(*check, self.backend, options)))
+        Ok(Answer::Ended(run_one(*check, &self.backend, self.hold, options)))
     }
 
     fn export_physical(&self, granules: u64, seed: u8) -> Result<(Answer, Option<OwnedFd>)> {
@@ -102,7 +102,7 @@ impl Service<'_> {
         unsafe { vmm.map(at, bytes, handle)? };
         // SAFETY: the range was mapped just now.
         unsafe { vmm.set_access(at, bytes, &[DEVICE], Access::ReadWrite)? };
-        write(&**self.backend, at, &pattern(seed, 4096))?;
+        write(&*self.backend, at, &pattern(seed, 4096))?;
         match vmm.export_physical(handle, HandleType::PosixFd)? {
             ShareableHandle::PosixFd(descriptor) => Ok((Answer::Address(at.0), Some(descriptor))),
             ShareableHandle::Fabric(_) => Err(wrong("a file descriptor was asked for")),

@@ -4,8 +4,7 @@ use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{OFTEN, prompt, refused};
 use crate::{Context, LocalEvent, Stop, Verdict};
 use backend_api::{ErrorKind, EventFlags};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 checks! { Events;
@@ -238,13 +237,7 @@ fn refused_record_changes_nothing(cx: &Context) -> Verdict {
 /// Queues work that takes a while, records the event behind it and waits for the event.
 fn waits(cx: &Context, flags: EventFlags) -> Verdict {
     let (stream, event) = (cx.stream()?, cx.event_on(cx.device()?, flags)?);
-    let done = Arc::new(AtomicBool::new(false));
-    let set = Arc::clone(&done);
-    let work = move || {
-        std::thread::sleep(crate::context::A_WHILE);
-        set.store(true, Ordering::SeqCst);
-    };
-    cx.backend().launch_host_function(stream.handle, Box::new(work))?;
+    let done = cx.slow_work(stream.handle)?;
     cx.backend().record_event(event.handle, stream.handle)?;
     cx.backend().synchronize_event(event.handle)?;
     ensure!(done.load(Ordering::SeqCst), "synchronize_event returned before the work was done");

@@ -3,10 +3,9 @@
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{OFTEN, prompt};
 use crate::{Context, Gate, LocalEvent, LocalStream, Stop, Verdict};
-use backend_api::types::{DeviceIndex, Stream};
+use backend_api::types::DeviceIndex;
 use backend_api::{CopyKind, EventFlags};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 checks! { Ordering;
@@ -273,16 +272,9 @@ fn carries_data(cx: &Context) -> Verdict {
     Ok(())
 }
 
-/// Queues work that takes a while; the flag rises when it is done.
-fn slow_work(cx: &Context, stream: Stream) -> Result<Arc<AtomicBool>, Stop> {
-    let pause = || std::thread::sleep(crate::context::A_WHILE);
-    cx.backend().launch_host_function(stream, Box::new(pause))?;
-    cx.flag(stream)
-}
-
 fn synchronize_behind_wait(cx: &Context) -> Verdict {
     let (slow, behind, event) = (cx.stream()?, cx.stream()?, cx.event()?);
-    let done = slow_work(cx, slow.handle)?;
+    let done = cx.slow_work(slow.handle)?;
     cx.backend().record_event(event.handle, slow.handle)?;
     cx.backend().wait_event(behind.handle, event.handle)?;
     cx.backend().synchronize_stream(behind.handle)?;
@@ -299,7 +291,7 @@ fn device_waits_for_all(cx: &Context) -> Verdict {
     let streams = [cx.stream()?, cx.stream()?, cx.stream()?];
     let mut flags = Vec::new();
     for stream in &streams {
-        flags.push(slow_work(cx, stream.handle)?);
+        flags.push(cx.slow_work(stream.handle)?);
     }
     cx.backend().synchronize_device(cx.device()?)?;
     let done: Vec<bool> = flags.iter().map(|flag| flag.load(Ordering::SeqCst)).collect();
@@ -309,7 +301,7 @@ fn device_waits_for_all(cx: &Context) -> Verdict {
 
 fn device_waits_for_default(cx: &Context) -> Verdict {
     let device = cx.device()?;
-    let done = slow_work(cx, cx.backend().default_stream(device))?;
+    let done = cx.slow_work(cx.backend().default_stream(device))?;
     cx.backend().synchronize_device(device)?;
     ensure!(done.load(Ordering::SeqCst), "synchronize_device returned before the default stream's work");
     Ok(())
@@ -317,7 +309,7 @@ fn device_waits_for_default(cx: &Context) -> Verdict {
 
 fn device_waits_for_destroyed(cx: &Context) -> Verdict {
     let stream = cx.stream()?;
-    let done = slow_work(cx, stream.handle)?;
+    let done = cx.slow_work(stream.handle)?;
     stream.destroy()?;
     cx.backend().synchronize_device(cx.device()?)?;
     ensure!(done.load(Ordering::SeqCst), "synchronize_device returned before a destroyed stream's work");
@@ -338,7 +330,7 @@ fn second_device_waits(cx: &Context) -> Verdict {
     let (first, second) = (cx.device()?, cx.second_device()?);
     cx.backend().set_device(first)?;
     let stream = cx.stream_on(second)?;
-    let done = slow_work(cx, stream.handle)?;
+    let done = cx.slow_work(stream.handle)?;
     cx.backend().synchronize_device(second)?;
     ensure!(done.load(Ordering::SeqCst), "synchronize_device of device {second} returned before its work");
     ensure_eq!(cx.backend().current_device()?, first, "the current device");

@@ -3,25 +3,18 @@
 use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
 use backend_api::{Backend, HostFunction};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Holds a stream still while closed; opens when dropped.
-#[derive(Debug)]
-pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
+#[expect(missing_debug_implementations, reason = "a function shows nothing")]
+pub struct Gate(pub(super) Mutex<Option<HostFunction>>);
 
 impl Gate {
-    /// A gate, and what waits for it, though not longer than `limit`.
-    pub(super) fn closed(limit: Duration) -> (Self, HostFunction) {
-        let gate = Self(Arc::new((Mutex::new(false), Condvar::new())));
-        let inner = Arc::clone(&gate.0);
-        (gate, Box::new(move || wait_open(&inner, limit)))
-    }
-
     /// Lets the stream go on.
     pub fn open(&self) {
-        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.0.1.notify_all();
+        if let Some(open) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            open();
+        }
     }
 }
 
@@ -225,9 +218,4 @@ pub(crate) fn clean_up(work: impl FnOnce()) {
     {
         resume_unwind(panic);
     }
-}
-
-fn wait_open(gate: &(Mutex<bool>, Condvar), limit: Duration) {
-    let open = gate.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let _ = gate.1.wait_timeout_while(open, limit, |open| !*open);
 }

@@ -1,18 +1,21 @@
 //! How a run goes on over a backend that stands still or panics, and which checks it takes.
 
-use crate::mutants::{Call, Mutant, mutant};
+use crate::mutants::{Call, Mutant, lock, mutant};
 use crate::subjects::{SETUPS, mutated};
 use backend_api::types::DevicePtr;
-use backend_api::{BackendError, ErrorKind, defaults};
+use backend_api::{Backend, BackendError, ErrorKind, HostFunction, defaults};
 use granule_conformance::child::ChildCommand;
 use granule_conformance::{Line, Options, Outcome, Scorecard, Subject, checks};
 use libtest_mimic::{Failed, Trial};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-pub(crate) fn trials() -> [Trial; 15] {
+pub(crate) fn trials() -> [Trial; 16] {
     [
+        Trial::test("runs::hold_streams_as_the_subject_says", hold_streams_as_the_subject_says),
         Trial::test("runs::end_over_a_backend_that_stands_still", end_over_a_backend_that_stands_still),
         Trial::test("runs::end_over_host_functions_that_run_inline", end_over_inline_host_functions),
         Trial::test("runs::go_on_after_panics", go_on_after_panics),
@@ -48,6 +51,19 @@ const BORNE: &[Mutant] = &[
         call.run_function();
         Ok(())
     }),
+    mutant("runs.one_thread", "host functions run on the thread that moves all bytes")
+        .launch_host_function(|call| {
+            let (thread, function) = (call.kept::<Thread>(), call.function.take());
+            call.function = function.map(|function| -> HostFunction {
+                Box::new(move || {
+                    let _busy = lock(&thread);
+                    function();
+                })
+            });
+            call.go()
+        })
+        .copy_async(takes_the_thread)
+        .memset_async(takes_the_thread),
     // What a backend over host memory does to its caller when its waits return early, or when it is beyond help.
     mutant("runs.ends_the_process", "host_malloc ends the process").host_malloc(|_| std::process::abort()),
     mutant("runs.makes_deaf", "host_malloc stops the process").host_malloc(|call| {
@@ -81,6 +97,41 @@ const BORNE: &[Mutant] = &[
         Err(BackendError::new(ErrorKind::Other, 1, "orMutant", call.device, detail))
     }),
 ];
+
+/// The one thread of a driver.
+#[derive(Default)]
+struct Thread;
+
+fn takes_the_thread(call: &mut Call<'_, backend_api::Result<()>>) -> backend_api::Result<()> {
+    if call.bytes > 0 && call.stream.backend == call.inner.id() {
+        let thread = call.kept::<Thread>();
+        call.inner.launch_host_function(call.stream, Box::new(move || drop(lock(&thread))))?;
+    }
+    call.go()
+}
+
+/// What holds streams of that driver without its thread.
+static DRIVER: OnceLock<Arc<dyn Backend>> = OnceLock::new();
+
+fn hold_streams_as_the_subject_says() -> Result<(), Failed> {
+    let name = "runs.one_thread";
+    let areas = ["copies", "streams", "events", "ordering", "threads"].map(str::to_owned).to_vec();
+    let patience = Duration::from_millis(500);
+    let options = Options { areas, patience, keep_going: true, ..Options::default() };
+    if run_over(name, &options)?.is_green() {
+        return Err("a host function that waits holds only its stream".into());
+    }
+    let driver = DRIVER.get_or_init(|| SETUPS[0].open().expect("it opens"));
+    let mutant = BORNE.iter().find(|mutant| mutant.name == name).ok_or("no such subject")?;
+    let subject = Subject::new(name, || Ok(mutant.over(Arc::clone(driver)))).held_by(|stream| {
+        let (opener, opened) = channel::<()>();
+        let driver = DRIVER.get().expect("it is open");
+        driver.launch_host_function(stream, Box::new(move || _ = opened.recv()))?;
+        Ok(Box::new(move || drop(opener)))
+    });
+    let card = granule_conformance::run(&subject, &options, |_| Ok(()))??;
+    if card.is_green() { Ok(()) } else { Err(card.to_string().into()) }
+}
 
 /// One of them over the first set-up; second processes find it by name.
 pub(crate) fn subject(name: &str) -> Option<Subject> {

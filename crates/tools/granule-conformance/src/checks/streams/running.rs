@@ -1,11 +1,11 @@
 //! How streams run: in order, beside the host and beside each other.
 
 use crate::check::{checks, ensure, ensure_eq};
-use crate::context::prompt;
-use crate::{Context, Verdict};
+use crate::context::{OFTEN, prompt};
+use crate::{Context, Stop, Verdict};
 use backend_api::CopyKind;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 checks! { Streams;
     "streams.busy_behind_work": "query_stream: NotReady while work runs" => busy_behind_work,
@@ -29,7 +29,7 @@ checks! { Streams;
         "a stream does not hold streams of another device" => devices_are_apart,
     "streams.query_is_of_its_stream":
         "query_stream: of this stream, not of another" => query_is_of_its_stream,
-    "streams.host_function_runs": "launch_host_function: the function runs" => host_function_runs,
+    "streams.host_function_runs": "launch_host_function: the function runs, and not on the calling thread" => host_function_runs,
     "streams.host_function_runs_once": "launch_host_function: the function runs once" => host_function_once,
     "streams.host_functions_in_order":
         "launch_host_function: functions of a stream run in order" => host_functions_in_order,
@@ -83,15 +83,9 @@ fn query_does_not_block(cx: &Context) -> Verdict {
 
 fn sync_waits(cx: &Context) -> Verdict {
     let stream = cx.stream()?;
-    let done = Arc::new(AtomicU32::new(0));
-    let set = Arc::clone(&done);
-    let work = move || {
-        std::thread::sleep(crate::context::A_WHILE);
-        set.store(1, Ordering::SeqCst);
-    };
-    cx.backend().launch_host_function(stream.handle, Box::new(work))?;
+    let done = cx.slow_work(stream.handle)?;
     cx.backend().synchronize_stream(stream.handle)?;
-    ensure_eq!(done.load(Ordering::SeqCst), 1, "work done when synchronize_stream returned");
+    ensure!(done.load(Ordering::SeqCst), "synchronize_stream returned before the work was done");
     Ok(())
 }
 
@@ -167,9 +161,14 @@ fn query_is_of_its_stream(cx: &Context) -> Verdict {
 
 fn host_function_runs(cx: &Context) -> Verdict {
     let stream = cx.stream()?;
-    let flag = cx.flag(stream.handle)?;
-    cx.backend().synchronize_stream(stream.handle)?;
-    ensure!(flag.load(Ordering::SeqCst), "the function did not run");
+    for _ in 0..OFTEN {
+        let (ran, runs) = mpsc::channel();
+        let function = move || _ = ran.send(std::thread::current().id());
+        cx.backend().launch_host_function(stream.handle, Box::new(function))?;
+        cx.backend().synchronize_stream(stream.handle)?;
+        let thread = runs.try_recv().map_err(|_| Stop::Failed("the function did not run".into()))?;
+        ensure!(thread != std::thread::current().id(), "the function ran on the calling thread");
+    }
     Ok(())
 }
 

@@ -157,6 +157,15 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant("streams.no_functions", "host functions do not run")
         .launch_host_function(|call| call.inner.query_stream(call.stream).map(drop))
         .caught_by("streams.host_function_runs"),
+    mutant("streams.functions_on_the_caller", "a host function that is due runs on the calling thread")
+        .launch_host_function(|call| {
+            if call.inner.query_stream(call.stream)?.is_ready() {
+                call.run_function();
+                return Ok(());
+            }
+            call.go()
+        })
+        .caught_by("streams.host_function_runs"),
     mutant("streams.loses_functions", "every fifth host function does not run")
         .launch_host_function(|call| call.answer_if(call.is_turn(5), ()))
         .caught_by("streams.host_function_runs_once"),
