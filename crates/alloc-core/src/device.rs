@@ -189,7 +189,7 @@ impl DeviceAllocator {
         }
         let virtual_memory = absent.is_none();
         let policy = Arc::new(Policy::new(settings, virtual_memory));
-        let site = Site::new(backend, device, map, foreign, settings, total_memory, virtual_memory);
+        let site = Site::new(backend, device, map, foreign, settings, total_memory, virtual_memory)?;
         let allocator = Self::on(Base::new(&site, settings, policy)?);
         let allowed = allocator.base.holdings.lock().accounts().ceilings().allowed();
         allocator.base.arenas.refresh_ages(allowed);

@@ -160,7 +160,10 @@ impl Provider {
             return Ok(None);
         }
         // Counted as held until it is, or is not; also where foreign code panics.
-        let intent = Intent::up_to(&self.base.holdings, pool.id, asked.exact, missing);
+        let mut intent = Intent::up_to(&self.base.holdings, pool.id, asked.exact, missing);
+        if !intent.is_spared() {
+            return Ok(None);
+        }
         self.space.retry_leftovers();
         match self.base.site.backend().virtual_memory() {
             Ok(vm) if growable && self.space.is_beyond_reach(arena, request, of, vm)? => Ok(None),

@@ -2,6 +2,7 @@
 
 use crate::device::Base;
 use crate::device::release::Release;
+use crate::process::host_reserve::{HostReserve, HostRoom};
 pub(in crate::device) use crate::process::unified::Membership;
 use crate::process::unified::{PinnedRefusal, Sharing};
 use crate::sync::Arc;
@@ -19,6 +20,15 @@ pub(in crate::device) fn join(base: &Base, release: &Arc<Release>) -> Option<Mem
 }
 
 impl Sharing for Shared {
+    fn reserve(&self) -> Option<&HostReserve> {
+        self.base.site.host_reserve()
+    }
+
+    fn refusal(&self, bytes: u64, host: HostRoom) -> Box<PinnedRefusal> {
+        let refusal = self.base.holdings.refusal(bytes, "host_reserve".into(), 0);
+        Box::new(PinnedRefusal { host: Some(host), ..refusal })
+    }
+
     fn admit(&self, bytes: u64) -> Result<(), Box<PinnedRefusal>> {
         self.base.holdings.pin(bytes)
     }

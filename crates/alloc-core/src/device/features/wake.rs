@@ -90,7 +90,10 @@ impl Wake {
         if !self.base.holdings.admit_waking(pool.id, run.bytes()) {
             return Ok(None);
         }
-        let intent = Intent::up_to(&self.base.holdings, pool.id, run.bytes(), run.bytes());
+        let mut intent = Intent::up_to(&self.base.holdings, pool.id, run.bytes(), run.bytes());
+        if !intent.is_spared() {
+            return Ok(None);
+        }
         self.space.retry_leftovers();
         match region::back(&**self.base.site.backend(), vm, &backing, run.at(), &sizes, calls) {
             Ok(memory) => Ok(Some(Given { memory, source: backing.source, intent, transit })),
@@ -130,6 +133,7 @@ impl Wake {
             pool: pool.id,
             bytes: run.bytes(),
             free: self.base.site.device_free().unwrap_or(0),
+            host: self.base.site.host_room().filter(|host| host.is_short_of(run.bytes())),
         }
     }
 }

@@ -22,7 +22,9 @@ use crate::process::stream_identity::shown;
 use crate::sync::{Arc, Guard};
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::counters::Count;
-use crate::watch::oom::{Blocker, Bound, OomReport, PoolCache, ProcessMemory, Remedy, TenantReport};
+use crate::watch::oom::{
+    Blocker, Bound, HostRoom, OomReport, PoolCache, ProcessMemory, Remedy, TenantReport,
+};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -34,6 +36,9 @@ pub(super) struct Explainer {
 
 /// What sets a bound where no limit does.
 const THE_DEVICE: &str = "the device";
+
+/// The one limit that is lowered for more.
+const HOST_RESERVE: &str = "host_reserve";
 
 /// Blockers named in a report.
 const BLOCKERS: usize = 5;
@@ -101,10 +106,14 @@ impl Remedies {
     /// Raising the limits that refuse.
     fn of_limits(room: &Room<'_>) -> Self {
         let mut remedies = Self { found: Vec::new() };
-        let raised: Vec<&str> = room.refusing().map(|limit| limit.name.as_str()).collect();
+        let names = room.refusing().map(|limit| limit.name.as_str());
+        let (lowered, raised): (Vec<_>, Vec<_>) = names.partition(|name| *name == HOST_RESERVE);
+        let raised = (!raised.is_empty()).then(|| format!("raising {}", raised.join(" and ")));
+        let lowered = lowered.first().map(|name| format!("lowering {name}"));
+        let what: Vec<String> = raised.into_iter().chain(lowered).collect();
         let then = room.unlimited();
         let gained = then.saturating_sub(room.after(&[]));
-        remedies.add(format!("raising {}", raised.join(" and ")), gained, then >= room.wanted);
+        remedies.add(what.join(" and "), gained, then >= room.wanted);
         remedies
     }
 
@@ -199,6 +208,7 @@ impl Explainer {
         let site = &self.base.site;
         let memory = site.memory_info().inspect_err(|_| site.backend().clear_error());
         let (device_free, device_total) = memory.map_or((0, site.total_memory()), |m| (m.free, m.total));
+        let host = site.host_room();
         let processes = self.base.observers.process_memory(calls);
         let policy = self.base.arenas.directory().with_template(|template| template.policy.clone());
         let private = self.base.pools.facts();
@@ -211,13 +221,31 @@ impl Explainer {
             let pool = own.map_or(PoolId::DEFAULT, |own| own.tenure().pool().id);
             let pools = caches(arenas);
             let state = self.base.holdings.lock();
-            let limits = state.accounts().limits(Some(pool));
+            let mut limits = state.accounts().limits(Some(pool));
+            if let Some(host) = host.filter(|host| host.reserve > 0) {
+                let (name, held) = (HOST_RESERVE.to_owned(), state.accounts().whole().counted());
+                let (bytes, shortage) = (held.saturating_add(host.spare()), Shortage::Device);
+                limits.push(Limit { name, bytes, held, shortage, counts: None });
+            }
             let wanted = self.wanted(own, missing, request, &state);
             let room = Room { device_free, limits: &limits, wanted };
             let (base, policy, private, pools, state) =
                 (&self.base, &policy, &private[..], &pools[..], &*state);
-            let case =
-                Case { base, policy, request, slot, stream, arenas, own, pool, pools, private, state, room };
+            let case = Case {
+                base,
+                policy,
+                request,
+                slot,
+                stream,
+                arenas,
+                own,
+                pool,
+                pools,
+                private,
+                state,
+                room,
+                host,
+            };
             case.report(call.capturing, device_total, in_one_piece.unwrap_or(0), missing, processes)
         })
     }
@@ -256,6 +284,7 @@ struct Case<'a> {
     private: &'a [Facts],
     state: &'a DeviceState,
     room: Room<'a>,
+    host: Option<HostRoom>,
 }
 
 impl Case<'_> {
@@ -290,6 +319,7 @@ impl Case<'_> {
             allocated,
             reserved: accounts.whole().reserved(),
             pinned: accounts.whole().pinned(),
+            host: self.host,
             private_free: self.pools.iter().filter(|p| p.pool != PoolId::DEFAULT).map(|p| p.free).sum(),
             pending: active - allocated,
             processes,
