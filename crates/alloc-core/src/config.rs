@@ -18,7 +18,7 @@ mod tokens;
 mod values;
 
 pub use error::{ConfigError, ExceptionClass, Warning};
-pub use limit::MemoryLimit;
+pub use limit::{MemoryLimit, usual_host_reserve};
 pub use options::{Grammar, OptionInfo, Settings, options};
 pub use release::PytorchRelease;
 pub use text::Inexpressible;
@@ -201,6 +201,16 @@ impl Settings {
     #[must_use]
     pub fn policy_name(&self) -> PolicyName {
         self.policy.unwrap_or_default()
+    }
+
+    /// The bytes of a host with `total` that requests leave to the rest of the machine; 0 where `host_reserve` is off.
+    #[must_use]
+    pub fn host_reserve_of(&self, total: u64) -> u64 {
+        match (self.host_reserve, self.policy_name()) {
+            (Some(reserve), _) => reserve.bytes(total),
+            (None, PolicyName::Granule) => usual_host_reserve(total),
+            (None, PolicyName::Pytorch) => 0,
+        }
     }
 
     /// The release of PyTorch that the `pytorch` policy decides as, else the default.

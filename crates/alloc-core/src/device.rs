@@ -155,7 +155,7 @@ impl Device {
         }
         let virtual_memory = absent.is_none();
         let policy = Arc::new(Policy::new(settings, virtual_memory));
-        let site = Site::new(backend, device, map, foreign, settings, total_memory, virtual_memory);
+        let site = Site::new(backend, device, map, foreign, settings, total_memory, virtual_memory)?;
         let (backend, attention) = (site.backend(), site.attention());
         let observers = Observers::new(device, Arc::clone(site.foreign()));
         let uncached = Uncached::new(Arc::clone(backend), device, attention);

@@ -3,6 +3,7 @@
 use crate::backend::BackendError;
 use crate::config::ConfigError;
 use crate::process::attention::Edge;
+use crate::process::host_reserve::HostRoom;
 use crate::process::unified::PinnedRefusal;
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
 use crate::watch::oom::OomReport;
@@ -184,8 +185,9 @@ pub enum AllocError {
     #[error(
         "{label} out of memory. Pool {pool} needs {} to wake; the device has {} free, and limits may allow less. A \
          tenant's budget may, too: look at its statistics. Free memory, or put another tag to sleep, and wake again: what sleeps \
-         keeps its contents; what was woken before this stays awake, and can be put to sleep again",
-        crate::base::round::format_bytes(*bytes), crate::base::round::format_bytes(*free)
+         keeps its contents; what was woken before this stays awake, and can be put to sleep again{}",
+        crate::base::round::format_bytes(*bytes), crate::base::round::format_bytes(*free),
+        host.map_or_else(String::new, |host| format!(". {host}"))
     )]
     NoRoomToWake {
         /// `CUDA`, `HIP`, ...
@@ -196,6 +198,8 @@ pub enum AllocError {
         bytes: u64,
         /// Bytes that the driver has free.
         free: u64,
+        /// The host's memory, where `host_reserve` refuses.
+        host: Option<HostRoom>,
     },
     /// Memory could not be put to sleep or woken; the text says why and what to do. What is asleep keeps its contents.
     #[error("{0}")]

@@ -5,6 +5,7 @@ pub(crate) mod attention;
 pub(crate) mod edges;
 pub(crate) mod foreign;
 pub(crate) mod held_event;
+pub(crate) mod host_reserve;
 pub mod own;
 pub(crate) mod stream_identity;
 pub mod system;

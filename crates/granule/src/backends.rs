@@ -13,7 +13,7 @@ mod survey;
 mod who;
 
 pub use processes::tell_processes;
-pub use survey::{Capability, Device, Dropped, Report, Standing, examine, survey, system_root};
+pub use survey::{Capability, Device, Dropped, KernelMemory, Report, Standing, examine, survey, system_root};
 pub use who::{Other, Ours, Who, who};
 
 use alloc_core::backend::{Backend, BackendError, ErrorKind};

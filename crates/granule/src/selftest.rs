@@ -16,7 +16,7 @@ mod steps;
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
 use alloc_core::round::size_text;
-use alloc_core::system::{Shared, System};
+use alloc_core::system::{SharedMemory, System};
 use alloc_core::types::DeviceIndex;
 use serde::Serialize;
 use std::sync::Arc;
@@ -142,8 +142,8 @@ fn every_step(tested: &Tested, say: &Sender<Said>) {
 fn too_little(tested: &Tested, device: DeviceIndex) -> Option<String> {
     let backend = &*tested.backend;
     let driver = backend.memory_info(device).inspect_err(|_| backend.clear_error()).ok()?;
-    let system = System::at(&tested.settings.system_root);
-    let free = system.obtainable(Shared::of(backend, device), driver).free;
+    let shared = SharedMemory::of(&System::at(&tested.settings.system_root), backend, device);
+    let free = shared.map_or(driver, |shared| shared.obtainable(driver)).free;
     (free < steps::NEEDED).then(|| {
         let (needed, free) = (size_text(steps::NEEDED), size_text(free));
         format!("{needed} of the device should be free, and {free} are: let other programs give memory back, and try again")

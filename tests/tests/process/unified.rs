@@ -1,5 +1,7 @@
 //! Devices that share the host's memory: what can be had is what the system says, and what is pinned of it counts.
 
+mod apu;
+mod host_reserve;
 mod on_its_way;
 mod one_budget;
 

@@ -13,6 +13,12 @@ pub enum MemoryLimit {
     Bytes(u64),
 }
 
+/// What `host_reserve` is by default, where a host has `total` bytes: 2 GiB or 5 %, whichever is more, but at most a quarter.
+#[must_use]
+pub fn usual_host_reserve(total: u64) -> u64 {
+    (total / 20).max(2 * GIB).min(total / 4)
+}
+
 /// The units, largest first. All are binary: `40G` is `40GiB`, as in PyTorch's reserve sizes.
 const UNITS: [(&str, &str, u64); 5] =
     [("TiB", "T", 1 << 40), ("GiB", "G", GIB), ("MiB", "M", MIB), ("KiB", "K", 1 << 10), ("B", "B", 1)];

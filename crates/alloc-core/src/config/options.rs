@@ -159,6 +159,7 @@ const fn usual(key: Key, owner: Owner, kind: Kind, name: &'static str, field: Fi
         Kind::Reserve => ("share or GiB", "full", RESERVE, Some("full (9/8 of the device's memory)")),
         Kind::Classes => ("list", "[]", "", None),
         Kind::Limit => ("bytes or share", UNLIMITED, LIMIT, Some(UNLIMITED)),
+        Kind::HostReserve => ("bytes or share", "by policy", HOST_RESERVE, Some("0 (off), or default")),
         Kind::Path => ("path", "", PATH, None),
     };
     OptionInfo {
@@ -191,6 +192,7 @@ pub(super) const OFF: &str = "0 (off)";
 const MB_UP: &str = "a whole number of MiB up to 17592186044415, at least large_segment_size_mb";
 const MB_ANY: &str = "a whole number of MiB from 0 to 17592186044415";
 const LIMIT: &str = "bytes with a unit B, K, M, G or T (40GiB or 40G, 512MiB), or a share of the device's memory over 0 and up to 1 (0.5)";
+const HOST_RESERVE: &str = "bytes with a unit (6G), or a share of the host's memory (0.1)";
 const RESERVE: &str = "a positive fraction of the device's memory (0.5) or a number of GiB (40G)";
 const PATH: &str = "an absolute path without , : [ ] and blanks";
 /// Most threads that register pinned memory.
@@ -533,13 +535,19 @@ options! {
         },
     }
 
+    /// Read when an allocator is made, and fixed from then on. `None` is the default; 0 bytes are off.
+    HostReserve = Granule "host_reserve": HostReserve, host_reserve: Option<MemoryLimit> = None;
+    "What requests leave of the host's memory to the rest of the machine, on devices that share it. By default 2 GiB or 5 %, whichever is more, at most a quarter; off under policy:pytorch." {
+        wrong: |s| unsound(s.host_reserve.filter(|reserve| *reserve != MemoryLimit::Bytes(0))),
+    }
+
     /// Read when an allocator is made, and fixed from then on.
     Publish = Granule "publish": Switch, publish: bool = false;
     "Tell the user's other processes what is held of each device, in a file in the run directory, for their ledgers." {}
 
     /// Read when an allocator is made, and fixed from then on.
     SystemRoot = Granule "system_root": Path, system_root: PathBuf = PathBuf::from("/");
-    "The folder whose proc and sys tell what a device can have that shares the host's memory; for tests, and for a host that is mounted elsewhere." {
+    "The folder whose proc and sys are read, for tests and mounted hosts." {
         default: "/",
         wrong: |s| unless(s.system_root.is_absolute(), &s.system_root, "an absolute path"),
     }

@@ -209,6 +209,7 @@ impl<'t> Parser<'t> {
             | Kind::Release
             | Kind::CrossStream
             | Kind::Limit
+            | Kind::HostReserve
             | Kind::Path => {
                 let text = || {
                     format!(

@@ -191,6 +191,9 @@ impl<'t> Reader<'t> {
             Kind::Release => text.parse().ok().map(Value::Release),
             Kind::Limit if text == "unlimited" => Some(Value::Limit(None)),
             Kind::Limit => MemoryLimit::parse(text).ok().map(|limit| Value::Limit(Some(limit))),
+            Kind::HostReserve if text == "default" => Some(Value::Limit(None)),
+            Kind::HostReserve if text == "0" => Some(Value::Limit(Some(MemoryLimit::Bytes(0)))),
+            Kind::HostReserve => MemoryLimit::parse(text).ok().map(|reserve| Value::Limit(Some(reserve))),
             Kind::Path => Some(text.into()).filter(|path: &PathBuf| path.is_absolute()).map(Value::Path),
             Kind::Classes => None,
         };
@@ -305,7 +308,8 @@ fn hint(kind: Kind, text: &str) -> &'static str {
         Kind::Policy => "there is no such policy",
         Kind::Release => "the decisions of this release are not known",
         Kind::CrossStream => "there is no such way to share",
-        Kind::Limit => MemoryLimit::parse(text).err().unwrap_or_default(),
+        Kind::HostReserve if text.trim_end_matches(char::is_alphabetic) == "0" => "0 has no unit",
+        Kind::Limit | Kind::HostReserve => MemoryLimit::parse(text).err().unwrap_or_default(),
         Kind::Path => "the path is not absolute",
     }
 }

@@ -42,6 +42,7 @@ pub(super) enum Kind {
     Release,
     CrossStream,
     Limit,
+    HostReserve,
     Path,
 }
 
@@ -110,8 +111,13 @@ impl Kept for Option<MemoryLimit> {
         }
     }
 
-    fn written(&self, _: Kind) -> String {
-        self.map_or("unlimited".into(), |limit| limit.to_string())
+    fn written(&self, kind: Kind) -> String {
+        match self {
+            None if kind == Kind::HostReserve => "default".into(),
+            None => "unlimited".into(),
+            Some(MemoryLimit::Bytes(0)) => "0".into(),
+            Some(limit) => limit.to_string(),
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::features::ledger::registry::Published;
 use crate::memory::block::Tier;
 use crate::memory::region::{Piece, Regions};
 use crate::policy::Request;
+use crate::process::host_reserve::{Coming, HostReserve};
 use crate::process::unified::PinnedRefusal;
 use crate::sync::plain::AtomicBool;
 use crate::sync::{Guard, Mutex, Ordering, Rank};
@@ -221,6 +222,8 @@ pub(super) struct Intent<'a> {
     bytes: u64,
     /// The most that may be mapped for them.
     at_most: u64,
+    /// Their way from the host's memory, where they are of it.
+    coming: Option<Coming>,
 }
 
 impl<'a> Intent<'a> {
@@ -233,6 +236,7 @@ impl<'a> Intent<'a> {
                 return false;
             }
             state.accounts.intend(self.pool, more);
+            self.coming.iter_mut().for_each(|coming| coming.grow(more));
         }
         self.bytes += more;
         true
@@ -240,7 +244,14 @@ impl<'a> Intent<'a> {
 
     /// For bytes that were admitted, of memory of which at most `at_most` bytes may be mapped for them.
     pub(super) fn up_to(holdings: &'a Holdings, pool: PoolId, bytes: u64, at_most: u64) -> Self {
-        Self { holdings, pool, bytes, at_most }
+        Self { holdings, pool, bytes, at_most, coming: None }
+    }
+
+    /// Whether the host has them to spare, where they are of its memory. May read files.
+    pub(super) fn is_spared(&mut self, reserve: Option<&HostReserve>) -> bool {
+        let Some(reserve) = reserve else { return true };
+        let spared = reserve.admit(self.bytes);
+        spared.map(|coming| self.coming = coming).is_ok()
     }
 
     /// The most that may be mapped for them.
@@ -249,8 +260,9 @@ impl<'a> Intent<'a> {
     }
 
     /// They are counted as reserved from here on.
-    pub(super) fn fulfil(self, state: &mut DeviceState) {
+    pub(super) fn fulfil(mut self, state: &mut DeviceState) {
         state.accounts.end_intent(self.pool, self.bytes);
+        self.coming = None;
         std::mem::forget(self);
     }
 }
@@ -358,13 +370,16 @@ impl Holdings {
 
     /// Bytes are to be pinned in the device's memory: counted from here on, if limits admit them.
     pub(super) fn pin(&self, bytes: u64) -> std::result::Result<(), Box<PinnedRefusal>> {
-        let mut state = self.state.lock();
-        state.pin(bytes).map_err(|limit| {
-            let (held, pinned) = (state.accounts.whole().held(), state.accounts.whole().pinned());
-            let (label, device) = (self.label, self.device);
-            let (limit, allowed) = (limit.name, limit.bytes);
-            Box::new(PinnedRefusal { label, device, bytes, held, pinned, limit, allowed })
-        })
+        let pinned = self.state.lock().pin(bytes);
+        pinned.map_err(|limit| Box::new(self.refusal(bytes, limit.name, limit.bytes)))
+    }
+
+    /// The refusal of bytes that are to be pinned, by a limit.
+    pub(super) fn refusal(&self, bytes: u64, limit: String, allowed: u64) -> PinnedRefusal {
+        let state = self.state.lock();
+        let (held, pinned) = (state.accounts.whole().held(), state.accounts.whole().pinned());
+        let (label, device) = (self.label, self.device);
+        PinnedRefusal { label, device, bytes, held, pinned, limit, allowed, host: None }
     }
 
     /// So many bytes are pinned in the device's memory.

@@ -147,7 +147,10 @@ impl Device {
             }
         }
         // Counted as held until it is, or is not; also where foreign code panics.
-        let intent = Intent::up_to(&self.holdings, pool.id, asked.exact, missing);
+        let mut intent = Intent::up_to(&self.holdings, pool.id, asked.exact, missing);
+        if !intent.is_spared(self.site.host_reserve()) {
+            return Ok(None);
+        }
         space::retry_leftovers(self);
         match self.site.backend().virtual_memory() {
             Ok(vm) if growable && space::is_beyond_reach(self, arena, request, of, vm)? => Ok(None),

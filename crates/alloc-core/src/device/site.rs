@@ -9,8 +9,9 @@ use crate::memory::address_map::AddressMap;
 use crate::process::attention::{Attention, Edge, Reason};
 use crate::process::edges;
 use crate::process::foreign::{Calls, Foreign};
+use crate::process::host_reserve::{HostReserve, HostRoom};
 use crate::process::stream_identity::{named, shown};
-use crate::process::system::{Shared, System};
+use crate::process::system::{Shared, SharedMemory, System};
 use crate::process::unified::Unified;
 use crate::sync::{Arc, OnceLock, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
@@ -24,8 +25,10 @@ pub(crate) struct Site {
     device: DeviceIndex,
     map: Arc<AddressMap>,
     foreign: Arc<Foreign>,
-    /// Which of the system's memory its memory is, and the system that is asked of it; `None` for one with its own.
-    shared: Option<(Shared, Arc<System>)>,
+    /// Which of the system's memory its memory is; `None` for one with its own.
+    shared: Option<Arc<SharedMemory>>,
+    /// What it leaves of the host's memory, where it takes that.
+    reserve: Option<Arc<HostReserve>>,
     /// Where the system describes itself, and processes tell one another what they hold.
     system_root: Arc<Path>,
     /// Whose words a refusal has under PyTorch.
@@ -46,31 +49,38 @@ impl Site {
         settings: &Settings,
         driver_total: u64,
         virtual_memory: bool,
-    ) -> Self {
-        let attention = edges::lend(backend.id(), Some(device));
+    ) -> Result<Self> {
         let unit = Arc::default();
-        let system = |shared| (shared, Arc::new(System::at(&settings.system_root)));
-        let shared = Shared::of(&*backend, device).map(system);
-        if let Some(problem) = shared.as_ref().and_then(|(shared, system)| system.unknown_memory(*shared)) {
+        let system = System::at(&settings.system_root);
+        let shared = SharedMemory::of(&system, &*backend, device).map(Arc::new);
+        if let Some(problem) = shared.as_ref().and_then(|shared| shared.unknown()) {
             tracing::warn!(%device, "{problem}");
         }
         let driver = MemoryInfo { free: 0, total: driver_total };
-        let total_memory = obtainable(shared.as_ref(), driver).total;
+        let total_memory = obtainable(shared.as_deref(), driver).total;
+        let host = shared.as_ref().and_then(|shared| shared.host());
+        let room = host.map_or(Ok(None), |system| HostRoom::of(system, settings));
+        let reserve = room.map_err(AllocError::Settings)?.map(|room| {
+            let unified = Unified::of(backend.id(), Shared::Host);
+            Arc::new(unified.reserve(&system, &room))
+        });
+        let attention = edges::lend(backend.id(), Some(device));
         let system_root = settings.system_root.as_path().into();
         let pytorch_release = settings.pytorch_release();
-        Self {
+        Ok(Self {
             backend,
             device,
             map,
             foreign,
             shared,
+            reserve,
             system_root,
             pytorch_release,
             total_memory,
             virtual_memory,
             attention,
             unit,
-        }
+        })
     }
 
     pub(super) fn backend(&self) -> &Arc<dyn Backend> {
@@ -225,19 +235,29 @@ impl Site {
 
     /// The memory that it shares with the host, if it does.
     pub(super) fn unified(&self) -> Option<&'static Unified> {
-        self.shared.as_ref().map(|(shared, _)| Unified::of(self.backend.id(), *shared))
+        self.shared.as_ref().map(|shared| Unified::of(self.backend.id(), shared.which))
     }
 
     /// Whether its memory is the host's.
     pub(super) fn is_unified(&self) -> bool {
-        matches!(self.shared, Some((Shared::Host, _)))
+        self.shared.as_ref().is_some_and(|shared| shared.which == Shared::Host)
+    }
+
+    /// What it leaves of the host's memory, where it takes that.
+    pub(super) fn host_reserve(&self) -> Option<&HostReserve> {
+        self.reserve.as_deref()
+    }
+
+    /// The host's memory now, where it takes that. Reads files.
+    pub(super) fn host_room(&self) -> Option<HostRoom> {
+        self.reserve.as_ref().and_then(|reserve| reserve.look())
     }
 
     /// What can be had of the device, and how much there is. Calls the driver; asks the system where the device shares its
     /// memory.
     pub(super) fn memory_info(&self) -> crate::backend::Result<MemoryInfo> {
         let driver = self.backend.memory_info(self.device)?;
-        Ok(obtainable(self.shared.as_ref(), driver))
+        Ok(obtainable(self.shared.as_deref(), driver))
     }
 
     /// What of the device can be had, if that is known.
@@ -247,6 +267,6 @@ impl Site {
 }
 
 /// What can be had of a device, where the driver says `driver` of it.
-fn obtainable(shared: Option<&(Shared, Arc<System>)>, driver: MemoryInfo) -> MemoryInfo {
-    shared.map_or(driver, |(shared, system)| system.obtainable(Some(*shared), driver))
+fn obtainable(shared: Option<&SharedMemory>, driver: MemoryInfo) -> MemoryInfo {
+    shared.map_or(driver, |shared| shared.obtainable(driver))
 }

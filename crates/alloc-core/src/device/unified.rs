@@ -2,6 +2,7 @@
 
 use crate::device::Device;
 use crate::device::crossings;
+use crate::process::host_reserve::{HostReserve, HostRoom};
 use crate::process::unified::{Membership, PinnedRefusal, Sharing};
 use crate::sync::Arc;
 
@@ -13,6 +14,15 @@ impl Device {
 }
 
 impl Sharing for Device {
+    fn reserve(&self) -> Option<&HostReserve> {
+        self.site.host_reserve()
+    }
+
+    fn refusal(&self, bytes: u64, host: HostRoom) -> Box<PinnedRefusal> {
+        let refusal = self.holdings.refusal(bytes, "host_reserve".into(), 0);
+        Box::new(PinnedRefusal { host: Some(host), ..refusal })
+    }
+
     fn admit(&self, bytes: u64) -> Result<(), Box<PinnedRefusal>> {
         self.holdings.pin(bytes)
     }

@@ -64,7 +64,10 @@ impl Device {
         if !self.holdings.admit_waking(pool.id, run.bytes()) {
             return Ok(None);
         }
-        let intent = Intent::up_to(&self.holdings, pool.id, run.bytes(), run.bytes());
+        let mut intent = Intent::up_to(&self.holdings, pool.id, run.bytes(), run.bytes());
+        if !intent.is_spared(self.site.host_reserve()) {
+            return Ok(None);
+        }
         space::retry_leftovers(self);
         match region::back(&**self.site.backend(), vm, &backing, run.at(), &sizes, calls) {
             Ok(memory) => Ok(Some(Given { memory, source: backing.source, intent, transit })),
@@ -105,5 +108,6 @@ fn no_room(device: &Device, pool: &Sleeper, run: &GranuleRun) -> AllocError {
         pool: pool.id,
         bytes: run.bytes(),
         free: device.site.device_free().unwrap_or(0),
+        host: device.site.host_room().filter(|host| host.is_short_of(run.bytes())),
     }
 }

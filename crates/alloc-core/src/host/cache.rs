@@ -73,7 +73,7 @@ impl PinnedCache {
         let driver = Arc::new(DriverAccess::new(Arc::clone(&backend))?);
         let foreign = Arc::new(Foreign::default());
         Ok(Self {
-            source: Source::new(backend, node, settings.pinned_reserve_segment_size),
+            source: Source::new(backend, node, settings),
             table: SharedTable::new(settings, options.sizing, Arc::clone(&foreign)),
             pools: PinnedPools::new(Arc::clone(&driver), foreign),
             completions: Completions::new(Arc::clone(&driver)),

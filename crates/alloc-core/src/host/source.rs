@@ -7,7 +7,9 @@ mod slab;
 use super::block::{Fresh, Origin};
 use super::table::Knobs;
 use crate::backend::{self, Backend, BackendError, DeviceGuard, ErrorKind, HostFlags, Unsupported};
+use crate::config::Settings;
 use crate::error::{AllocError, Result};
+use crate::process::system::System;
 use crate::process::unified::Unified;
 use crate::sync::plain::AtomicBool;
 use crate::sync::{Arc, Mutex, Rank, assert_unlocked};
@@ -59,9 +61,10 @@ fn without_pinning(absent: Unsupported) -> BackendError {
 }
 
 impl Source {
-    pub(super) fn new(backend: Arc<dyn Backend>, node: Option<u32>, reserve: u64) -> Self {
+    pub(super) fn new(backend: Arc<dyn Backend>, node: Option<u32>, settings: &Settings) -> Self {
+        let reserve = settings.pinned_reserve_segment_size;
         let reserve = if reserve > 0 { ReserveState::Wanted(reserve) } else { ReserveState::Absent };
-        let unified = Unified::of_pages(&*backend, node);
+        let unified = Unified::of_pages(&System::at(&settings.system_root), &*backend, node);
         let reserve = Mutex::new(Rank::Registry, reserve);
         Self { backend, node, reserve, unified, told: AtomicBool::new(false) }
     }
@@ -125,8 +128,8 @@ impl Source {
 
     /// Takes pinned memory from the driver, as far as devices that share it admit that.
     fn pin(&self, bytes: u64, knobs: &Knobs) -> Result<(DevicePtr, Origin, Duration)> {
-        let claimed = self.unified.map_or(Ok(()), |unified| unified.claim(bytes));
-        claimed.map_err(AllocError::PinnedOutOfMemory)?;
+        let claimed = self.unified.map_or(Ok(None), |unified| unified.claim(bytes));
+        let _coming = claimed.map_err(AllocError::PinnedOutOfMemory)?;
         self.pin_unasked(bytes, knobs).map_err(|error| {
             self.give_up(bytes);
             AllocError::Backend(error)

@@ -37,17 +37,25 @@ pub enum Shared {
     Node(u32),
 }
 
-impl Shared {
-    /// What the driver says of a device; `None` for one that shares no memory. Calls the driver.
-    #[must_use]
-    pub fn of(backend: &dyn Backend, device: DeviceIndex) -> Option<Self> {
-        let asked =
-            |attribute| backend.attribute(device, attribute).inspect_err(|_| backend.clear_error()).ok();
-        if asked(Attribute::Integrated) == Some(1) {
-            return Some(Self::Host);
-        }
-        asked(Attribute::MemoryNode).and_then(|node| u32::try_from(node).ok()).map(Self::Node)
-    }
+/// The memory that a device shares, and the system that is asked of it.
+#[derive(Clone, Debug)]
+pub struct SharedMemory {
+    /// Which it is.
+    pub which: Shared,
+    /// What AMD's kernel driver says of it, where the device is an APU.
+    pub apu: Option<Apu>,
+    system: System,
+}
+
+/// The memory of an AMD APU, as the kernel has it, in bytes. Of such devices the runtime may tell a small part only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Apu {
+    /// Set aside for the device by the firmware (`mem_info_vram_total`).
+    pub vram: u64,
+    /// What it may take of the host's (`mem_info_gtt_total`).
+    pub gtt: u64,
+    /// Where the system describes the device.
+    folder: PathBuf,
 }
 
 /// A control group with a limit of memory, in bytes.
@@ -74,7 +82,8 @@ struct Hierarchy {
     /// Behind the number in a line of `/proc/self/cgroup`.
     controller: &'static str,
     mount: &'static str,
-    limit: &'static str,
+    /// Beyond one of them programs are ended, or slowed down until others give memory back.
+    limits: &'static [&'static str],
     used: &'static str,
     cache: [&'static str; 2],
 }
@@ -83,14 +92,14 @@ const HIERARCHIES: [Hierarchy; 2] = [
     Hierarchy {
         controller: "",
         mount: "sys/fs/cgroup",
-        limit: "memory.max",
+        limits: &["memory.max", "memory.high"],
         used: "memory.current",
         cache: ["active_file", "inactive_file"],
     },
     Hierarchy {
         controller: "memory",
         mount: "sys/fs/cgroup/memory",
-        limit: "memory.limit_in_bytes",
+        limits: &["memory.limit_in_bytes"],
         used: "memory.usage_in_bytes",
         cache: ["total_active_file", "total_inactive_file"],
     },
@@ -181,44 +190,117 @@ impl System {
         groups.into_iter().min_by_key(ControlGroup::left)
     }
 
-    /// What can be had of a device that shares the host's memory, and how much there is at most. Such a driver counts the page
-    /// cache as taken, which the system gives up for whoever asks; and it knows no control groups.
-    fn of_host(&self, driver: MemoryInfo) -> MemoryInfo {
-        let available = self.memory().map_or(0, |memory| memory.available);
-        let (limit, left) =
-            self.control_group().map_or((u64::MAX, u64::MAX), |group| (group.limit, group.left()));
-        let total = driver.total.min(limit);
-        MemoryInfo { free: driver.free.max(available).min(total).min(left), total }
-    }
-
-    /// What can be had of a device, where the driver says `driver` of it.
-    ///
-    /// A node's memory is the device's own: control groups do not limit what the driver gives of it.
-    #[must_use]
-    pub fn obtainable(&self, shared: Option<Shared>, driver: MemoryInfo) -> MemoryInfo {
-        match shared {
-            None => driver,
-            Some(Shared::Host) => self.of_host(driver),
-            Some(Shared::Node(node)) => {
-                let available = self.node(node).map_or(0, |memory| memory.available);
-                MemoryInfo { free: driver.free.max(available.min(driver.total)), ..driver }
-            }
-        }
+    /// The host's memory within the limits of control groups: what programs can have in all, and what they still can.
+    pub(crate) fn within_groups(&self) -> Option<HostMemory> {
+        let HostMemory { total, available } = self.memory()?;
+        let group = self.control_group();
+        let (limit, left) = group.map_or((u64::MAX, u64::MAX), |group| (group.limit, group.left()));
+        Some(HostMemory { total: total.min(limit), available: available.min(left) })
     }
 
     fn limited(&self, hierarchy: &Hierarchy, group: &Path) -> Option<ControlGroup> {
-        let file = |name| self.text(Path::new(hierarchy.mount).join(group).join(name));
-        let number = |name| file(name)?.trim().parse::<u64>().ok();
-        let stat = file("memory.stat").unwrap_or_default();
-        let cache = hierarchy.cache.iter().filter_map(|name| field(&stat, name)).sum();
+        let folder = Path::new(hierarchy.mount).join(group);
         // "max" is no number, and the older version writes a limit beyond every machine instead.
-        let limit = number(hierarchy.limit).filter(|limit| *limit < 1 << 60)?;
-        Some(ControlGroup { limit, used: number(hierarchy.used)?, cache })
+        let limits = hierarchy.limits.iter().filter_map(|name| self.bytes(folder.join(name)));
+        let limit = limits.min()?;
+        let used = self.bytes(folder.join(hierarchy.used))?;
+        let stat = self.text(folder.join("memory.stat")).unwrap_or_default();
+        let cache = hierarchy.cache.iter().filter_map(|name| field(&stat, name)).sum();
+        Some(ControlGroup { limit, used, cache })
+    }
+
+    /// What the kernel says of the device at this place on the bus.
+    fn apu(&self, bus: &str) -> Option<Apu> {
+        let folder = Path::new("sys").join(pci_folder(bus)?);
+        let total = |name| self.bytes(folder.join(name));
+        let (vram, gtt) = (total("mem_info_vram_total")?, total("mem_info_gtt_total")?);
+        Some(Apu { vram, gtt, folder })
+    }
+
+    /// A number of bytes that a machine can have.
+    fn bytes(&self, file: PathBuf) -> Option<u64> {
+        self.text(file)?.trim().parse().ok().filter(|bytes| *bytes < 1 << 60)
     }
 
     fn text(&self, file: impl AsRef<Path>) -> Option<String> {
         std::fs::read_to_string(self.root.join(file)).ok()
     }
+}
+
+impl SharedMemory {
+    /// What the driver and the system say of a device; `None` for one that has memory of its own. Calls the driver.
+    #[must_use]
+    pub fn of(system: &System, backend: &dyn Backend, device: DeviceIndex) -> Option<Self> {
+        let asked =
+            |attribute| backend.attribute(device, attribute).inspect_err(|_| backend.clear_error()).ok();
+        let system = system.clone();
+        if asked(Attribute::Integrated) != Some(1) {
+            let node = u32::try_from(asked(Attribute::MemoryNode)?).ok()?;
+            return Some(Self { which: Shared::Node(node), apu: None, system });
+        }
+        let properties = backend.properties(device).inspect_err(|_| backend.clear_error()).ok();
+        let bus = properties.and_then(|properties| properties.pci_bus_id);
+        let apu = bus.as_ref().and_then(|bus| system.apu(bus));
+        if apu.is_none() && backend.name().starts_with("hip") {
+            tracing::warn!(%device, bus, "the system does not say what memory the device has; what the driver says counts");
+        }
+        // The kernel takes a device's memory from the larger of the two. What the firmware set aside is not the host's.
+        let is_apart = apu.as_ref().is_some_and(|apu| apu.vram >= apu.gtt);
+        (!is_apart).then_some(Self { which: Shared::Host, apu, system })
+    }
+
+    /// What can be had of the device, and how much there is, where the driver says `driver` of it.
+    ///
+    /// A node's memory is the device's own: control groups do not limit what the driver gives of it.
+    #[must_use]
+    pub fn obtainable(&self, driver: MemoryInfo) -> MemoryInfo {
+        match self.which {
+            Shared::Host => self.of_host(driver),
+            Shared::Node(node) => {
+                let available = self.system.node(node).map_or(0, |memory| memory.available);
+                MemoryInfo { free: driver.free.max(available.min(driver.total)), ..driver }
+            }
+        }
+    }
+
+    /// The driver of such a device counts the page cache as taken, which the system gives up for whoever asks; it knows no
+    /// control groups, and of an APU maybe a part alone.
+    fn of_host(&self, driver: MemoryInfo) -> MemoryInfo {
+        let memory = self.system.memory();
+        let available = memory.map_or(0, |memory| memory.available);
+        let (limit, left) =
+            self.system.control_group().map_or((u64::MAX, u64::MAX), |group| (group.limit, group.left()));
+        let (mut had, mut total) = (available.min(left), driver.total.min(limit));
+        if let Some(Apu { vram, gtt, folder }) = &self.apu {
+            let used = |name| self.system.bytes(folder.join(name));
+            let host = memory.map_or(u64::MAX, |memory| memory.total).min(limit);
+            total = total.max(vram.saturating_add((*gtt).min(host)));
+            if let (Some(of_vram), Some(of_gtt)) = (used("mem_info_vram_used"), used("mem_info_gtt_used")) {
+                had = vram.saturating_sub(of_vram).saturating_add(had.min(gtt.saturating_sub(of_gtt)));
+            }
+        }
+        MemoryInfo { free: driver.free.min(left).max(had).min(total), total }
+    }
+
+    /// The system, where its memory is the host's.
+    pub(crate) fn host(&self) -> Option<&System> {
+        (self.which == Shared::Host).then_some(&self.system)
+    }
+
+    /// Why the memory is not known, where that is so.
+    pub(crate) fn unknown(&self) -> Option<String> {
+        self.system.unknown_memory(self.which)
+    }
+}
+
+/// Where a device at this place on the bus is described, below `sys`.
+pub(crate) fn pci_folder(bus: &str) -> Option<String> {
+    let (domain, rest) = bus.split_once(':')?;
+    // Some drivers write the domain with eight digits.
+    let domain = u32::from_str_radix(domain, 16).ok()?;
+    let is_place = |byte: u8| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.');
+    let rest = rest.to_ascii_lowercase();
+    rest.bytes().all(is_place).then(|| format!("bus/pci/devices/{domain:04x}:{rest}"))
 }
 
 fn node_file(node: u32) -> String {
@@ -252,19 +334,23 @@ mod tests {
         (root, system)
     }
 
+    fn host(system: &System) -> SharedMemory {
+        SharedMemory { which: Shared::Host, apu: None, system: system.clone() }
+    }
+
     const MEMORY: (&str, &str) =
         ("proc/meminfo", "MemTotal:       8388608 kB\nMemFree:  1024 kB\nMemAvailable:    4194304 kB\n");
 
     #[test]
     fn what_the_system_gives_up_can_be_had_up_to_what_there_is() {
         let (_root, system) = imitated(&[MEMORY]);
-        let free = |free, total| system.of_host(MemoryInfo { free, total }).free;
+        let free = |free, total| host(&system).obtainable(MemoryInfo { free, total }).free;
         assert_eq!(free(GIB, 8 * GIB), 4 * GIB, "the page cache is not taken");
         assert_eq!(free(5 * GIB, 8 * GIB), 5 * GIB, "the driver knows of more");
         assert_eq!(free(GIB, 3 * GIB), 3 * GIB, "there is no more");
         let (_root, silent) = imitated(&[]);
         let driver = MemoryInfo { free: GIB, total: 8 * GIB };
-        assert_eq!((silent.of_host(driver), silent.control_group()), (driver, None));
+        assert_eq!((host(&silent).obtainable(driver), silent.control_group()), (driver, None));
     }
 
     #[test]
@@ -281,7 +367,7 @@ mod tests {
         assert_eq!(system.node(7), Some(HostMemory { total: 8 * GIB, available: 4 * GIB }));
         let of = |node, free, total| {
             let driver = MemoryInfo { free, total };
-            system.obtainable(Some(Shared::Node(node)), driver)
+            SharedMemory { which: Shared::Node(node), ..host(&system) }.obtainable(driver)
         };
         assert_eq!(of(7, GIB, 8 * GIB), MemoryInfo { free: 4 * GIB, total: 8 * GIB });
         assert_eq!(of(7, 5 * GIB, 8 * GIB).free, 5 * GIB, "the driver knows of more");
@@ -308,7 +394,7 @@ mod tests {
         let group = system.control_group().expect("there is a limit");
         assert_eq!(group, ControlGroup { limit: 3 * GIB, used: 2 * GIB, cache: GIB });
         assert_eq!(group.left(), 2 * GIB);
-        let had = system.of_host(MemoryInfo { free: GIB, total: 8 * GIB });
+        let had = host(&system).obtainable(MemoryInfo { free: GIB, total: 8 * GIB });
         assert_eq!(had, MemoryInfo { free: 2 * GIB, total: 3 * GIB });
     }
 

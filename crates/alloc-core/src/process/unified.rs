@@ -10,7 +10,8 @@
 //! memory on its way            Unified::moves, of devices and of pinned memory
 //! ```
 
-use super::system::Shared;
+use super::host_reserve::{Coming, HostReserve, HostRoom, Spending};
+use super::system::{Shared, SharedMemory, System};
 use crate::backend::Backend;
 use crate::base::round::format_bytes;
 use crate::sync::plain::AtomicPtr;
@@ -20,6 +21,10 @@ use std::fmt;
 
 /// A device whose memory pinned memory lies in.
 pub(crate) trait Sharing: Send + Sync {
+    /// What it leaves of the host's memory.
+    fn reserve(&self) -> Option<&HostReserve>;
+    /// The refusal of bytes that are to be pinned, for the host's sake.
+    fn refusal(&self, bytes: u64, host: HostRoom) -> Box<PinnedRefusal>;
     /// Counts bytes that are to be pinned, if the device's limits admit them next to what it holds. Takes a lock; calls nobody.
     fn admit(&self, bytes: u64) -> Result<(), Box<PinnedRefusal>>;
     /// So much is pinned now. Takes a lock; calls nobody.
@@ -53,11 +58,20 @@ pub struct PinnedRefusal {
     pub limit: String,
     /// What it allows, for both together.
     pub allowed: u64,
+    /// The host's memory, where that is too short, and no limit refuses.
+    pub host: Option<HostRoom>,
 }
 
 impl fmt::Display for PinnedRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { label, device, limit, .. } = self;
+        if let Some(host) = &self.host {
+            return write!(
+                f,
+                "{label} out of memory. Tried to pin {} of host memory. {host}",
+                format_bytes(self.bytes)
+            );
+        }
         let [bytes, held, pinned, allowed] =
             [self.bytes, self.held, self.pinned, self.allowed].map(format_bytes);
         write!(
@@ -73,6 +87,7 @@ impl fmt::Display for PinnedRefusal {
 pub(crate) struct Unified {
     backend: BackendId,
     memory: Shared,
+    spending: Spending,
     parties: Mutex<Parties>,
     /// Memory in the hands of threads: of devices, which is in no index of theirs, and pinned memory that comes or goes.
     moves: Arc<Transit<ThreadId>>,
@@ -146,8 +161,8 @@ impl Unified {
             return known;
         }
         let parties = Mutex::new(Rank::Unified, Parties::default());
-        let (moves, visits) = (Arc::default(), Transit::default());
-        let new = Self { backend, memory, parties, moves, visits, next: AtomicPtr::default() };
+        let (spending, moves, visits) = (Spending::default(), Arc::default(), Transit::default());
+        let new = Self { backend, memory, spending, parties, moves, visits, next: AtomicPtr::default() };
         let new: &'static Self = Box::leak(Box::new(new));
         let mut newest = ALL.load(Ordering::Acquire);
         loop {
@@ -165,14 +180,18 @@ impl Unified {
     }
 
     /// The memory that pages on `node`, or on the system's choice of node, are of, if devices share that. Calls the driver.
-    pub(crate) fn of_pages(backend: &dyn Backend, node: Option<u32>) -> Option<&'static Self> {
+    pub(crate) fn of_pages(
+        system: &System,
+        backend: &dyn Backend,
+        node: Option<u32>,
+    ) -> Option<&'static Self> {
         let count = backend.device_count().inspect_err(|_| backend.clear_error()).unwrap_or(0);
-        let shared = (0..count).filter_map(|device| Shared::of(backend, DeviceIndex(device)));
+        let shared = (0..count).filter_map(|device| SharedMemory::of(system, backend, DeviceIndex(device)));
         let holds = |memory: &Shared| match memory {
             Shared::Host => true,
             Shared::Node(of_device) => node == Some(*of_device),
         };
-        shared.into_iter().find(holds).map(|memory| Self::of(backend.id(), memory))
+        shared.map(|memory| memory.which).find(holds).map(|memory| Self::of(backend.id(), memory))
     }
 
     /// A device has its memory there.
@@ -202,8 +221,24 @@ impl Unified {
         Moving { unified: self, ticket: Some(self.moves.begin(this_thread())) }
     }
 
-    /// Bytes are to be pinned: counted from here on, if every device's limits admit them.
-    pub(crate) fn claim(&self, bytes: u64) -> Result<(), Box<PinnedRefusal>> {
+    /// What a device leaves of the host's memory.
+    pub(crate) fn reserve(&'static self, system: &System, room: &HostRoom) -> HostReserve {
+        HostReserve::new(&self.spending, system, room)
+    }
+
+    /// Bytes are to be pinned: counted from here on, if every device's limits admit them, and the host has them to spare; they
+    /// are on their way while what is returned lives. Hold no lock.
+    pub(crate) fn claim(&self, bytes: u64) -> Result<Option<Coming>, Box<PinnedRefusal>> {
+        let visits = self.visit(&self.parties.lock().devices);
+        let most = |visit: &&Visit<'_, dyn Sharing>| visit.party.reserve().map_or(0, HostReserve::bytes);
+        let coming = match visits.iter().max_by_key(most).map(|visit| &visit.party) {
+            Some(device) => {
+                let coming = device.reserve().map_or(Ok(None), |reserve| reserve.admit(bytes));
+                coming.map_err(|host| device.refusal(bytes, host))?
+            }
+            None => None,
+        };
+        drop(visits);
         let mut parties = self.parties.lock();
         for at in 0..parties.devices.len() {
             if let Err(refused) = parties.devices[at].1.admit(bytes) {
@@ -212,7 +247,7 @@ impl Unified {
             }
         }
         parties.pinned = parties.pinned.saturating_add(bytes);
-        Ok(())
+        Ok(coming)
     }
 
     /// Bytes are pinned no more.

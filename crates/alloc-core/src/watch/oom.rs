@@ -5,6 +5,7 @@ mod pytorch;
 use crate::base::round::format_bytes;
 use crate::base::tenants::Marks;
 use crate::config::PytorchRelease;
+pub use crate::process::host_reserve::HostRoom;
 pub use crate::process::unified::PinnedRefusal;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
@@ -148,6 +149,8 @@ pub struct OomReport {
     /// Host memory that is pinned in the device's memory, and counts against limits, too; 0 where the device has memory of its
     /// own.
     pub pinned: u64,
+    /// The host's memory, where the device's is of it.
+    pub host: Option<HostRoom>,
     /// Of the reserved bytes, those that private pools have free.
     pub private_free: u64,
     /// Given back and waiting for other streams.
@@ -202,7 +205,7 @@ impl OomReport {
         };
         format!(
             "{} out of memory. Tried to allocate {}. Device {} ({}) has a total capacity of {}, of which {} is free.{}{} Of \
-             {} held, {} are in use{private} and {} are free.{}{}{}",
+             {} held, {} are in use{private} and {} are free.{}{}{}{}",
             self.label,
             bytes(self.tried),
             self.device,
@@ -215,6 +218,7 @@ impl OomReport {
             bytes(self.allocated),
             bytes(idle),
             self.pinned_beside(),
+            self.of_host(),
             self.own_source(),
             self.reserve_hint(),
         )
@@ -228,6 +232,12 @@ impl OomReport {
             " This device shares the host's memory: {} of it are pinned host memory of this process, and limits count both.",
             format_bytes(self.pinned)
         )
+    }
+
+    /// That `host_reserve` refuses, or where it is off that it would have refused before the host has no memory left.
+    fn of_host(&self) -> String {
+        let short = self.host.filter(|host| host.is_short_of(self.bound.missing));
+        short.map_or_else(String::new, |host| format!(" {host}."))
     }
 
     fn own_source(&self) -> String {

@@ -106,6 +106,7 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
             "0.75",
             Settings { memory_soft_limit: Some(MemoryLimit::Fraction(0.75)), ..base() },
         ),
+        ("host_reserve", "6GiB", Settings { host_reserve: Some(MemoryLimit::Bytes(6 * GIB)), ..base() }),
         ("granule_size_mb", "16", Settings { granule_size: 16 * MIB, ..base() }),
     ]);
     samples

@@ -89,6 +89,16 @@ fn wrong_limits_are_refused_with_what_to_write() {
             assert_eq!(error.to_string(), want);
         }
     }
+    for (value, problem) in [
+        ("0G", "0 has no unit"),
+        ("unlimited", "the value is not a memory limit"),
+        ("6", "the number has no unit"),
+        ("6GB", "units are binary here; write GiB or G, not GB"),
+    ] {
+        let error = strict::parse(&format!("host_reserve:{value}"), &base()).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("host_reserve: {problem}, got '{value}'")), "{error}");
+        assert!(error.ends_with("(0.1), or 0 (off), or default"), "{error}");
+    }
     let cut = strict::parse("memory_limit:40 GiB", &base()).unwrap_err();
     assert_eq!(cut.to_string(), "white space inside a word, got '40GiB' at byte 13");
 }
@@ -103,6 +113,9 @@ fn limits_are_written_with_the_largest_unit_that_fits() {
         "memory_limit:0.5",
         "memory_limit:1,memory_soft_limit:0.25",
         "segments_ipc:False,publish:True",
+        "host_reserve:6GiB",
+        "host_reserve:0.1",
+        "host_reserve:0",
         "max_split_size_mb:64,memory_soft_limit:1GiB",
     ] {
         assert_eq!(exact(text).to_strict_text().unwrap(), text);
@@ -114,8 +127,8 @@ fn limits_are_written_with_the_largest_unit_that_fits() {
 
 #[test]
 fn own_options_can_be_switched_off_again() {
-    let on = exact("segments_ipc:False,memory_limit:1G,memory_soft_limit:0.5,publish:True");
-    let off = "segments_ipc:True,memory_limit:unlimited,memory_soft_limit:unlimited,publish:False";
+    let on = exact("segments_ipc:False,memory_limit:1G,memory_soft_limit:0.5,publish:True,host_reserve:0.1");
+    let off = "segments_ipc:True,memory_limit:unlimited,memory_soft_limit:unlimited,publish:False,host_reserve:default";
     let off = strict::parse(off, &on).unwrap().settings;
     assert_eq!(Settings { text: String::new(), ..off }, base());
 }
@@ -160,6 +173,12 @@ fn values_made_in_code_are_checked() {
             assert_eq!(settings.validate(), Err(want));
             assert_eq!(settings.to_strict_text().unwrap_err().option, field, "{settings:?}");
         }
+    }
+    for (reserve, is_sound) in
+        [(Bytes(0), true), (Bytes(1), true), (Fraction(0.0), false), (Fraction(2.0), false)]
+    {
+        let settings = Settings { host_reserve: Some(reserve), ..base() };
+        assert_eq!(settings.validate().is_ok(), is_sound, "{reserve:?}");
     }
     let odd = Settings { pinned_reserve_segment_size: MIB + 1, ..base() };
     assert_eq!(odd.validate(), Ok(()), "code is not bound to whole MiB");

@@ -7,9 +7,10 @@ use alloc_core::backend::{
 };
 use alloc_core::config::{Flavour, environment};
 use alloc_core::round::size_text;
-use alloc_core::system::{Shared, System};
+use alloc_core::system::{Shared, SharedMemory, System};
 use alloc_core::types::{DeviceIndex, DevicePtr};
 use serde::Serialize;
+use std::fmt;
 use std::path::PathBuf;
 
 /// The folder with `proc` and `sys` that the environment's settings name (`system_root`); this machine's where they are refused.
@@ -69,8 +70,32 @@ pub struct Device {
     /// The system's node that its memory is, where it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_node: Option<u32>,
+    /// What the kernel says of its memory, where the driver tells a part alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_memory: Option<KernelMemory>,
     /// What it refused when it was tried, and does without.
     pub dropped: Vec<Dropped>,
+}
+
+/// The memory of an AMD APU, in bytes.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct KernelMemory {
+    /// What the firmware set aside for it (`mem_info_vram_total`).
+    pub vram_bytes: u64,
+    /// What it may take of the host's (`mem_info_gtt_total`).
+    pub gtt_bytes: u64,
+    /// What the driver says that there is.
+    pub driver_bytes: u64,
+}
+
+impl fmt::Display for KernelMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [vram, gtt, driver] = [self.vram_bytes, self.gtt_bytes, self.driver_bytes].map(size_text);
+        write!(
+            f,
+            "the kernel gives {vram} of VRAM and {gtt} of GTT, as far as the host has them; the driver says {driver}"
+        )
+    }
 }
 
 /// Something that a device does without.
@@ -185,18 +210,26 @@ fn devices(backend: &dyn Backend) -> backend::Result<Vec<Device>> {
         .map(|index| {
             let properties = backend.properties(DeviceIndex(index))?;
             let driver = backend.memory_info(DeviceIndex(index))?;
-            let shared = Shared::of(backend, DeviceIndex(index));
-            let memory = system.obtainable(shared, driver);
+            let shared = SharedMemory::of(&system, backend, DeviceIndex(index));
+            let memory = shared.as_ref().map_or(driver, |shared| shared.obtainable(driver));
+            let apu = shared.as_ref().and_then(|shared| shared.apu.as_ref());
+            let kernel_memory = apu.filter(|_| memory.total > driver.total).map(|apu| KernelMemory {
+                vram_bytes: apu.vram,
+                gtt_bytes: apu.gtt,
+                driver_bytes: driver.total,
+            });
+            let which = shared.map(|shared| shared.which);
             Ok(Device {
                 index,
                 name: properties.name,
                 total_bytes: memory.total,
                 free_bytes: memory.free,
-                integrated: shared == Some(Shared::Host),
-                memory_node: match shared {
+                integrated: which == Some(Shared::Host),
+                memory_node: match which {
                     Some(Shared::Node(node)) => Some(node),
                     _ => None,
                 },
+                kernel_memory,
                 dropped: Vec::new(),
             })
         })

@@ -55,6 +55,7 @@ impl Slow {
         let settings = Settings {
             policy: Some(policy),
             memory_limit: limit.map(MemoryLimit::Bytes),
+            host_reserve: Some(MemoryLimit::Bytes(0)),
             system_root: self.board.root.path().to_owned(),
             ..Settings::default()
         };

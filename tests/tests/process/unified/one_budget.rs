@@ -22,6 +22,7 @@ fn limited(policy: PolicyName, mib: u64) -> Settings {
     Settings {
         policy: Some(policy),
         memory_limit: Some(MemoryLimit::Bytes(mib * MIB)),
+        host_reserve: Some(MemoryLimit::Bytes(0)),
         ..Settings::default()
     }
 }

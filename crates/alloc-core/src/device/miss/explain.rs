@@ -22,12 +22,17 @@ use crate::process::stream_identity::shown;
 use crate::sync::{Arc, Guard};
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::counters::Count;
-use crate::watch::oom::{Blocker, Bound, OomReport, PoolCache, ProcessMemory, Remedy, TenantReport};
+use crate::watch::oom::{
+    Blocker, Bound, HostRoom, OomReport, PoolCache, ProcessMemory, Remedy, TenantReport,
+};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// What sets a bound where no limit does.
 const THE_DEVICE: &str = "the device";
+
+/// The one limit that is lowered for more.
+const HOST_RESERVE: &str = "host_reserve";
 
 /// Blockers named in a report.
 const BLOCKERS: usize = 5;
@@ -95,10 +100,14 @@ impl Remedies {
     /// Raising the limits that refuse.
     fn of_limits(room: &Room<'_>) -> Self {
         let mut remedies = Self { found: Vec::new() };
-        let raised: Vec<&str> = room.refusing().map(|limit| limit.name.as_str()).collect();
+        let names = room.refusing().map(|limit| limit.name.as_str());
+        let (lowered, raised): (Vec<_>, Vec<_>) = names.partition(|name| *name == HOST_RESERVE);
+        let raised = (!raised.is_empty()).then(|| format!("raising {}", raised.join(" and ")));
+        let lowered = lowered.first().map(|name| format!("lowering {name}"));
+        let what: Vec<String> = raised.into_iter().chain(lowered).collect();
         let then = room.unlimited();
         let gained = then.saturating_sub(room.after(&[]));
-        remedies.add(format!("raising {}", raised.join(" and ")), gained, then >= room.wanted);
+        remedies.add(what.join(" and "), gained, then >= room.wanted);
         remedies
     }
 
@@ -189,6 +198,7 @@ impl Device {
         let site = &self.site;
         let memory = site.memory_info().inspect_err(|_| site.backend().clear_error());
         let (device_free, device_total) = memory.map_or((0, site.total_memory()), |m| (m.free, m.total));
+        let host = site.host_room();
         let processes = self.observers.process_memory(calls);
         let policy = self.arenas.directory().with_template(|template| template.policy.clone());
         let private = pools::facts(self);
@@ -201,7 +211,12 @@ impl Device {
             let pool = own.map_or(PoolId::DEFAULT, |own| own.tenure().pool().id);
             let pools = caches(arenas);
             let state = self.holdings.lock();
-            let limits = state.accounts().limits(Some(pool));
+            let mut limits = state.accounts().limits(Some(pool));
+            if let Some(host) = host.filter(|host| host.reserve > 0) {
+                let (name, held) = (HOST_RESERVE.to_owned(), state.accounts().whole().counted());
+                let (bytes, shortage) = (held.saturating_add(host.spare()), Shortage::Device);
+                limits.push(Limit { name, bytes, held, shortage, counts: None });
+            }
             let wanted = wanted(self, own, missing, request, &state);
             let room = Room { device_free, limits: &limits, wanted };
             let (device, policy, private, pools, state) = (self, &policy, &private[..], &pools[..], &*state);
@@ -218,6 +233,7 @@ impl Device {
                 private,
                 state,
                 room,
+                host,
             };
             case.report(call.capturing, device_total, in_one_piece.unwrap_or(0), missing, processes)
         })
@@ -257,6 +273,7 @@ struct Case<'a> {
     private: &'a [Facts],
     state: &'a DeviceState,
     room: Room<'a>,
+    host: Option<HostRoom>,
 }
 
 impl Case<'_> {
@@ -291,6 +308,7 @@ impl Case<'_> {
             allocated,
             reserved: accounts.whole().reserved(),
             pinned: accounts.whole().pinned(),
+            host: self.host,
             private_free: self.pools.iter().filter(|p| p.pool != PoolId::DEFAULT).map(|p| p.free).sum(),
             pending: active - allocated,
             processes,

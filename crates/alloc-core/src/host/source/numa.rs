@@ -2,6 +2,7 @@
 
 use crate::backend::Backend;
 use crate::error::Result;
+use crate::process::system::pci_folder;
 use crate::types::{DeviceIndex, DevicePtr};
 use std::path::Path;
 
@@ -57,11 +58,7 @@ pub(in crate::host) fn resolve(
 
 /// The node of the device on a bus; systems without nodes say -1, or nothing.
 fn node_of(bus: &str, sysfs: &Path) -> Option<u32> {
-    let bus = bus.to_ascii_lowercase();
-    // Some drivers write the domain with eight digits.
-    let (domain, rest) = bus.split_once(':')?;
-    let domain = u32::from_str_radix(domain, 16).ok()?;
-    let file = sysfs.join(format!("bus/pci/devices/{domain:04x}:{rest}/numa_node"));
+    let file = sysfs.join(pci_folder(bus)?).join("numa_node");
     std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 

@@ -8,7 +8,7 @@ const DOCUMENTATION: &str = "https://docs.pytorch.org/docs/stable/notes/cuda.htm
 
 impl OomReport {
     /// The text PyTorch's allocator would give, word for word, in the release that `pytorch_release` names: for programs in which
-    /// PyTorch runs. What PyTorch does not know is told at its end: pinned memory that limits count.
+    /// PyTorch runs. What PyTorch does not know is told at its end: pinned memory that limits count, and a host that is short of memory.
     #[must_use]
     pub fn pytorch_message(&self) -> String {
         let private = self.private_free;
@@ -21,7 +21,7 @@ impl OomReport {
         format!(
             "{} out of memory. Tried to allocate {}. GPU {} has a total capacity of {} of which {} is free. \
              {}{allowed}Of the allocated memory {} is allocated by PyTorch, {graphs}and {} is reserved by PyTorch but \
-             unallocated.{}{}{}",
+             unallocated.{}{}{}{}",
             self.label,
             format_bytes(self.tried),
             self.device,
@@ -33,6 +33,7 @@ impl OomReport {
             self.hint(),
             self.source_hint(),
             self.pinned_beside(),
+            self.of_host(),
         )
     }
 

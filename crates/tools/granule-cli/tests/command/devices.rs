@@ -365,3 +365,90 @@ fn too_little_free_memory_is_no_illness() {
     let said = lookalike(&place, "devices=1,capacity=64MiB,context=63MiB", &["doctor"]).out;
     assert!(said.ends_with("nothing is wrong, but nothing could be tested: see above\n"), "{said}");
 }
+
+/// What a system of this folder says.
+fn system(place: &Place, files: &[(&str, &str)]) -> String {
+    let root = place.path("system");
+    for (name, text) in files {
+        let file = root.join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+    format!("system_root:{}", root.display())
+}
+
+/// 128 GiB.
+const HOST: (&str, &str) = ("proc/meminfo", "MemTotal: 134217728 kB\nMemAvailable: 104857600 kB\n");
+
+#[test]
+fn the_kernels_figures_of_an_apu_are_named() {
+    let place = Place::new();
+    let conf = system(
+        &place,
+        &[
+            HOST,
+            ("sys/bus/pci/devices/0000:01:00.0/mem_info_vram_total", "8388608\n"),
+            ("sys/bus/pci/devices/0000:01:00.0/mem_info_gtt_total", "260046848\n"),
+        ],
+    );
+    let library = hip_library();
+    let environment = [
+        ("GRANULE_HIP_LIBRARY", library.to_str().unwrap()),
+        ("GRANULE_BACKEND", "hip"),
+        ("GRANULE_LOOKALIKE", "personality=gfx1151"),
+        ("GRANULE_CONF", &conf),
+    ];
+    let answer = place.run_with(&["devices", "--json"], &environment).json();
+    super::json::fits("devices", &answer);
+    let hip = answer["backends"].as_array().unwrap().iter().find(|one| one["name"] == "hip").unwrap();
+    assert_eq!(hip["devices"][0]["total_bytes"], 256 << 20, "{hip}");
+    assert_eq!(hip["devices"][0]["kernel_memory"]["driver_bytes"], 70 << 20, "{hip}");
+    let told = answer_of(&place.run_with(&["doctor", "--json"], &environment));
+    assert!(told["personality"].as_array().unwrap().iter().any(|one| one["name"] == "gfx1151"), "{told}");
+    for command in ["devices", "doctor"] {
+        let said = place.run_with(&[command], &environment).out.replace(['\n', ' '], "");
+        let words = "memory of device 0: the kernel gives 8.00 MiB of VRAM and 248.00 MiB of GTT, as far as the host has \
+                     them; the driver says 70.00 MiB";
+        assert!(said.contains(&words.replace(' ', "")), "{command}: {said}");
+    }
+}
+
+#[test]
+fn a_reserve_of_the_host_is_advised_told_and_refused() {
+    let place = Place::new();
+    let root = system(&place, &[HOST]);
+    let library = cuda_library();
+    let run = |machine, more: &str, arguments: &[&str]| {
+        let conf = format!("{root}{more}");
+        let environment = [
+            ("GRANULE_CUDA_LIBRARY", library.to_str().unwrap()),
+            ("GRANULE_BACKEND", "cuda"),
+            ("GRANULE_LOOKALIKE", machine),
+            ("GRANULE_CONF", &conf),
+        ];
+        place.run_with(arguments, &environment)
+    };
+    let doctor = |machine, more| answer_of(&run(machine, more, &["doctor", "--json"]));
+    let uma = "personality=uma";
+    let told = doctor(uma, "");
+    assert!(texts(&told, "note")[0].contains("100.00 GiB can be had. Set host_reserve:6553M"), "{told}");
+    assert_eq!(told["healthy"], true, "{told}");
+    let told = doctor(uma, ",policy:granule");
+    assert_eq!(
+        (texts(&told, "note").len(), &told["machine"]["host_reserve_bytes"]),
+        (0, &6_871_947_673_u64.into())
+    );
+    let said = run(uma, ",host_reserve:8G", &["doctor"]).out.replace('\n', " ");
+    assert!(said.contains("100.00 GiB available; host_reserve leaves 8.00 GiB to others"), "{said}");
+    let told = doctor(uma, ",host_reserve:128G");
+    assert!(texts(&told, "error")[0].contains("has 128.00 GiB in all"), "{told}");
+    assert_eq!(told["healthy"], false);
+    let ran = run(uma, ",host_reserve:128G", &["devices"]);
+    assert!(ran.err.contains("no allocator starts: host_reserve leaves 128.00 GiB"), "{}", ran.err);
+    let told = doctor("personality=one-device", ",host_reserve:128G");
+    assert_eq!(
+        (told["healthy"].as_bool(), texts(&told, "note").len()),
+        (Some(true), 0),
+        "it shares nothing: {told}"
+    );
+}

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::table::Table;
 use granule::backends::{self, Name, Report, Standing, Who};
 use granule::config::environment;
+use granule::oom::HostRoom;
 use granule::round::size_text;
 use granule::system::System;
 use serde::Serialize;
@@ -44,8 +45,9 @@ struct Answer<'a> {
 /// Looks at every backend and prints what was found.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let backends = backends::survey().map_err(Failure::Choice)?;
-    let chosen = backends.iter().find(|b| b.state == Standing::Chosen).map(|b| b.name);
+    let chosen = backends.iter().find(|b| b.state == Standing::Chosen);
     let refused = settings_refused(chosen);
+    let chosen = chosen.map(|report| report.name);
     if let Some(refused) = &refused {
         console::warning(format_args!("no allocator starts: {refused}"));
     }
@@ -77,9 +79,14 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
 }
 
 /// What the environment's settings are refused for.
-fn settings_refused(chosen: Option<Name>) -> Option<String> {
-    match environment::from_env(super::doctor::flavour(chosen)) {
-        Ok(parsed) => System::at(parsed.settings.system_root).problem(),
+fn settings_refused(chosen: Option<&Report>) -> Option<String> {
+    match environment::from_env(super::doctor::flavour(chosen.map(|report| report.name))) {
+        Ok(parsed) => {
+            let system = System::at(&parsed.settings.system_root);
+            let shares = chosen.is_some_and(|report| report.devices.iter().any(|device| device.integrated));
+            let reserve = || HostRoom::of(&system, &parsed.settings).err().filter(|_| shares);
+            system.problem().or_else(reserve)
+        }
         Err(error) => Some(error.to_string()),
     }
 }
@@ -105,6 +112,9 @@ fn found(backend: &Report) -> String {
     }
     devices.align_right([2, 3]);
     let _ = writeln!(said, "{devices}");
+    for (index, memory) in backend.devices.iter().filter_map(|d| Some((d.index, d.kernel_memory?))) {
+        let _ = writeln!(said, "{}", console::fitted(&format!("memory of device {index}: {memory}")));
+    }
     let mut dropped = Table::new(["device", "does without", "so", "why"]);
     for device in &backend.devices {
         for one in &device.dropped {

@@ -10,10 +10,11 @@ use super::{Outcome, write_json};
 use crate::backends::{self as named, Named};
 use crate::failure::Failure;
 pub(super) use conflicts::flavour;
-use conflicts::{Conflict, Severity};
+use conflicts::{Conflict, Severity, conflict};
 use granule::backend::Backend;
 use granule::backends::{self, Capability, Chosen, Device, Driver, Name, Skipped};
 use granule::config::{Settings, environment};
+use granule::oom::HostRoom;
 use granule::selftest::{self, SelfTest};
 use granule::system::System;
 use limits::{Limits, Machine};
@@ -142,6 +143,13 @@ fn look(asked: Option<Name>) -> (Found, Settings, Option<Arc<dyn Backend>>) {
     for device in &found.devices {
         let of = |what| Dropped { device: device.index, what };
         found.dropped.extend(device.dropped.iter().cloned().map(of));
+    }
+    if found.devices.iter().any(|device| device.integrated) {
+        match HostRoom::of(&system, &settings) {
+            Ok(Some(room)) if room.reserve > 0 => found.machine.host_reserve_bytes = Some(room.reserve),
+            Ok(room) => found.conflicts.extend(room.map(|room| conflict(Severity::Note, room.to_string()))),
+            Err(problem) => found.conflicts.push(conflict(Severity::Error, problem)),
+        }
     }
     found.personality = personality::found(&found.devices, &found.machine);
     (found, settings, backend)

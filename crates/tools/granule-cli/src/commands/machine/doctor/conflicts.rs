@@ -84,7 +84,7 @@ pub(super) fn found(read: Result<Parsed, ConfigError>, system: &System) -> Vec<C
     conflicts
 }
 
-fn conflict(severity: Severity, text: String) -> Conflict {
+pub(super) fn conflict(severity: Severity, text: String) -> Conflict {
     Conflict { severity, text }
 }
 

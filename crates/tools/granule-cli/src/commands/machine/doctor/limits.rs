@@ -12,6 +12,9 @@ pub(super) struct Machine {
     pub(super) page_bytes: u64,
     pub(super) memory_bytes: Option<u64>,
     pub(super) available_bytes: Option<u64>,
+    /// What is left of it to other programs, where a device takes its memory from there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) host_reserve_bytes: Option<u64>,
 }
 
 impl Machine {
@@ -25,6 +28,7 @@ impl Machine {
             page_bytes: rustix::param::page_size() as u64,
             memory_bytes: memory.map(|memory| memory.total),
             available_bytes: memory.map(|memory| memory.available),
+            host_reserve_bytes: None,
         }
     }
 }

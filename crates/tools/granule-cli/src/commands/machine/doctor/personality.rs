@@ -47,6 +47,9 @@ fn of(
     if !is_tegra && let Some(device) = devices.iter().find(|device| device.integrated) {
         add("uma", format!("device {} shares the host's memory", device.index));
     }
+    if let Some(device) = devices.iter().find(|device| device.kernel_memory.is_some()) {
+        add("gfx1151", format!("the driver tells a part of device {}'s memory", device.index));
+    }
     let with_node = devices.iter().find_map(|device| Some((device.index, device.memory_node?)));
     if let Some((device, node)) = with_node {
         add("page64k", format!("the memory of device {device} is node {node} of the system, as on GH200"));
@@ -85,6 +88,7 @@ mod tests {
             page_bytes: 4096,
             memory_bytes: None,
             available_bytes: None,
+            host_reserve_bytes: None,
         };
         let variable = |name: &str| {
             let set = variables.iter().find(|(set, _)| *set == name);
@@ -110,7 +114,9 @@ mod tests {
     #[test]
     fn every_machine_is_imitated() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/personalities");
-        for name in ["wsl2", "tegra", "uma", "page64k", "mig", "mps", "limiter", "container", "default"] {
+        for name in
+            ["wsl2", "tegra", "uma", "gfx1151", "page64k", "mig", "mps", "limiter", "container", "default"]
+        {
             assert!(folder.join(format!("{name}.toml")).exists(), "{name}");
         }
     }

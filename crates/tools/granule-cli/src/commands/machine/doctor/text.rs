@@ -67,6 +67,9 @@ fn devices(found: &Found, said: &mut String) {
     }
     table.align_right([2, 3]);
     let _ = writeln!(said, "{table}");
+    for (index, memory) in found.devices.iter().filter_map(|d| Some((d.index, d.kernel_memory?))) {
+        line(said, format_args!("memory of device {index}: {memory}"));
+    }
     let mut families = Table::new(["family", "available", "why not"]);
     for family in &found.families {
         let available = if family.available { "yes" } else { "no" };
@@ -87,7 +90,10 @@ fn machine(found: &Found, said: &mut String) {
     line(said, format_args!("machine: {kernel} on {architecture}, pages of {page}"));
     if let (Some(total), Some(available)) = (machine.memory_bytes, machine.available_bytes) {
         let (total, available) = (size_text(total), size_text(available));
-        line(said, format_args!("memory: {total}, of which {available} available"));
+        let reserve = machine.host_reserve_bytes.map(size_text);
+        let reserve =
+            reserve.map_or_else(String::new, |bytes| format!("; host_reserve leaves {bytes} to others"));
+        line(said, format_args!("memory: {total}, of which {available} available{reserve}"));
     }
 }
 
