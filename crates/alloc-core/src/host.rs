@@ -1,8 +1,8 @@
 //! Pinned host memory: page-locked, so that devices copy from and to it on their own, cached, and reused only after the
 //! streams that were said to use it.
 //!
-//! One [`HostAllocator`] serves all devices of a backend. Blocks are never split or merged; a free one serves requests
-//! of its size class ([`HostSizing`]). It behaves as PyTorch's `CachingHostAllocator`, except where that loses memory or
+//! One [`HostAllocator`] serves all devices of a backend. Blocks are never split or merged; [`HostSizing`] says which requests a
+//! free one serves. It behaves as PyTorch's `CachingHostAllocator`, except where that loses memory or
 //! time:
 //!
 //! * a slow stream holds up only the blocks that it uses (there: all that were freed later);
@@ -20,9 +20,9 @@
 //! shared.rs      the table, locked; who looks on      source.rs       driver, registered pages, reserve
 //! table.rs       every block                          source/slab.rs  the reserve's free space
 //! block.rs       a block's life                       source/prefault.rs  fresh pages
-//! size_class.rs  rounding, and who may serve whom     source/numa.rs  where pages lie
-//! stats.rs       figures                              driver.rs       whether the driver may be called, and how
-//! trace.rs       the history
+//! free.rs        free blocks, by size and age         source/numa.rs  where pages lie
+//! sizing.rs      rounding                             driver.rs       whether the driver may be called, and how
+//! stats.rs       figures                              trace.rs        the history
 //! ```
 
 mod background;
@@ -31,10 +31,11 @@ mod buffer;
 mod cache;
 mod completions;
 mod driver;
+mod free;
 mod pools;
 mod registered;
 mod shared;
-mod size_class;
+mod sizing;
 mod source;
 mod stats;
 mod table;
@@ -43,7 +44,7 @@ mod uses;
 
 pub use crate::watch::stats::DurationStat;
 pub use buffer::PinnedBuffer;
-pub use size_class::HostSizing;
+pub use sizing::HostSizing;
 pub use source::numa::NumaPolicy;
 pub use stats::{BUCKETS, HostBucket, HostGranuleStats, HostStats};
 
@@ -56,7 +57,7 @@ use crate::process::edges;
 use crate::process::unified::Membership;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::types::{DevicePtr, PoolId, Stream};
-use crate::watch::history::HistoryOptions;
+use crate::watch::history::{HistoryOptions, SnapshotContexts};
 use crate::watch::snapshot::Snapshot;
 use background::Background;
 use cache::PinnedCache;
@@ -93,7 +94,7 @@ impl HostBlock {
 /// What is chosen when a [`HostAllocator`] is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostOptions {
-    /// How requests are rounded.
+    /// How requests are rounded, where the settings' `pinned_sizes` do not say it.
     pub sizing: HostSizing,
     /// Where memory is placed. Where the system does not offer that, it is said, and nothing is placed.
     pub numa: NumaPolicy,
@@ -108,10 +109,10 @@ impl Default for HostOptions {
 }
 
 impl HostOptions {
-    /// What goes with a policy of the engine. All go with PyTorch's sizes so far.
+    /// What goes with a policy of the engine.
     #[must_use]
-    pub fn of(_: PolicyName) -> Self {
-        Self { sizing: HostSizing::Pytorch, ..Self::default() }
+    pub fn of(policy: PolicyName) -> Self {
+        Self { sizing: HostSizing::of(policy), ..Self::default() }
     }
 }
 
@@ -243,6 +244,21 @@ impl HostAllocator {
         self.giving(|cache| unsafe { registered::unregister(cache.driver(), cache.table(), ptr) })
     }
 
+    /// Says that the program has pinned memory of its own, in place, by other means than [`register`](Self::register): the history
+    /// shows it. PyTorch: `record_external_register`.
+    pub fn note_registered(&self, ptr: DevicePtr, bytes: u64) {
+        if let Some(cache) = self.watched() {
+            registered::note(cache.table(), ptr, bytes);
+        }
+    }
+
+    /// Says that such memory is not pinned any more. PyTorch: `record_external_unregister`.
+    pub fn note_unregistered(&self, ptr: DevicePtr) {
+        if let Some(cache) = self.watched() {
+            registered::forget(cache.table(), ptr);
+        }
+    }
+
     /// Says that `stream` is about to be destroyed: its handle is not named again. Rarely blocks; see
     /// [`CachingAllocator::retire_stream`](crate::CachingAllocator::retire_stream).
     ///
@@ -366,6 +382,13 @@ impl HostAllocator {
         if let Some(cache) = self.watched() {
             cache.table().add_to_snapshot(snapshot, traces);
         }
+    }
+
+    /// Blocks, while history is on, and with `traces` the history, shown as those of one device, and the call contexts as they
+    /// were gathered; as [`History::snapshot_with_contexts`](crate::allocator::History::snapshot_with_contexts).
+    #[must_use]
+    pub fn snapshot_with_contexts(&self, traces: bool) -> (Snapshot, SnapshotContexts) {
+        self.watched().map(|cache| cache.table().observe(traces)).unwrap_or_default()
     }
 
     /// Says that the driver is about to be unloaded: it is never called again. **Blocks** until a call of the background

@@ -144,7 +144,7 @@ struct granule_backend_table;
 /** As PyTorch rounds: powers of two. */
 #define GRANULE_SIZING_PYTORCH 0
 
-/** Eight classes for each doubling: a block is at most 12.5 % larger than the request. */
+/** Whole pages, and little is held beyond what is in use at once: see the setting pinned_spare. */
 #define GRANULE_SIZING_GRANULE 1
 
 /** Memory lies wherever the system puts it. */
@@ -799,7 +799,7 @@ typedef struct granule_stream_segments {
 typedef struct granule_host_options {
     /** sizeof(granule_host_options). */
     uint32_t size;
-    /** How requests are rounded: one of GRANULE_SIZING_... */
+    /** How requests are rounded, where the setting pinned_sizes does not say it: one of GRANULE_SIZING_... */
     int32_t sizing;
     /** Where memory is placed: one of GRANULE_NUMA_... */
     int32_t numa;
@@ -1818,6 +1818,12 @@ granule_status granule_host_register(struct granule_host_allocator *h, void *ptr
 /** Undoes granule_host_register. Blocks. */
 granule_status granule_host_unregister(struct granule_host_allocator *h, void *ptr);
 
+/** Says that the program has pinned memory of its own by other means: the history shows it. */
+granule_status granule_host_note_registered(struct granule_host_allocator *h, void *ptr, uint64_t bytes);
+
+/** Says that such memory is not pinned any more. */
+granule_status granule_host_note_unregistered(struct granule_host_allocator *h, void *ptr);
+
 /** Says that a stream is about to be destroyed: its handle is not named again. */
 granule_status granule_host_retire_stream(struct granule_host_allocator *h, int32_t device, uint64_t stream);
 
@@ -1860,10 +1866,7 @@ granule_status granule_host_record_history(struct granule_host_allocator *h,
 /** Whether history is on. */
 granule_status granule_host_is_history_enabled(const struct granule_host_allocator *h, bool *out);
 
-/**
- * A snapshot of pinned memory: each block is a segment while history is on, and the history is the trace of device 0. Contexts
- * are not shown.
- */
+/** A snapshot of pinned memory: each block is a segment while history is on, and the history is the trace of device 0. */
 granule_status granule_host_snapshot_take(struct granule_host_allocator *h,
                                           bool traces,
                                           struct granule_snapshot **out);

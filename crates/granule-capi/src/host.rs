@@ -15,9 +15,7 @@ use crate::pool_id::granule_pool_id;
 use crate::watch::history::{granule_history, options};
 use crate::watch::snapshot::granule_snapshot;
 use granule::HostAllocator;
-use granule::history::SnapshotContexts;
 use granule::host::{HostBlock, HostBlockId, HostOptions, HostSizing, NumaPolicy};
-use granule::snapshot::Snapshot;
 use granule::types::{BackendId, Stream};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
@@ -32,7 +30,7 @@ handles!(granule_host_allocator);
 
 /// As PyTorch rounds: powers of two.
 pub const GRANULE_SIZING_PYTORCH: i32 = 0;
-/// Eight classes for each doubling: a block is at most 12.5 % larger than the request.
+/// Whole pages, and little is held beyond what is in use at once: see the setting pinned_spare.
 pub const GRANULE_SIZING_GRANULE: i32 = 1;
 
 /// Memory lies wherever the system puts it.
@@ -48,7 +46,7 @@ pub const GRANULE_NUMA_NODE: i32 = 2;
 pub struct granule_host_options {
     /// sizeof(granule_host_options).
     pub size: u32,
-    /// How requests are rounded: one of GRANULE_SIZING_...
+    /// How requests are rounded, where the setting pinned_sizes does not say it: one of GRANULE_SIZING_...
     pub sizing: i32,
     /// Where memory is placed: one of GRANULE_NUMA_...
     pub numa: i32,
@@ -259,6 +257,31 @@ pub unsafe extern "C" fn granule_host_unregister(
     })
 }
 
+/// Says that the program has pinned memory of its own by other means: the history shows it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn granule_host_note_registered(
+    h: *mut granule_host_allocator,
+    ptr: *mut c_void,
+    bytes: u64,
+) -> granule_status {
+    guard(|| {
+        given!(handle h).engine.note_registered(address(ptr), bytes);
+        Ok(())
+    })
+}
+
+/// Says that such memory is not pinned any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn granule_host_note_unregistered(
+    h: *mut granule_host_allocator,
+    ptr: *mut c_void,
+) -> granule_status {
+    guard(|| {
+        given!(handle h).engine.note_unregistered(address(ptr));
+        Ok(())
+    })
+}
+
 /// Says that a stream is about to be destroyed: its handle is not named again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_host_retire_stream(
@@ -376,8 +399,7 @@ pub unsafe extern "C" fn granule_host_is_history_enabled(
     })
 }
 
-/// A snapshot of pinned memory: each block is a segment while history is on, and the history is the trace of device 0. Contexts
-/// are not shown.
+/// A snapshot of pinned memory: each block is a segment while history is on, and the history is the trace of device 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_host_snapshot_take(
     h: *mut granule_host_allocator,
@@ -386,15 +408,8 @@ pub unsafe extern "C" fn granule_host_snapshot_take(
 ) -> granule_status {
     guard(|| {
         let (h, out): (_, Out<*mut granule_snapshot>) = (given!(handle h), given!(out out));
-        let mut snapshot = Snapshot::default();
-        h.engine.add_to_snapshot(&mut snapshot, traces);
-        // It is shown as a device is.
-        let snapshot = Snapshot {
-            segments: snapshot.host_segments,
-            device_traces: vec![snapshot.host_traces],
-            ..Snapshot::default()
-        };
-        let snapshot = granule_snapshot::new(&snapshot, SnapshotContexts::default()).of_host();
+        let (snapshot, contexts) = h.engine.snapshot_with_contexts(traces);
+        let snapshot = granule_snapshot::new(&snapshot, contexts).of_host();
         out.set(new_handle(snapshot));
         Ok(())
     })

@@ -41,7 +41,7 @@ const ENDS: [(&str, &str); 11] = [
 
 /// What a forked child may ask: it says what the child knows without the driver, changes what is the child's alone, or answers that
 /// the argument is wrong before anything else. Whatever is not here is refused as a fork's.
-const HARMLESS: [&str; 91] = [
+const HARMLESS: [&str; 93] = [
     "abandon",
     "abi_version",
     "add_budget_observer",
@@ -78,6 +78,8 @@ const HARMLESS: [&str; 91] = [
     "host_destroy",
     "host_free",
     "host_is_history_enabled",
+    "host_note_registered",
+    "host_note_unregistered",
     "host_reset_accumulated_stats",
     "host_reset_peak_stats",
     "host_snapshot_take",

@@ -69,6 +69,15 @@ def with_history(context: str | None, stacks: str, allocator: int, pairs: int) -
 
 def loops(shim: object) -> Iterator[tuple[str, Loop]]:
     """The rows, by what they measure."""
+    pinned = {
+        shim.granule_torch_current_allocator(): shim.granule_torch_current_pinned(),
+        shim.granule_torch_displaced_allocator(): shim.granule_torch_displaced_pinned(),
+    }
+    for used in (False, True):
+        for label, size in SIZES.items():
+            yield f"pinned {label}{' used' * used}", lambda allocator, pairs, size=size, used=used: (
+                shim.granule_torch_time_pinned(pinned[allocator], size, used, pairs)
+            )
     for path, loop in {"tensor": shim.granule_torch_time_data_ptr, "raw": shim.granule_torch_time_raw}.items():
         for label, size in SIZES.items():
             yield f"{path} {label}", lambda allocator, pairs, loop=loop, size=size: loop(allocator, size, pairs)

@@ -24,6 +24,11 @@ def csrc() -> Path:
     return packaged if packaged.is_dir() else _HERE.parent / "csrc"
 
 
+def shared() -> Path:
+    """What the shims share: pinned memory."""
+    return csrc() / "host"
+
+
 def granule_include() -> Path:
     """The directory of granule.h; GRANULE_CAPI_INCLUDE names one that goes with GRANULE_CAPI_LIBRARY."""
     if named := os.environ.get("GRANULE_CAPI_INCLUDE"):
@@ -68,9 +73,9 @@ def key(sources: Iterable[Path], torch_version: str) -> str:
 
 
 def sources_of(folder: str) -> list[Path]:
-    """The C++ files and headers of one shim, and granule.h."""
-    root = csrc() / folder
-    return [*root.glob("*.cpp"), *root.glob("*.h"), granule_include() / "granule.h"]
+    """The C++ files and headers of one shim, those that all share, and granule.h."""
+    folders = (csrc() / folder, shared())
+    return [*(file for each in folders for kind in ("*.cpp", "*.h") for file in each.glob(kind)), granule_include() / "granule.h"]
 
 
 def compile_shim(folder: str, into: Path, *, cuda: bool, verbose: bool = False) -> Path:
@@ -98,8 +103,8 @@ def compile_shim(folder: str, into: Path, *, cuda: bool, verbose: bool = False) 
         copy = into / folder
         shutil.copytree(root, copy, dirs_exist_ok=True)
         root = copy
-    include: list[str] = [str(root), str(granule_include())]
-    sources = sorted(root.glob("*.cpp"))
+    include: list[str] = [str(root), str(shared()), str(granule_include())]
+    sources = sorted([*root.glob("*.cpp"), *shared().glob("*.cpp")])
     link = ["-Wl,--as-needed"]
     if cuda and not hip:
         sources = [_one_unit(sources, into)]

@@ -24,7 +24,7 @@ remarks: list[str] = []
 _RELEASE = re.compile(r"[0-9]+(\.[0-9]+){0,2}")
 
 
-def enable(backend: str | None = None, settings: str | None = None) -> None:
+def enable(backend: str | None = None, settings: str | None = None, *, pinned: bool = True) -> None:
     """Makes Granule the allocator behind ``torch.cuda``. Call it before anything uses CUDA.
 
     Everything of ``torch.cuda.memory`` then speaks to Granule: statistics, snapshots, pools, graphs, sharing between
@@ -37,18 +37,19 @@ def enable(backend: str | None = None, settings: str | None = None) -> None:
             ``GRANULE_BACKEND`` if it is set, else ``"cuda"`` or ``"hip"``.
         settings: settings of PyTorch or Granule, such as ``"expandable_segments:True,segments_ipc:False"``, or
             ``"policy:granule"`` for Granule's own way to place memory, which stays for the life of the process.
-            Default: those of the environment (``PYTORCH_CUDA_ALLOC_CONF`` and so on). They are Granule's alone:
-            options of PyTorch's pinned host memory belong in the environment.
+            Default: those of the environment (``PYTORCH_CUDA_ALLOC_CONF`` and so on).
+        pinned: whether pinned host memory (``pin_memory=True``) is Granule's, too. ``False`` leaves PyTorch's allocator for it, whose
+            options belong in the environment.
 
     Raises:
         CannotEnable: PyTorch goes on with the allocator that it had; the text says why.
         GranuleError: Granule is enabled already, and arguments were given.
     """
-    _check_types(backend, settings)
+    _check_types(backend, settings, pinned)
     if os.environ.get(_selftest.VARIABLE):
         raise CannotEnable("This process is part of granule_torch's self-test.")
     if is_enabled():
-        if backend is not None or settings is not None:
+        if backend is not None or settings is not None or not pinned:
             raise GranuleError(
                 "Granule is PyTorch's allocator already: enable() was called before (or GRANULE_TORCH is set). Use "
                 "granule_torch.configure() to change settings."
@@ -78,7 +79,7 @@ def enable(backend: str | None = None, settings: str | None = None) -> None:
         _library.check(library.granule_check_backend(backend.encode()))
         if untested:
             _try(torch, backend)
-        install(backend, settings)
+        install(backend, settings, pinned=pinned)
     except GranuleError as error:
         raise CannotEnable(_sentence(str(error))) from error
 
@@ -90,7 +91,7 @@ def _sentence(text: str) -> str:
     return text + ("." if re.search(r"""[\w'")`]$""", text) else "")
 
 
-def install(backend: str, settings: str | None) -> None:
+def install(backend: str, settings: str | None, *, pinned: bool = True) -> None:
     """Puts Granule in place, in a process that may have it.
 
     Raises:
@@ -106,8 +107,11 @@ def install(backend: str, settings: str | None) -> None:
         raise GranuleError(
             f"The C++ shim was built for torch {built_for}, and this is torch {torch.__version__}: install granule_torch again"
         )
-    if not shim.granule_torch_install(backend.encode(), None if settings is None else settings.encode()):
+    if not shim.granule_torch_install(backend.encode(), None if settings is None else settings.encode(), pinned):
         raise GranuleError(shim.granule_torch_problem().decode())
+    if pinned and not shim.granule_torch_pins():
+        remarks.append(f"torch {torch.__version__} lets nobody replace its allocator of pinned memory, which stays in place")
+        warnings.warn(remarks[-1], RuntimeWarning, stacklevel=3)
     _answer_mem_get_info(torch)
 
 
@@ -131,10 +135,12 @@ def _answer_mem_get_info(torch: Any) -> None:
     torch.cuda.memory.mem_get_info = torch.cuda.mem_get_info = mem_get_info
 
 
-def _check_types(backend: object, settings: object) -> None:
+def _check_types(backend: object, settings: object, pinned: object) -> None:
     for name, value in (("backend", backend), ("settings", settings)):
         if not isinstance(value, (str, type(None))):
             raise TypeError(f"{name} is {value!r}; it must be a str or None")
+    if not isinstance(pinned, bool):
+        raise TypeError(f"pinned is {pinned!r}; it must be a bool")
 
 
 def _backend_of(torch: Any, asked: str | None) -> str:
@@ -186,7 +192,16 @@ def configure(settings: str) -> None:
     Raises:
         GranuleError: the text cannot be honoured; nothing was changed.
     """
-    _library.check(_library.load().granule_configure(engine(), settings.encode()))
+    engine()
+    shim = _shim.load()
+    if not shim.granule_torch_configure(settings.encode()):
+        raise GranuleError(shim.granule_torch_problem().decode())
+
+
+def pinned() -> int | None:
+    """The address of the allocator of pinned memory behind ``torch.cuda``; none where nothing was pinned yet, or PyTorch's serves."""
+    address: int | None = _shim.load().granule_torch_pinned() if is_enabled() else None
+    return address
 
 
 def _torch_with_cuda() -> Any:

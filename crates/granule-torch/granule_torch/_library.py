@@ -167,6 +167,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_check_backend": (c_int32, [c_char_p]),
     "granule_check_settings": (c_int32, [c_char_p]),
     "granule_configure": (c_int32, [c_void_p, c_char_p]),
+    "granule_host_retire_stream": (c_int32, [c_void_p, c_int32, c_uint64]),
     "granule_settings": (c_int32, [c_void_p, POINTER(Bytes)]),
     "granule_settings_in_force": (c_int32, [c_void_p, POINTER(Bytes)]),
     "granule_malloc": (c_int32, [c_void_p, c_uint64, c_int32, c_uint64, POINTER(c_void_p)]),

@@ -140,7 +140,28 @@ def graph() -> Any:
     return [*seen, _figures()]
 
 
-PARTS: tuple[Callable[[], Any], ...] = (allocate_and_free, statistics, snapshot, record_stream, graph)
+def pinned_memory() -> Any:
+    """Pinned host memory is copied from, given back and used again, and the cache is emptied."""
+    import torch
+
+    seen = []
+    for size in (1000, 3 * _MIB, 3 * _MIB):
+        held = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+        copied = held.to("cuda", non_blocking=True)
+        torch.cuda.synchronize()
+        seen.append([held.is_pinned(), copied.numel(), _pinned_figures()])
+        del held
+    torch._C._host_emptyCache()
+    return [*seen, _pinned_figures()]
+
+
+def _pinned_figures() -> dict[str, int]:
+    import torch
+
+    return {name: int(value) for name, value in torch.cuda.host_memory_stats().items() if "time" not in name}
+
+
+PARTS: tuple[Callable[[], Any], ...] = (allocate_and_free, statistics, snapshot, record_stream, graph, pinned_memory)
 
 
 class Answer(NamedTuple):

@@ -19,15 +19,21 @@ from ._errors import GranuleError
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_torch_built_for": (c_char_p, []),
     "granule_torch_problem": (c_char_p, []),
-    "granule_torch_install": (c_bool, [c_char_p, c_char_p]),
+    "granule_torch_install": (c_bool, [c_char_p, c_char_p, c_bool]),
     "granule_torch_is_installed": (c_bool, []),
+    "granule_torch_pins": (c_bool, []),
+    "granule_torch_configure": (c_bool, [c_char_p]),
     "granule_torch_engine": (c_void_p, []),
+    "granule_torch_pinned": (c_void_p, []),
     "granule_torch_current_allocator": (c_void_p, []),
     "granule_torch_displaced_allocator": (c_void_p, []),
+    "granule_torch_current_pinned": (c_void_p, []),
+    "granule_torch_displaced_pinned": (c_void_p, []),
     "granule_torch_prepare": (None, [c_void_p, c_int]),
     "granule_torch_make_current": (None, [c_void_p]),
     "granule_torch_time_data_ptr": (c_double, [c_void_p, c_size_t, c_uint64]),
     "granule_torch_time_raw": (c_double, [c_void_p, c_size_t, c_uint64]),
+    "granule_torch_time_pinned": (c_double, [c_void_p, c_size_t, c_bool, c_uint64]),
 }
 
 

@@ -4,11 +4,12 @@ use crate::machines::{calls, idle, machine, plain, slow, with};
 use alloc_core::AllocError;
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::{PolicyName, Settings};
-use alloc_core::host::{HostAllocator, HostBlockId, HostOptions, HostSizing};
+use alloc_core::host::{HostAllocator, HostBlockId, HostOptions};
 use alloc_core::types::{DeviceIndex, GIB, KIB, MIB};
-use backend_openreg::{Call, Clock, Effect, Families, Fault, FaultPlan, OpenRegConfig};
+use backend_openreg::{Call, Clock, Effect, Families, Fault, FaultPlan, OpenReg, OpenRegConfig};
 use granule_tests::pinned::nothing_is_pinned;
 use granule_tests::rig::DEVICE;
+use std::sync::Arc;
 
 fn reserving(bytes: u64) -> Settings {
     Settings { pinned_reserve_segment_size: bytes, ..Settings::default() }
@@ -225,37 +226,86 @@ fn what_the_driver_does_not_take_back_stays_cached() {
     }
 }
 
+fn of_granule(machine: &Arc<OpenReg>) -> HostAllocator {
+    HostAllocator::new(machine.clone(), &Settings::default(), HostOptions::of(PolicyName::Granule)).unwrap()
+}
+
 #[test]
-fn granules_classes_waste_an_eighth_at_most_and_nothing_above_the_threshold() {
+fn granules_sizes_are_pages_and_those_of_pytorch_come_with_its_policy() {
     let machine = idle();
-    let options = HostOptions { sizing: HostSizing::Granule, ..HostOptions::default() };
     assert_eq!(HostOptions::of(PolicyName::Pytorch), HostOptions::default());
-    let host = HostAllocator::new(machine.clone(), &Settings::default(), options).unwrap();
-    // PyTorch: 20.4 GiB of requests take 32 GiB. Here, by size: 1.3 to 1.9 of a power of two.
-    for bytes in [1300, 5 * KIB + 1, 13 * MIB - 3, 33 * MIB, 64 * MIB - 1] {
-        let block = host.allocate(bytes).unwrap();
-        assert!(block.size - bytes <= bytes / 8, "{bytes} in {}", block.size);
-        host.free(block.id).unwrap();
-        let again = host.allocate(block.size).unwrap();
-        assert_eq!(again.ptr, block.ptr);
-        host.free(again.id).unwrap();
+    let host = of_granule(&machine);
+    for bytes in [1, 4096, 5 * KIB, 13 * MIB - 3, 65 * MIB + 1] {
+        assert_eq!(host.allocate(bytes).unwrap().size, bytes.next_multiple_of(4096));
     }
-    let exact = HostSizing::EXACT_ABOVE + 12_345;
-    let block = host.allocate(exact).unwrap();
-    assert_eq!(block.size, exact);
+    // A setting chooses otherwise, also later.
+    host.configure(&Settings { pinned_sizes: Some(PolicyName::Pytorch), ..Settings::default() }).unwrap();
+    assert_eq!(host.allocate(33 * MIB).unwrap().size, 64 * MIB);
+    let exact = Settings { pinned_sizes: Some(PolicyName::Granule), ..Settings::default() };
+    let other = HostAllocator::new(machine.clone(), &exact, HostOptions::default()).unwrap();
+    assert_eq!(other.allocate(33 * MIB).unwrap().size, 33 * MIB);
+}
+
+#[test]
+fn a_larger_free_block_serves_as_long_as_all_waste_little() {
+    let machine = idle();
+    let host = of_granule(&machine);
+    let large = host.allocate(400 * MIB).unwrap();
+    let block = host.allocate(100 * MIB).unwrap();
     host.free(block.id).unwrap();
-    // It serves smaller requests, down to where an eighth would be wasted.
-    let near = host.allocate(exact - 5 * KIB).unwrap();
+    // 2 % of 500 MiB are 10.
+    let near = host.allocate(92 * MIB).unwrap();
     assert_eq!(near.ptr, block.ptr);
-    host.free(near.id).unwrap();
-    assert_ne!(host.allocate(HostSizing::EXACT_ABOVE - MIB).unwrap().ptr, block.ptr);
-    // Rounding and caching are two knobs.
-    let uncached = Settings { pinned_max_cached_size: KIB, ..Settings::default() };
-    host.configure(&uncached).unwrap();
-    assert_eq!(host.allocate(5 * MIB + 1).unwrap().size, 5 * MIB + 512 * KIB);
-    let unrounded = Settings { pinned_max_round_threshold: KIB, ..Settings::default() };
-    host.configure(&unrounded).unwrap();
-    assert_eq!(host.allocate(20 * MIB + 1).unwrap().size, 20 * MIB + 1);
+    let other = host.allocate(50 * MIB).unwrap();
+    host.free(other.id).unwrap();
+    let nearly = host.allocate(49 * MIB).unwrap();
+    assert_eq!(nearly.ptr, other.ptr);
+    host.free(nearly.id).unwrap();
+    assert_eq!(host.allocate(47 * MIB).unwrap().size, 47 * MIB, "3 MiB more would be too much");
+    host.free(large.id).unwrap();
+    // Small programs are not kept from reuse.
+    let small = of_granule(&machine);
+    let first = small.allocate(500 * KIB).unwrap();
+    small.free(first.id).unwrap();
+    assert_eq!(small.allocate(100).unwrap().ptr, first.ptr);
+}
+
+#[test]
+fn free_blocks_go_back_when_new_ones_are_made_beyond_what_was_in_use_at_once() {
+    let machine = idle();
+    let host = of_granule(&machine);
+    let blocks = [30 * MIB, 20 * MIB, 50 * MIB].map(|bytes| host.allocate(bytes).unwrap());
+    blocks.iter().for_each(|block| host.free(block.id).unwrap());
+    let held = || host.stats().allocated_bytes.current as u64;
+    assert_eq!(held(), 100 * MIB, "what was in use at once is kept");
+    let made = host.allocate(60 * MIB).unwrap();
+    assert_eq!(held(), 90 * MIB, "blocks leave whole");
+    host.free(made.id).unwrap();
+    let settings =
+        Settings { pinned_sizes: Some(PolicyName::Granule), pinned_spare: 0.5, ..Settings::default() };
+    host.configure(&settings).unwrap();
+    let next = host.allocate(70 * MIB).unwrap();
+    assert_eq!(held(), 130 * MIB, "a setting lets more stay");
+    host.free(next.id).unwrap();
+    host.configure(&Settings { pinned_spare: 0.02, ..settings }).unwrap();
+    // A cache that was emptied begins anew.
+    host.empty_cache().unwrap();
+    host.free(host.allocate(10 * MIB).unwrap().id).unwrap();
+    host.free(host.allocate(20 * MIB).unwrap().id).unwrap();
+    assert_eq!(held(), 20 * MIB);
+}
+
+#[test]
+fn a_free_block_that_the_driver_keeps_is_cached_again_and_the_request_served() {
+    let machine = idle();
+    let host = of_granule(&machine);
+    let block = host.allocate(30 * MIB).unwrap();
+    host.free(block.id).unwrap();
+    machine.set_faults(FaultPlan::none().fail_nth_of(Call::HostFree, 1, ErrorKind::Other));
+    let large = host.allocate(40 * MIB).unwrap();
+    assert_eq!(host.stats().allocated_bytes.current as u64, 70 * MIB);
+    host.free(large.id).unwrap();
+    assert_eq!(host.allocate(30 * MIB).unwrap().ptr, block.ptr);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use alloc_core::AllocError;
 use alloc_core::backend::{Backend, BackendError, CaptureMode, CopyKind, ErrorKind, Result as DriverResult};
-use alloc_core::config::Settings;
+use alloc_core::config::{PolicyName, Settings};
 use alloc_core::host::{HostAllocator, HostBlock, HostOptions};
 use alloc_core::pool::Filter;
 use alloc_core::types::{DevicePtr, KIB, MIB, PoolId, Stream};
@@ -151,6 +151,9 @@ impl Program<'_> {
             self.free(block);
             self.again(|| host.empty_cache());
         }
+        // What is too much to be kept goes back.
+        self.free(self.allocate(8 * MIB, None));
+        self.free(self.allocate(12 * MIB, None));
         self.captured(stream);
         // A pool of its own, released while it has a block.
         let pool = PoolId::fresh();
@@ -271,6 +274,7 @@ fn every_driver_call_fails_in_turn_and_nothing_is_lost() {
         Settings { pinned_use_host_register: true, pinned_num_register_threads: 4, ..usual.clone() },
         Settings { pinned_reserve_segment_size: 4 * MIB, ..usual.clone() },
         Settings { pinned_max_cached_size: MIB, pinned_max_round_threshold: MIB, ..usual.clone() },
+        Settings { pinned_sizes: Some(PolicyName::Granule), ..usual.clone() },
         Settings { pinned_max_cached_size: MIB, pinned_free_catch_all: true, ..usual },
     ];
     let mut failed = BTreeSet::new();

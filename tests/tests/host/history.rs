@@ -49,12 +49,12 @@ fn n09_the_history_has_its_actions_in_order() {
             story(&seen),
             [
                 (SegmentAlloc, 1024),
-                (Alloc, 1000),
-                (FreeRequested, 1000),
-                (FreeCompleted, 1000),
-                (Alloc, 600),
-                (FreeRequested, 600),
-                (FreeCompleted, 600),
+                (Alloc, 1024),
+                (FreeRequested, 1024),
+                (FreeCompleted, 1024),
+                (Alloc, 1024),
+                (FreeRequested, 1024),
+                (FreeCompleted, 1024),
                 (SegmentFree, 1024),
             ],
             "{}",
@@ -148,6 +148,19 @@ fn n09_memory_that_the_program_pins_itself_is_recorded_too() {
         assert_eq!(rig.backend.pointer_info(at).unwrap().kind, PointerKind::Unmanaged);
         let actions = [SegmentAlloc, Alloc, FreeRequested, FreeCompleted, SegmentFree];
         assert_eq!(story(&look(&host)), actions.map(|action| (action, 3 * 4096)));
+        // The same by other means.
+        host.note_registered(at, 4096);
+        let seen = look(&host);
+        let shown: Vec<_> =
+            seen.host_segments.iter().map(|s| (s.address, s.total_size, s.blocks[0].state)).collect();
+        assert_eq!(shown, [(at.0, 4096, BlockState::ActiveAllocated)]);
+        host.note_unregistered(at);
+        host.note_unregistered(at);
+        let seen = look(&host);
+        assert_eq!(
+            (story(&seen)[5..].to_vec(), seen.host_segments.len()),
+            (actions.map(|action| (action, 4096)).to_vec(), 0)
+        );
         // SAFETY: it is refused, for it is not registered any more.
         unsafe { host.unregister(at) }.unwrap_err();
         assert_eq!(host.stats().allocations.allocated, 0, "it is none of the cache's");

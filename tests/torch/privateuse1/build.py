@@ -9,7 +9,7 @@ from pathlib import Path
 from .support import PACKAGE, ROOT
 
 HERE = Path(__file__).resolve().parent
-SHIM = PACKAGE / "csrc" / "privateuse1"
+SHIM, PINNED = (PACKAGE / "csrc" / folder for folder in ("privateuse1", "host"))
 DRIVER = [ROOT / "tests" / "c-backend" / "example.c", HERE / "vendor" / "driver.c"]
 BACKEND_HEADER = ROOT / "crates" / "backend-c" / "include"
 
@@ -30,13 +30,13 @@ def runtime(folder: Path) -> None:
 
     library = driver(folder)
     sources = [HERE / "vendor" / "runtime.cpp"]
-    sources += [SHIM / f"{name}.cpp" for name in ("registration", "device_allocator", "host_allocator", "host_history")]
+    sources += [SHIM / "registration.cpp", SHIM / "device_allocator.cpp", *sorted(PINNED.glob("*.cpp"))]
     capi = _library.path()
     with _build.ninja_at_hand():
         cpp_extension.load(
             name="vendor",
             sources=[str(source) for source in sources],
-            extra_include_paths=[str(_build.granule_include()), str(SHIM)],
+            extra_include_paths=[str(_build.granule_include()), str(SHIM), str(PINNED)],
             extra_cflags=["-O1"],
             extra_ldflags=[str(capi), str(library), f"-Wl,-rpath,{capi.parent}:{folder}"],
             build_directory=str(folder),

@@ -461,6 +461,24 @@ options! {
         strict_extra: Some(UNLIMITED),
     }
 
+    /// `None` follows the policy.
+    PinnedSizes = Granule "pinned_sizes": Policy, pinned_sizes: Option<PolicyName> = None;
+    "Sizes of pinned memory: PyTorch's powers of two, or pages." {
+        default: "the policy's",
+        range: PolicyName::NAMES,
+    }
+
+    PinnedSpare = Granule "pinned_spare": Ratio, pinned_spare: f64 = 0.02;
+    "What `pinned_sizes:granule` may hold beyond the most in use at once; more of it pins less often." {
+        default: "0.02",
+        range: "a number from 0 to 1",
+        refuse: |value, _| {
+            matches!(value, Value::Ratio(share) if !(0.0..=1.0).contains(share))
+                .then(|| "pinned_spare is invalid, set it in [0, 1]".into())
+        },
+        wrong: |s| unless((0.0..=1.0).contains(&s.pinned_spare), &s.pinned_spare, "from 0 to 1"),
+    }
+
     PinnedFreeCatchAll = Device "pinned_free_catch_all": Switch, pinned_free_catch_all: bool = false;
     "Free pinned memory through the allocator whatever made it." { since: (2, 15), }
 

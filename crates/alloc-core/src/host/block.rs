@@ -40,6 +40,8 @@ pub(super) struct PinnedBlock {
     pub(super) size: u64,
     /// As last requested.
     pub(super) requested: u64,
+    /// What that was rounded to.
+    pub(super) rounded: u64,
     pub(super) pool: PoolId,
     pub(super) origin: Origin,
     pub(super) phase: Phase,

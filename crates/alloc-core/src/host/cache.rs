@@ -8,7 +8,7 @@ use super::pools::PinnedPools;
 use super::shared::SharedTable;
 use super::source::{Source, numa};
 use super::stats::{HostStats, signed};
-use super::table::Knobs;
+use super::table::{BlockTable, Knobs};
 use super::uses::StreamUses;
 use super::{HostBlock, HostBlockId, HostOptions};
 use crate::backend::{Backend, ErrorKind};
@@ -143,18 +143,22 @@ impl PinnedCache {
         };
         let visit = self.pools.route(stream, capturing)?;
         let order = Order { requested: bytes, pool: visit.pool(), capturing, context };
-        let knobs = self.table.lock().knobs();
-        let is_watched = knobs.background && order.pool == PoolId::DEFAULT && self.completions.is_watched();
+        let is_watched =
+            self.wants_thread() && order.pool == PoolId::DEFAULT && self.completions.is_watched();
         if !is_watched && let Err(error) = self.poll(order.context.as_deref()) {
             // One device that cannot be asked is no reason to refuse memory for others.
             tracing::debug!(%error, "finished uses of pinned memory could not be noticed");
         }
-        let Some(size) = self.table.lock().rounded(bytes) else {
-            return Err(AllocError::Limit("more pinned memory was asked for than can be addressed"));
+        let (size, knobs) = {
+            let mut table = self.table.lock();
+            let Some(size) = table.rounded(bytes) else {
+                return Err(AllocError::Limit("more pinned memory was asked for than can be addressed"));
+            };
+            if let Some(block) = table.take_cached(size, &order) {
+                return Ok(block);
+            }
+            (size, table.knobs())
         };
-        if let Some(block) = self.table.lock().take_cached(size, &order) {
-            return Ok(block);
-        }
         let _relaxed = self.driver.relaxed()?;
         self.make(size, &order, &knobs)
     }
@@ -190,6 +194,11 @@ impl PinnedCache {
     /// more, unless that has left one in the cache.
     fn make_once(&self, size: u64, order: &Order<'_>, knobs: &Knobs) -> Result<HostBlock> {
         let context = order.context.as_deref();
+        if !order.capturing
+            && let Err(error) = self.give_up(|table| table.clear_surplus(size), context)
+        {
+            tracing::warn!(%error, "not all pinned memory that is kept beyond use could be given back");
+        }
         let (poll, wait) = (|| self.poll(context), || self.synchronise(context));
         let unified = self.source.unified();
         let ask = || {
@@ -351,9 +360,18 @@ impl PinnedCache {
     }
 
     fn release_pool(&self, pool: PoolId, context: Option<&Context>) -> Result<()> {
+        self.give_up(|table| table.clear_cache(pool), context)
+    }
+
+    /// Gives back what `choose` lets leave.
+    fn give_up(
+        &self,
+        choose: impl FnOnce(&mut BlockTable) -> Vec<BlockId>,
+        context: Option<&Context>,
+    ) -> Result<()> {
         let (cached, _moving) = {
             let mut table = self.table.lock();
-            let cached = table.clear_cache(pool);
+            let cached = choose(&mut table);
             // Whoever finds nothing in the cache finds that it is on its way.
             let moving = if cached.is_empty() { None } else { self.moving() };
             (cached, moving)

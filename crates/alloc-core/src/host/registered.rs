@@ -26,6 +26,19 @@ pub(super) unsafe fn register(
     Ok(())
 }
 
+/// See [`HostAllocator::note_registered`](super::HostAllocator::note_registered).
+pub(super) fn note(table: &SharedTable, ptr: DevicePtr, bytes: u64) {
+    let context = table.gather(RecordContext::State, &table.calls());
+    table.lock().register(ptr, bytes, context.as_deref());
+}
+
+/// See [`HostAllocator::note_unregistered`](super::HostAllocator::note_unregistered).
+pub(super) fn forget(table: &SharedTable, ptr: DevicePtr) {
+    let calls = table.calls();
+    let context = table.gather(RecordContext::All, &calls);
+    table.lock().unregister(ptr, context.as_deref());
+}
+
 /// See [`HostAllocator::unregister`](super::HostAllocator::unregister).
 ///
 /// # Safety

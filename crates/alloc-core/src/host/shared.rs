@@ -1,13 +1,16 @@
 //! The table of blocks for many threads, and those who look on: contexts of calls, histories, snapshots.
 
 use super::block::{Phase, PinnedBlock};
-use super::size_class::HostSizing;
+use super::sizing::HostSizing;
 use super::table::{BlockTable, Leftovers};
 use super::trace::entries;
 use crate::config::Settings;
 use crate::process::foreign::{Calls, Foreign, Gathered, HeldBack};
 use crate::sync::{Arc, AtomicBool, Guard, Mutex, Ordering, Rank};
-use crate::watch::history::{Context, HistoryOptions, RecordContext, Resolver};
+use crate::types::{DevicePtr, PoolId};
+use crate::watch::history::{
+    Context, HistoryOptions, RecordContext, SegmentContexts, SnapshotContexts, resolve,
+};
 use crate::watch::snapshot::{BlockInfo, BlockState, SegmentInfo, Snapshot};
 
 /// The table, under one lock.
@@ -42,6 +45,9 @@ impl std::ops::DerefMut for Locked<'_> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
+        if !self.has_leftovers() {
+            return;
+        }
         let Leftovers { contexts, users } = self.take_leftovers();
         drop(self.guard.take());
         self.foreign.end(contexts);
@@ -96,33 +102,43 @@ impl SharedTable {
 
     /// See [`HostAllocator::add_to_snapshot`](super::HostAllocator::add_to_snapshot).
     pub(super) fn add_to_snapshot(&self, snapshot: &mut Snapshot, traces: bool) {
-        let (blocks, records) = {
-            let table = self.lock();
-            // As in PyTorch, segments show while history is on, entries also after.
-            let blocks: Vec<(SegmentInfo, Option<Context>)> = if table.trace().is_on() {
-                table.by_address().map(|block| (segment(block), block.context.clone())).collect()
-            } else {
-                Vec::new()
-            };
-            (blocks, if traces { table.trace().records() } else { Vec::new() })
-        };
-        let calls = self.foreign.calls();
-        let mut resolver = Resolver::new(&calls);
-        snapshot.host_segments.extend(blocks.into_iter().map(|(mut segment, context)| {
-            if let Some(context) = context {
-                let frames = resolver.frames(context);
-                segment.blocks.iter_mut().for_each(|block| block.frames = Some(frames.clone()));
-                segment.frames = Some(frames);
+        let (mut seen, contexts) = self.observe(traces);
+        resolve(&mut seen, contexts, &self.foreign.calls());
+        snapshot.host_segments.append(&mut seen.segments);
+        snapshot.host_traces.extend(seen.device_traces.into_iter().flatten());
+    }
+
+    /// See [`HostAllocator::snapshot_with_contexts`](super::HostAllocator::snapshot_with_contexts).
+    pub(super) fn observe(&self, traces: bool) -> (Snapshot, SnapshotContexts) {
+        let table = self.lock();
+        let (mut snapshot, mut contexts) = (Snapshot::default(), SnapshotContexts::default());
+        // As in PyTorch, segments show while history is on, entries also after.
+        if table.trace().is_on() {
+            let blocks = table.by_address().map(|block| (segment(block), block.context.clone()));
+            let own = table.registered().map(|(ptr, bytes, context)| {
+                (shown(ptr, bytes, bytes, PoolId::DEFAULT, Phase::HandedOut), context)
+            });
+            for (segment, context) in blocks.chain(own) {
+                snapshot.segments.push(segment);
+                contexts.segments.push(SegmentContexts { segment: context.clone(), blocks: vec![context] });
             }
-            segment
-        }));
-        snapshot.host_traces.extend(entries(records, &mut resolver));
+        }
+        if traces {
+            let (entries, of_entries) = entries(table.trace().records()).unzip();
+            snapshot.device_traces.push(entries);
+            contexts.traces.push(of_entries);
+        }
+        (snapshot, contexts)
     }
 }
 
 /// A block as snapshots have it: a segment of its own.
 fn segment(block: &PinnedBlock) -> SegmentInfo {
     let PinnedBlock { ptr, size, requested, pool, phase, .. } = *block;
+    shown(ptr, size, requested, pool, phase)
+}
+
+fn shown(ptr: DevicePtr, size: u64, requested: u64, pool: PoolId, phase: Phase) -> SegmentInfo {
     let (state, allocated, active) = match phase {
         Phase::HandedOut => (BlockState::ActiveAllocated, size, size),
         Phase::Waiting | Phase::Kept => (BlockState::ActivePendingFree, 0, size),

@@ -1,6 +1,6 @@
 //! Figures of pinned memory, with PyTorch's names and meaning (`HostStats`).
 
-use super::size_class::doubling;
+use super::sizing::doubling;
 use crate::watch::stats::figure::{figures, flat};
 use crate::watch::stats::{DurationStat, Stat};
 use std::collections::BTreeMap;
@@ -119,6 +119,16 @@ impl Totals {
         self.granule.active_requests.decrease(1);
         self.granule.active_bytes.decrease(signed(size));
         self.granule.requested_bytes -= signed(requested);
+    }
+
+    /// Bytes held from the driver.
+    pub(super) fn held(&self) -> u64 {
+        self.allocated_bytes.current.unsigned_abs()
+    }
+
+    /// Bytes handed out or pending.
+    pub(super) fn active(&self) -> u64 {
+        self.granule.active_bytes.current.unsigned_abs()
     }
 
     /// A block that was given back waits for devices.

@@ -2,7 +2,8 @@
 //! [left over](Leftovers) for when nothing is locked.
 
 use super::block::{Fate, Fresh, Order, Phase, PinnedBlock, Users};
-use super::size_class::HostSizing;
+use super::free::FreeBlocks;
+use super::sizing::HostSizing;
 use super::stats::{Histogram, HostStats, Totals};
 use super::trace::Trace;
 use super::{HostBlock, HostBlockId};
@@ -11,7 +12,7 @@ use crate::lifetimes::uses::User;
 use crate::memory::block::BlockId;
 use crate::sync::Ordering;
 use crate::sync::plain::AtomicU64;
-use crate::types::{DevicePtr, PoolId, Stream};
+use crate::types::{DevicePtr, MIB, PoolId, Stream};
 use crate::watch::history::Context;
 use crate::watch::snapshot::Action;
 use rustc_hash::FxHashMap;
@@ -21,20 +22,23 @@ use std::time::Duration;
 /// The settings that concern pinned memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Knobs {
+    sizing: HostSizing,
+    spare: f64,
     pub(super) use_host_register: bool,
     pub(super) register_threads: u64,
-    pub(super) background: bool,
     max_round: u64,
     max_cached: u64,
     pub(super) free_catch_all: bool,
 }
 
-impl From<&Settings> for Knobs {
-    fn from(settings: &Settings) -> Self {
+impl Knobs {
+    /// Sizes are those of the settings, else these.
+    fn new(settings: &Settings, sizing: HostSizing) -> Self {
         Self {
+            sizing: settings.pinned_sizes.map_or(sizing, HostSizing::of),
+            spare: settings.pinned_spare,
             use_host_register: settings.pinned_use_host_register,
             register_threads: settings.pinned_num_register_threads,
-            background: settings.pinned_use_background_threads,
             max_round: settings.pinned_max_round_threshold,
             max_cached: settings.pinned_max_cached_size,
             free_catch_all: settings.pinned_free_catch_all,
@@ -45,8 +49,7 @@ impl From<&Settings> for Knobs {
 /// What a pool has cached, and its figures.
 #[derive(Debug, Default)]
 struct PoolCache {
-    /// Free blocks by class, those freed last at the end.
-    free: Vec<Vec<BlockId>>,
+    free: FreeBlocks,
     blocks: usize,
     histogram: Histogram,
 }
@@ -62,16 +65,20 @@ pub(super) struct Leftovers {
 #[derive(Debug)]
 pub(super) struct BlockTable {
     knobs: Knobs,
-    sizing: HostSizing,
     blocks: Vec<Option<PinnedBlock>>,
     vacant: Vec<BlockId>,
     /// Blocks in the program's hands, by what it was given to name them.
     tenures: FxHashMap<u64, BlockId>,
     by_ptr: BTreeMap<DevicePtr, BlockId>,
+    /// The default pool's, and those of private pools.
+    default: PoolCache,
     caches: BTreeMap<PoolId, PoolCache>,
     totals: Totals,
-    /// Memory of the program's own that it has pinned, and its size.
-    registered: FxHashMap<DevicePtr, u64>,
+    /// What the requests of the blocks in use were rounded to, and the most that this was since the cache was emptied.
+    wanted: u64,
+    most_wanted: u64,
+    /// Memory of the program's own that it has pinned: its size, and where.
+    registered: BTreeMap<DevicePtr, (u64, Option<Context>)>,
     trace: Trace,
     leftovers: Leftovers,
 }
@@ -85,15 +92,17 @@ fn fresh_tenure() -> u64 {
 impl BlockTable {
     pub(super) fn new(settings: &Settings, sizing: HostSizing) -> Self {
         Self {
-            knobs: settings.into(),
-            sizing,
+            knobs: Knobs::new(settings, sizing),
             blocks: Vec::new(),
             vacant: Vec::new(),
             tenures: FxHashMap::default(),
             by_ptr: BTreeMap::new(),
-            caches: BTreeMap::from([(PoolId::DEFAULT, PoolCache::default())]),
+            default: PoolCache::default(),
+            caches: BTreeMap::new(),
             totals: Totals::default(),
-            registered: FxHashMap::default(),
+            wanted: 0,
+            most_wanted: 0,
+            registered: BTreeMap::new(),
             trace: Trace::default(),
             leftovers: Leftovers::default(),
         }
@@ -104,12 +113,17 @@ impl BlockTable {
     }
 
     pub(super) fn configure(&mut self, settings: &Settings) {
-        self.knobs = settings.into();
+        self.knobs = Knobs::new(settings, self.knobs.sizing);
     }
 
     /// The size of the block that a request gets; `None` where that cannot be addressed.
     pub(super) fn rounded(&self, bytes: u64) -> Option<u64> {
-        self.sizing.round(bytes, self.knobs.max_round, self.knobs.max_cached)
+        self.knobs.sizing.round(bytes, self.knobs.max_round, self.knobs.max_cached)
+    }
+
+    /// Whether anything has to end.
+    pub(super) fn has_leftovers(&self) -> bool {
+        !self.leftovers.contexts.is_empty() || !self.leftovers.users.is_empty()
     }
 
     /// What has to end, once the table is not locked any more.
@@ -165,16 +179,60 @@ impl BlockTable {
     }
 
     fn cache(&mut self, pool: PoolId) -> &mut PoolCache {
-        self.caches.entry(pool).or_default()
+        if pool == PoolId::DEFAULT { &mut self.default } else { self.caches.entry(pool).or_default() }
     }
 
-    /// The block that was freed last, of those of the request's class that are large enough.
+    /// What a pool has, if it has had anything.
+    fn known(&mut self, pool: PoolId) -> Option<&mut PoolCache> {
+        if pool == PoolId::DEFAULT { Some(&mut self.default) } else { self.caches.get_mut(&pool) }
+    }
+
+    fn all_caches(&mut self) -> impl Iterator<Item = &mut PoolCache> {
+        std::iter::once(&mut self.default).chain(self.caches.values_mut())
+    }
+
+    /// A free block for a request of that size, once rounded.
     pub(super) fn take_cached(&mut self, size: u64, order: &Order<'_>) -> Option<HostBlock> {
-        let class = self.sizing.class(size);
-        let list = self.caches.get(&order.pool)?.free.get(class)?;
-        let at = list.iter().rposition(|id| self.block(*id).size >= size)?;
-        let id = self.cache(order.pool).free[class].remove(at);
-        Some(self.hand_out(id, order))
+        let waste = self.totals.active().saturating_sub(self.wanted);
+        let largest = size.saturating_add(self.spare(size).saturating_sub(waste));
+        let sizing = self.knobs.sizing;
+        let free = &mut self.known(order.pool)?.free;
+        let id = match sizing {
+            HostSizing::Pytorch => {
+                free.take_newest(size..=size.checked_next_power_of_two().unwrap_or(u64::MAX))
+            }
+            HostSizing::Granule => free.take_smallest(size..=largest),
+        }?;
+        Some(self.hand_out(id, size, order))
+    }
+
+    /// The most that is wanted at once, with a request of that size more.
+    fn most_wanted(&self, size: u64) -> u64 {
+        self.most_wanted.max(self.wanted.saturating_add(size))
+    }
+
+    /// What may be held beyond that under [`HostSizing::Granule`].
+    fn spare(&self, size: u64) -> u64 {
+        ((self.most_wanted(size) as f64 * self.knobs.spare) as u64).max(MIB)
+    }
+
+    /// Lets free blocks leave beyond what may be held once there is a new one of that size.
+    pub(super) fn clear_surplus(&mut self, size: u64) -> Vec<BlockId> {
+        let may_hold = self.most_wanted(size).saturating_add(self.spare(size));
+        let held = self.totals.held().saturating_add(size);
+        let mut surplus = match self.knobs.sizing {
+            HostSizing::Pytorch => 0,
+            HostSizing::Granule => held.saturating_sub(may_hold),
+        };
+        let mut leaving = Vec::new();
+        while surplus > 0
+            && let Some((id, size)) = self.cache(PoolId::DEFAULT).free.take_about(surplus)
+        {
+            surplus = surplus.saturating_sub(size);
+            leaving.push(id);
+        }
+        leaving.iter().for_each(|id| self.leave(*id));
+        leaving
     }
 
     /// Makes a record for what was taken from the driver, and hands it out.
@@ -184,6 +242,7 @@ impl BlockTable {
             ptr,
             size,
             requested: 0,
+            rounded: 0,
             pool: order.pool,
             origin,
             phase: Phase::Cached,
@@ -203,28 +262,31 @@ impl BlockTable {
         self.by_ptr.insert(ptr, id);
         self.cache(order.pool).blocks += 1;
         self.totals.made(size, took);
-        self.note(Action::SegmentAlloc, id, size, order.context.as_deref());
-        self.hand_out(id, order)
+        self.note(Action::SegmentAlloc, id, order.context.as_deref());
+        self.hand_out(id, size, order)
     }
 
-    fn hand_out(&mut self, id: BlockId, order: &Order<'_>) -> HostBlock {
+    fn hand_out(&mut self, id: BlockId, rounded: u64, order: &Order<'_>) -> HostBlock {
         let tenure = fresh_tenure();
         let block = self.block_mut(id);
         (block.phase, block.buffered) = (Phase::HandedOut, false);
-        (block.requested, block.tenure, block.captured) = (order.requested, tenure, order.capturing);
+        (block.requested, block.rounded) = (order.requested, rounded);
+        (block.tenure, block.captured) = (tenure, order.capturing);
         let former = std::mem::replace(&mut block.context, order.context.as_deref().cloned());
         let (ptr, size) = (block.ptr, block.size);
         self.leftovers.contexts.extend(former);
         self.tenures.insert(tenure, id);
         self.cache(order.pool).histogram.begin(size);
         self.totals.begin(size, order.requested);
-        self.note(Action::Alloc, id, order.requested, order.context.as_deref());
+        self.wanted += rounded;
+        self.most_wanted = self.most_wanted.max(self.wanted);
+        self.note(Action::Alloc, id, order.context.as_deref());
         HostBlock { ptr, id: HostBlockId(tenure), bytes: order.requested, size }
     }
 
     /// The program gives a block back. Says what it waits for; [`event_done`](Self::event_done) comes at the end of each.
     pub(super) fn release(&mut self, id: BlockId, call: Option<&Context>) -> Fate {
-        self.note(Action::FreeRequested, id, self.block(id).requested, call);
+        self.note(Action::FreeRequested, id, call);
         let block = self.block_mut(id);
         let (tenure, size) = (std::mem::take(&mut block.tenure), block.size);
         let users = std::mem::take(&mut block.users);
@@ -262,10 +324,11 @@ impl BlockTable {
 
     /// No device uses the block any more.
     fn complete(&mut self, id: BlockId, call: Option<&Context>) -> Fate {
-        let PinnedBlock { size, requested, pool, .. } = *self.block(id);
-        self.note(Action::FreeCompleted, id, requested, call);
+        let PinnedBlock { size, requested, rounded, pool, .. } = *self.block(id);
+        self.note(Action::FreeCompleted, id, call);
         self.cache(pool).histogram.end(size);
         self.totals.end(size, requested);
+        self.wanted -= rounded;
         if size > self.knobs.max_cached {
             self.leave(id);
             return Fate::Leaves;
@@ -278,12 +341,7 @@ impl BlockTable {
         let block = self.block_mut(id);
         block.phase = Phase::Cached;
         let (pool, size) = (block.pool, block.size);
-        let class = self.sizing.class(size);
-        let free = &mut self.cache(pool).free;
-        if free.len() <= class {
-            free.resize_with(class + 1, Vec::new);
-        }
-        free[class].push(id);
+        self.cache(pool).free.put(id, size);
     }
 
     /// The block is on its way to the driver: nobody finds it any more.
@@ -296,9 +354,8 @@ impl BlockTable {
 
     /// Lets all cached blocks of a pool leave, by rising size.
     pub(super) fn clear_cache(&mut self, pool: PoolId) -> Vec<BlockId> {
-        let free =
-            self.caches.get_mut(&pool).map(|cache| std::mem::take(&mut cache.free)).unwrap_or_default();
-        let all: Vec<BlockId> = free.into_iter().flatten().collect();
+        self.most_wanted = self.wanted;
+        let all = self.known(pool).map(|cache| cache.free.take_all()).unwrap_or_default();
         all.iter().for_each(|id| self.leave(*id));
         all
     }
@@ -313,7 +370,7 @@ impl BlockTable {
 
     /// The driver has taken a leaving block back.
     pub(super) fn gone(&mut self, id: BlockId, took: Option<Duration>, call: Option<&Context>) {
-        self.note(Action::SegmentFree, id, self.block(id).size, call);
+        self.note(Action::SegmentFree, id, call);
         let Some(block) = self.blocks[id.index() as usize].take() else { return };
         self.vacant.push(id);
         self.cache(block.pool).blocks -= 1;
@@ -330,7 +387,7 @@ impl BlockTable {
 
     /// Pools with a record here, other than the default one.
     pub(super) fn private_pools(&self) -> Vec<PoolId> {
-        self.caches.keys().copied().filter(|pool| *pool != PoolId::DEFAULT).collect()
+        self.caches.keys().copied().collect()
     }
 
     /// A pool that is gone leaves its figures to the default one. `false` where it still has blocks.
@@ -356,32 +413,39 @@ impl BlockTable {
 
     pub(super) fn stats(&self) -> HostStats {
         let mut all = Histogram::default();
+        all.absorb(&self.default.histogram);
         self.caches.values().for_each(|cache| all.absorb(&cache.histogram));
         HostStats::new(&self.totals, all)
     }
 
     pub(super) fn reset_peak_stats(&mut self) {
         self.totals.reset_peak();
-        self.caches.values_mut().for_each(|cache| cache.histogram.reset_peak());
+        self.all_caches().for_each(|cache| cache.histogram.reset_peak());
     }
 
     pub(super) fn reset_accumulated_stats(&mut self) {
         self.totals.reset_accumulated();
-        self.caches.values_mut().for_each(|cache| cache.histogram.reset_accumulated());
+        self.all_caches().for_each(|cache| cache.histogram.reset_accumulated());
     }
 
     /// The program has pinned memory of its own.
     pub(super) fn register(&mut self, ptr: DevicePtr, bytes: u64, call: Option<&Context>) {
-        self.registered.insert(ptr, bytes);
+        self.registered.insert(ptr, (bytes, call.cloned()));
         self.note_range(&[Action::SegmentAlloc, Action::Alloc], ptr, bytes, call);
     }
 
     /// Memory of the program's own is not pinned any more.
     pub(super) fn unregister(&mut self, ptr: DevicePtr, call: Option<&Context>) {
-        if let Some(bytes) = self.registered.remove(&ptr) {
+        if let Some((bytes, context)) = self.registered.remove(&ptr) {
+            self.leftovers.contexts.extend(context);
             let actions = [Action::FreeRequested, Action::FreeCompleted, Action::SegmentFree];
             self.note_range(&actions, ptr, bytes, call);
         }
+    }
+
+    /// Memory of the program's own that it has pinned, its size, and where.
+    pub(super) fn registered(&self) -> impl Iterator<Item = (DevicePtr, u64, Option<Context>)> {
+        self.registered.iter().map(|(ptr, (bytes, context))| (*ptr, *bytes, context.clone()))
     }
 
     pub(super) fn trace(&self) -> &Trace {
@@ -401,11 +465,11 @@ impl BlockTable {
     }
 
     /// Records something about a block; without a context of the call, that of the block's allocation is shown.
-    fn note(&mut self, action: Action, id: BlockId, size: u64, call: Option<&Context>) {
+    fn note(&mut self, action: Action, id: BlockId, call: Option<&Context>) {
         if !self.trace.is_on() {
             return;
         }
-        let PinnedBlock { ptr, pool, ref context, .. } = *self.block(id);
+        let PinnedBlock { ptr, size, pool, ref context, .. } = *self.block(id);
         let context = call.or(context.as_ref()).cloned();
         let replaced = self.trace.record(action, ptr, size, pool, context);
         self.leftovers.contexts.extend(replaced.into_iter().flatten());

@@ -3,8 +3,7 @@
 use crate::sync::Arc;
 use crate::types::{DevicePtr, PoolId};
 use crate::watch::history::{
-    Context, ContextRecorder, Details, HistoryOptions, HistoryTemplate, Record, RecordContext, Resolver,
-    Ring, Stamps,
+    Context, ContextRecorder, Details, HistoryOptions, HistoryTemplate, Record, RecordContext, Ring, Stamps,
 };
 use crate::watch::snapshot::{Action, Labels, TraceEntry};
 
@@ -93,11 +92,13 @@ impl Trace {
     }
 }
 
-/// Entries as snapshots have them. Contexts are looked up, so hold no lock.
-pub(super) fn entries(records: Vec<(Record, i64, Details)>, resolver: &mut Resolver<'_>) -> Vec<TraceEntry> {
+/// Entries as snapshots have them, and their contexts.
+pub(super) fn entries(
+    records: Vec<(Record, i64, Details)>,
+) -> impl Iterator<Item = (TraceEntry, Option<Context>)> {
     let nothing: Arc<str> = "".into();
     let mut labels: Arc<Labels> = Arc::default();
-    let finish = |(record, time_us, details): (Record, i64, Details)| {
+    records.into_iter().map(move |(record, time_us, details)| {
         let pool = details.pool.unwrap_or_default();
         if labels.pool_id != Some(pool) {
             labels = Arc::new(Labels {
@@ -107,15 +108,15 @@ pub(super) fn entries(records: Vec<(Record, i64, Details)>, resolver: &mut Resol
                 extra: Vec::new(),
             });
         }
-        TraceEntry {
+        let entry = TraceEntry {
             action: record.action,
             addr: record.addr,
             size: record.size,
             stream: 0,
             time_us,
             labels: Arc::clone(&labels),
-            frames: details.context.map(|context| resolver.frames(context)),
-        }
-    };
-    records.into_iter().map(finish).collect()
+            frames: None,
+        };
+        (entry, details.context)
+    })
 }

@@ -22,7 +22,7 @@ pub use trackers::TraceTracker;
 
 pub(crate) use annotations::Annotations;
 pub(crate) use entry::{Labelling, entry};
-pub(crate) use resolve::{Resolver, resolve};
+pub(crate) use resolve::resolve;
 pub(crate) use ring::{Details, Record, Ring};
 pub(crate) use stamps::Stamps;
 pub(crate) use trackers::{AtEnd, Outbox};

@@ -40,6 +40,8 @@ fn pinned_samples() -> Vec<(&'static str, &'static str, Settings)> {
         ("pinned_use_background_threads", "True", Settings { pinned_use_background_threads: true, ..base() }),
         ("pinned_max_round_threshold_mb", "64", Settings { pinned_max_round_threshold: 64 * MIB, ..base() }),
         ("pinned_max_cached_size_mb", "64", Settings { pinned_max_cached_size: 64 * MIB, ..base() }),
+        ("pinned_sizes", "granule", Settings { pinned_sizes: Some(PolicyName::Granule), ..base() }),
+        ("pinned_spare", "0.25", Settings { pinned_spare: 0.25, ..base() }),
         ("pinned_free_catch_all", "True", Settings { pinned_free_catch_all: true, ..base() }),
     ]
 }

@@ -100,7 +100,7 @@ int main(void) {
     granule_host_options options = {sizeof options, GRANULE_SIZING_GRANULE, GRANULE_NUMA_NEAR_DEVICE, 1};
     OK(granule_host_create_with(a, &options, &h));
     OK(granule_host_malloc(h, 5000, &ptr, &id));
-    CHECK(figures(h).active_bytes.current == 5120);
+    CHECK(figures(h).active_bytes.current == 8192);
     options.near = 2;
     ANSWERS(GRANULE_INVALID_DEVICE, granule_host_create_with(a, &options, &h));
     options.sizing = 5;

@@ -10,6 +10,7 @@
 
 #include "exported.h"
 #include "granule_allocator.h"
+#include "host_allocator.h"
 #include "settings.h"
 
 namespace granule_torch {
@@ -18,6 +19,7 @@ namespace {
 // Never destroyed: PyTorch still frees tensors while the process's static objects go.
 std::shared_ptr<GranuleAllocator>& installed = *new std::shared_ptr<GranuleAllocator>;
 native::CUDAAllocator* displaced = nullptr;
+at::HostAllocator* displaced_pinned = nullptr;
 
 thread_local std::string problem;
 
@@ -50,9 +52,9 @@ GRANULE_TORCH_API const char* granule_torch_problem() {
   return problem.c_str();
 }
 
-// Null backend: the library's choice. Null settings: those of the environment. False where it did not work: then
-// PyTorch's allocator is where it was.
-GRANULE_TORCH_API bool granule_torch_install(const char* backend, const char* settings) {
+// Null backend: the library's choice. Null settings: those of the environment. `pins`: pinned memory is Granule's, too. False where
+// it did not work: then PyTorch's allocator is where it was.
+GRANULE_TORCH_API bool granule_torch_install(const char* backend, const char* settings, bool pins) {
   return succeeds([&] {
     if (installed != nullptr) {
       return;
@@ -73,6 +75,10 @@ GRANULE_TORCH_API bool granule_torch_install(const char* backend, const char* se
     constexpr uint8_t kAboveAll = 255;
     c10::SetAllocator(c10::DeviceType::CUDA, fresh.get(), kAboveAll);
     follow_settings();
+    if (pins) {
+      displaced_pinned = at::getHostAllocator(c10::DeviceType::CUDA);
+      at::setHostAllocator(c10::DeviceType::CUDA, granule::host::allocator(), kAboveAll);
+    }
     displaced = before;
     installed = std::move(fresh);
   });
@@ -81,6 +87,21 @@ GRANULE_TORCH_API bool granule_torch_install(const char* backend, const char* se
 // Whether PyTorch's current allocator is Granule.
 GRANULE_TORCH_API bool granule_torch_is_installed() {
   return installed != nullptr && native::get() == installed.get();
+}
+
+// Whether PyTorch takes pinned memory from Granule.
+GRANULE_TORCH_API bool granule_torch_pins() {
+  return at::getHostAllocator(c10::DeviceType::CUDA) == granule::host::allocator();
+}
+
+// Changes settings of the allocator. False where it did not work: nothing was changed then.
+GRANULE_TORCH_API bool granule_torch_configure(const char* settings) {
+  return succeeds([&] { change_settings(engine::get(-1), settings); });
+}
+
+// The allocator of pinned memory; null where nothing was pinned yet.
+GRANULE_TORCH_API granule_host_allocator* granule_torch_pinned() {
+  return granule::host::peek();
 }
 
 // The allocator behind it, for calls of the C ABI; PyTorch must have initialised CUDA. Null where it cannot be made.
@@ -97,4 +118,13 @@ GRANULE_TORCH_API void* granule_torch_current_allocator() {
 
 GRANULE_TORCH_API void* granule_torch_displaced_allocator() {
   return displaced;
+}
+
+// The same for pinned memory.
+GRANULE_TORCH_API void* granule_torch_current_pinned() {
+  return at::getHostAllocator(c10::DeviceType::CUDA);
+}
+
+GRANULE_TORCH_API void* granule_torch_displaced_pinned() {
+  return displaced_pinned;
 }

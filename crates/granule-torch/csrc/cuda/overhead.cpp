@@ -1,5 +1,8 @@
 // Loops that measure what one allocation and its free cost through a CUDAAllocator, PyTorch's or ours, in one process.
 
+#include <ATen/core/CachingHostAllocator.h>
+#include <c10/cuda/CUDAStream.h>
+
 #include <chrono>
 
 #include "exported.h"
@@ -39,6 +42,18 @@ GRANULE_TORCH_API void granule_torch_make_current(void* allocator) {
 GRANULE_TORCH_API double granule_torch_time_data_ptr(void* allocator, size_t bytes, uint64_t pairs) {
   auto& subject = allocator_at(allocator);
   return nanoseconds_per_pair(pairs, [&] { subject.allocate(bytes); });
+}
+
+// Pinned memory; `used`: a stream copies from it.
+GRANULE_TORCH_API double granule_torch_time_pinned(void* allocator, size_t bytes, bool used, uint64_t pairs) {
+  auto& subject = *static_cast<at::HostAllocator*>(allocator);
+  const auto stream = c10::cuda::getCurrentCUDAStream().unwrap();
+  return nanoseconds_per_pair(pairs, [&] {
+    const auto block = subject.allocate(bytes);
+    if (used) {
+      subject.record_event(block.get(), block.get_context(), stream);
+    }
+  });
 }
 
 // As torch.cuda.caching_allocator_alloc and libraries do it.

@@ -9,6 +9,7 @@
 
 #include "engine.h"
 #include "errors.h"
+#include "host_allocator.h"
 
 namespace granule_torch {
 namespace {
@@ -48,9 +49,14 @@ void follow_settings() {
       if (inner) {
         inner(text.find("backend") == std::string::npos ? text : without_usual_backend(text));
       }
-      engine::when_made([text](granule_allocator* granule) { check(granule_configure(granule, text.c_str())); });
+      engine::when_made([text](granule_allocator* granule) { change_settings(granule, text); });
     };
   });
+}
+
+void change_settings(granule_allocator* granule, const std::string& text) {
+  check(granule_configure(granule, text.c_str()));
+  granule::host::follow_settings();
 }
 
 } // namespace granule_torch

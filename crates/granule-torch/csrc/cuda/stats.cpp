@@ -3,30 +3,21 @@
 #include <cstring>
 
 #include "granule_allocator.h"
+#include "host_allocator.h"
 #include "lists.h"
 
 namespace granule_torch {
 namespace {
 
-using c10::CachingAllocator::Stat;
 using c10::CachingAllocator::StatArray;
 using c10::CachingAllocator::StatType;
 using c10::CachingDeviceAllocator::DeviceStats;
 
-Stat stat(const granule_stat& from) {
-  Stat to;
-  to.current = from.current;
-  to.peak = from.peak;
-  to.allocated = from.allocated;
-  to.freed = from.freed;
-  return to;
-}
-
 StatArray stats(const granule_stat_array& from) {
   StatArray to;
-  to[static_cast<size_t>(StatType::AGGREGATE)] = stat(from.all);
-  to[static_cast<size_t>(StatType::SMALL_POOL)] = stat(from.small_pool);
-  to[static_cast<size_t>(StatType::LARGE_POOL)] = stat(from.large_pool);
+  to[static_cast<size_t>(StatType::AGGREGATE)] = granule::host::to_torch(from.all);
+  to[static_cast<size_t>(StatType::SMALL_POOL)] = granule::host::to_torch(from.small_pool);
+  to[static_cast<size_t>(StatType::LARGE_POOL)] = granule::host::to_torch(from.large_pool);
   return to;
 }
 
@@ -57,8 +48,8 @@ DeviceStats GranuleAllocator::getDeviceStats(DeviceIndex device) {
   to.active_bytes = stats(from.active_bytes);
   to.inactive_split_bytes = stats(from.inactive_split_bytes);
   to.requested_bytes = stats(from.requested_bytes);
-  to.oversize_allocations = stat(from.oversize_allocations);
-  to.oversize_segments = stat(from.oversize_segments);
+  to.oversize_allocations = granule::host::to_torch(from.oversize_allocations);
+  to.oversize_segments = granule::host::to_torch(from.oversize_segments);
   to.num_alloc_retries = from.num_alloc_retries;
   to.num_ooms = from.num_ooms;
   to.num_sync_all_streams = from.num_sync_all_streams;

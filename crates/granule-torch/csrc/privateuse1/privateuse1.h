@@ -1,7 +1,7 @@
 // Device and pinned host memory of a PrivateUse1 device from Granule: what a vendor includes.
 //
 // A vendor who has a PyTorch runtime of its own (device guard, streams, kernels) compiles registration.cpp,
-// device_allocator.cpp, host_allocator.cpp and host_history.cpp into its extension, links granule_capi, and calls
+// device_allocator.cpp and the files of ../host into its extension, links granule_capi, and calls
 // register_allocators() once. The other files device_* are not needed then: they are a device layer for accelerators
 // without a runtime. README.md says more.
 //

@@ -77,6 +77,7 @@ void change(const std::string& settings) {
     }
   }
   check(granule_configure(allocator(), settings.c_str()));
+  host::follow_settings();
 }
 
 // From now on every settings text that PyTorch takes at run time reaches Granule, too, after PyTorch's own parsers.
@@ -110,12 +111,16 @@ void register_allocators(const Options& wanted) {
   made.release();
   follow_settings();
   c10::SetAllocator(c10::DeviceType::PrivateUse1, device_allocator(), wanted.priority);
-  at::setHostAllocator(c10::DeviceType::PrivateUse1, host_allocator(), wanted.priority);
+  at::setHostAllocator(c10::DeviceType::PrivateUse1, host::allocator(), wanted.priority);
 }
 
 granule_allocator* allocator() {
   auto* made = live.load(std::memory_order_acquire);
   return C10_LIKELY(made != nullptr) ? made : make();
+}
+
+granule_host_allocator* pinned_memory() {
+  return host::pinned();
 }
 
 bool is_live() noexcept {

@@ -55,7 +55,10 @@ def retire_stream(stream: Any, device: int = 0) -> None:
         stream: a stream, or its handle as a number.
         device: the stream's device.
     """
-    _library.check(_library.load().granule_retire_stream(engine(), device, handle_of(stream)))
+    library, handle = _library.load(), handle_of(stream)
+    _library.check(library.granule_retire_stream(engine(), device, handle))
+    if pinned := _enable.pinned():
+        _library.check(library.granule_host_retire_stream(pinned, device, handle))
 
 
 def handle_of(stream: Any) -> int:

@@ -8,25 +8,25 @@ use rustc_hash::FxHashMap;
 
 /// Where a context came from, as snapshots have it.
 #[derive(Clone, Debug)]
-pub(crate) struct Resolved {
-    pub(crate) frames: Stack,
-    pub(crate) forward: Option<Value>,
+struct Resolved {
+    frames: Stack,
+    forward: Option<Value>,
     /// Keeps it alive, so that its address is not another's.
     context: Context,
 }
 
 /// Looks every context up once, so that entries with one context share one stack. Foreign code runs: hold no lock.
-pub(crate) struct Resolver<'a> {
+struct Resolver<'a> {
     calls: &'a Calls<'a>,
     known: FxHashMap<*const (), Resolved>,
 }
 
 impl<'a> Resolver<'a> {
-    pub(crate) fn new(calls: &'a Calls<'a>) -> Self {
+    fn new(calls: &'a Calls<'a>) -> Self {
         Self { calls, known: FxHashMap::default() }
     }
 
-    pub(crate) fn resolve(&mut self, context: Context) -> &Resolved {
+    fn resolve(&mut self, context: Context) -> &Resolved {
         let calls = self.calls;
         self.known.entry(Arc::as_ptr(&context).cast()).or_insert_with(|| {
             let look_up = || (context.frames(), context.forward_frames());
@@ -37,7 +37,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Its call stack.
-    pub(crate) fn frames(&mut self, context: Context) -> Stack {
+    fn frames(&mut self, context: Context) -> Stack {
         Arc::clone(&self.resolve(context).frames)
     }
 

@@ -1,12 +1,11 @@
 #include "host_history.h"
 
-#include "check.h"
-#include "privateuse1.h"
+#ifdef GRANULE_HOST_HISTORY
 
 #include <atomic>
 #include <memory>
 
-namespace granule::privateuse1 {
+namespace granule::host {
 namespace {
 
 using c10::CachingDeviceAllocator::HostSegmentInfo;
@@ -14,6 +13,10 @@ using c10::CachingDeviceAllocator::TraceEntry;
 using Context = std::shared_ptr<c10::GatheredContext>;
 
 std::atomic<CreateContextFn> recorder_in_use{nullptr};
+
+// What was asked for last.
+granule_history wanted{};
+std::atomic<bool> is_wanted{false};
 
 // A context is kept as a shared pointer on the heap.
 void* gather(void*) noexcept {
@@ -41,16 +44,16 @@ struct Free {
   }
 };
 
-std::unique_ptr<granule_snapshot, Free> take(bool traces) {
+std::unique_ptr<granule_snapshot, Free> take(granule_host_allocator* host, bool traces) {
   granule_snapshot* taken = nullptr;
-  check(granule_host_snapshot_take(pinned_memory(), traces, &taken));
+  check(granule_host_snapshot_take(host, traces, &taken));
   return std::unique_ptr<granule_snapshot, Free>(taken);
 }
 
 } // namespace
 
-void record_host_history(bool enabled, CreateContextFn recorder, size_t max_entries, RecordContext when, bool clear) {
-  granule_history wanted{};
+granule_history want_host_history(
+    bool enabled, CreateContextFn recorder, size_t max_entries, RecordContext when, bool clear) {
   wanted.size = sizeof wanted;
   wanted.enabled = enabled;
   wanted.clear = clear;
@@ -58,12 +61,30 @@ void record_host_history(bool enabled, CreateContextFn recorder, size_t max_entr
   wanted.max_entries = max_entries;
   wanted.gather = gather;
   wanted.release = release;
+  is_wanted.store(enabled);
   recorder_in_use.store(enabled ? recorder : nullptr, std::memory_order_release);
-  check(granule_host_record_history(pinned_memory(), &wanted));
+  return wanted;
 }
 
-std::vector<HostSegmentInfo> host_segments() {
-  const auto taken = take(false);
+void begin_host_history(granule_host_allocator* host) {
+  if (is_wanted.load()) {
+    check(granule_host_record_history(host, &wanted));
+  }
+}
+
+bool is_host_history_enabled(granule_host_allocator* host) {
+  bool on = is_wanted.load();
+  if (host != nullptr) {
+    check(granule_host_is_history_enabled(host, &on));
+  }
+  return on;
+}
+
+std::vector<HostSegmentInfo> host_segments(granule_host_allocator* host) {
+  if (host == nullptr) {
+    return {};
+  }
+  const auto taken = take(host, false);
   const granule_segment_info* from = nullptr;
   uint64_t count = 0;
   check(granule_snapshot_segments(taken.get(), &from, &count));
@@ -79,8 +100,11 @@ std::vector<HostSegmentInfo> host_segments() {
   return segments;
 }
 
-std::vector<TraceEntry> host_traces() {
-  const auto taken = take(true);
+std::vector<TraceEntry> host_traces(granule_host_allocator* host) {
+  if (host == nullptr) {
+    return {};
+  }
+  const auto taken = take(host, true);
   const granule_trace_entry* from = nullptr;
   uint64_t count = 0;
   check(granule_snapshot_trace(taken.get(), 0, &from, &count));
@@ -89,7 +113,7 @@ std::vector<TraceEntry> host_traces() {
   for (uint64_t i = 0; i < count; ++i) {
     auto& entry = traces.emplace_back(
         static_cast<TraceEntry::Action>(from[i].action), static_cast<c10::DeviceIndex>(from[i].device), from[i].addr,
-        from[i].bytes, reinterpret_cast<void*>(from[i].stream),
+        from[i].bytes, reinterpret_cast<decltype(TraceEntry::stream_)>(from[i].stream),
         c10::MempoolId_t{from[i].pool.first, from[i].pool.second}, 0, context_of(from[i].context),
         from[i].compile_context, from[i].user_metadata);
     entry.time_.t_ = from[i].time_us;
@@ -97,4 +121,6 @@ std::vector<TraceEntry> host_traces() {
   return traces;
 }
 
-} // namespace granule::privateuse1
+} // namespace granule::host
+
+#endif
