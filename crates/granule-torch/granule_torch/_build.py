@@ -106,8 +106,9 @@ def compile_shim(folder: str, into: Path, *, cuda: bool, verbose: bool = False) 
     include: list[str] = [str(root), str(shared()), str(granule_include())]
     sources = sorted([*root.glob("*.cpp"), *shared().glob("*.cpp")])
     link = ["-Wl,--as-needed"]
-    if cuda and not hip:
+    if not hip:
         sources = [_one_unit(sources, into)]
+    if cuda and not hip:
         # Not by `with_cuda`, which demands a toolkit. There is nothing here for nvcc.
         include += cuda_headers()
         link += ["-lc10_cuda", "-ltorch_cuda", *_cuda_runtime()]
