@@ -164,6 +164,8 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
     /// Changes whom it serves. Where somebody counts on the place of its memory from then on, nothing is served from another one.
     pub(crate) fn change_tenure(&mut self, change: impl FnOnce(&mut Tenure)) {
         change(&mut self.tenure);
+        // Blocks that were taken from a view before may not be any more.
+        self.parked.looks_again();
         self.heap.stay_at_home(self.tenure.stays());
     }
 

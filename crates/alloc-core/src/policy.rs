@@ -1,4 +1,4 @@
-//! How an allocator decides: rounding, placement, splitting, growth, draining, the order of remedies, what to give back.
+//! How an allocator decides: rounding, placement, splitting, growth, draining, what to give back.
 //!
 //! The engine keeps blocks, counters, streams and driver calls straight, whichever of the two policies settings name. What
 //! differs between them where requests are served is in `arena/rules.rs`.

@@ -7,6 +7,7 @@ use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::graph::GraphCapture;
 use alloc_core::history::HistoryOptions;
 use alloc_core::oom::Bound;
+use alloc_core::pool::Filter;
 use alloc_core::round::format_bytes;
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, Stream};
 use backend_openreg::{Call, Clock, FaultPlan, MemoryMode, OpenReg};
@@ -15,6 +16,7 @@ use granule_snapshot::trace::Event;
 use granule_tests::bytes::{Bytes, first_other, pattern};
 use granule_tests::fault_loop::Simulated;
 use granule_tests::policy::GranulePolicy;
+use granule_tests::pools::new_pool;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::{free_all, of};
 use granule_tests::views::{Aliases, allocator, contents_survive, is_no_load, pieces};
@@ -38,6 +40,31 @@ fn in_view(rig: &Rig, allocator: &Allocator, stream: Stream, mib: u64) -> Device
     assert!(shown(&rig.device) > before, "{}: a view shows what was free in pieces", rig.name);
     allocator.check_invariants();
     ptr
+}
+
+/// A block of a view that was taken again and again is no graph's: its place counts from the capture on.
+#[test]
+fn a_capture_gets_no_block_of_a_view_however_often_that_was_taken() {
+    for times in [1, 2, 3] {
+        on_each(&of(200).memory(MemoryMode::Mapped), |rig| {
+            let (allocator, stream) = (allocator(rig), rig.new_stream());
+            let pool = new_pool(&allocator);
+            let scope = pool.enter(Filter::Always).unwrap();
+            let _live = pieces(&allocator, stream, 3, 12);
+            let used = rig.used();
+            for _ in 0..times {
+                let block = allocator.malloc(28 * MIB, stream).unwrap();
+                assert_eq!(rig.used(), used, "it lies in a view");
+                allocator.free(block).unwrap();
+            }
+            drop(scope);
+            let mode = CaptureMode::ThreadLocal;
+            let capture = GraphCapture::begin(&allocator, stream, mode, Some(pool.id())).unwrap();
+            allocator.malloc(28 * MIB, stream).unwrap();
+            let _graph = capture.end().unwrap();
+            allocator.pools().checkpoint(DEVICE, pool.id()).unwrap();
+        });
+    }
 }
 
 #[test]

@@ -104,12 +104,17 @@ pub(super) struct Parked {
     block: BlockId,
     /// How inactive splits changed when it was freed.
     splits: Splits,
-    /// It was taken, and nothing else in the arena has changed since: once freed it lies as it did.
+    /// It was taken, and no other block came or went since, nor did whom the arena serves change: once freed it lies as it did.
     comes_back: bool,
 }
 
 impl Parked {
     pub(super) const NONE: Self = Self { size: 0, block: BlockId::NONE, splits: (0, 0), comes_back: false };
+
+    /// Whether it is taken is asked anew.
+    pub(super) fn looks_again(&mut self) {
+        self.comes_back = false;
+    }
 }
 
 impl<P: Rules> ArenaOf<P> {

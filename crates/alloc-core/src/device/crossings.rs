@@ -49,7 +49,7 @@ pub(in crate::device) fn tell(device: &Device) {
     tell_in(device, &device.site.calls());
 }
 
-/// [`tell`](Self::tell), as part of a call. What an observer's own calls cross is told afterwards, with
+/// [`tell`], as part of a call. What an observer's own calls cross is told afterwards, with
 /// the next call's.
 pub(in crate::device) fn tell_in(device: &Device, calls: &Calls<'_>) {
     if !device.holdings.has_budgets() || calls.is_inside(Kind::BudgetObserver) {

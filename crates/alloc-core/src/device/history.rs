@@ -58,7 +58,7 @@ pub(in crate::device) fn deliver(device: &Device, calls: &Calls<'_>) {
     device.outbox.deliver(calls);
 }
 
-/// [`deliver`](Self::deliver) when what is returned is dropped; make it before any lock is taken.
+/// [`deliver`] when what is returned is dropped; make it before any lock is taken.
 pub(in crate::device) fn deliver_at_end(device: &Device) -> AtEnd<'_> {
     device.outbox.deliver_at_end(device.site.foreign())
 }
@@ -345,7 +345,7 @@ pub(in crate::device) fn begin_call(
     Ok(call)
 }
 
-/// [`begin_call`](Self::begin_call) for calls that never fail.
+/// [`begin_call`] for calls that never fail.
 #[inline(always)]
 pub(in crate::device) fn begin_free<'a>(
     device: &'a Device,

@@ -266,7 +266,7 @@ pub(in crate::device) fn quiesce(
     quiesce_up_to(device, arena, newest, call)
 }
 
-/// [`quiesce`](Self::quiesce), for what was freed up to the epoch `newest`.
+/// [`quiesce`], for what was freed up to the epoch `newest`.
 pub(in crate::device) fn quiesce_up_to(
     device: &Device,
     arena: &Arena,

@@ -118,7 +118,7 @@ static ALL: AtomicPtr<Unified> = AtomicPtr::new(std::ptr::null_mut());
 
 /// A party, while it is asked for something.
 struct Visit<'u, P: ?Sized> {
-    // Given up before the visit ends: whoever leaves has the last reference.
+    // Given up before the visit ends: who leaves waits for that, unless it is this very thread.
     party: Arc<P>,
     _under_way: InTransit<'u, (u64, ThreadId)>,
 }

@@ -215,7 +215,8 @@ impl Counters {
     #[inline(always)]
     pub(crate) fn take_back(&mut self, tier: Tier, size: u64, requested: u64) {
         self.flows[tier as usize].current -= Triple::one(size, requested);
-        self.has_room = true;
+        // Above a ceiling that nobody was told of yet, the same once more would be a peak.
+        self.has_room = !self.due;
     }
 
     /// The program gives a block back that is still used: it stays active.

@@ -55,7 +55,7 @@ impl<'a> Statistics<'a> {
 
     /// What can be had of a device, and how much there is, other processes included. Asks the driver. On a device that shares
     /// the host's memory the system knows better than the driver, which counts the page cache as taken: see
-    /// [`System::obtainable`](crate::system::System::obtainable). PyTorch: `getMemoryInfo`.
+    /// [`SharedMemory::obtainable`](crate::system::SharedMemory::obtainable). PyTorch: `getMemoryInfo`.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice); the driver's error.

@@ -24,6 +24,33 @@ impl Model {
     }
 }
 
+/// One thread crosses a ceiling and has told nobody yet; another gives a block back and takes it again. Both blocks are in use then.
+#[test]
+fn a_block_that_is_taken_again_beside_one_that_nobody_was_told_of_makes_a_peak() {
+    let (mut peaks, mut arena) = (Peaks::default(), Counters::new(0));
+    let tell = |peaks: &mut Peaks, arena: &mut Counters| {
+        peaks.note(arena);
+        if arena.crossed() {
+            peaks.take_listed();
+            peaks.settle(&mut [arena], true);
+        }
+    };
+    arena.give(Tier::Large, 100, 100);
+    tell(&mut peaks, &mut arena);
+    arena.give(Tier::Large, 10, 10);
+    assert!(arena.is_due());
+    arena.take_back(Tier::Large, 100, 100);
+    tell(&mut peaks, &mut arena);
+    arena.give_again(Tier::Large, 100, (100, 100));
+    assert!(arena.is_due(), "110 bytes are in use");
+    tell(&mut peaks, &mut arena);
+    arena.take_back(Tier::Large, 100, 100);
+    // Once all was told, the same once more is none.
+    arena.give_again(Tier::Large, 100, (100, 100));
+    assert!(!arena.is_due());
+    assert_eq!(peaks.since_boundary()[Count::AllocatedBytes as usize], 110);
+}
+
 /// A block of the model: its arena, tier, size and requested bytes, and whether it is pending.
 type Live = (usize, Tier, u64, u64, bool);
 
