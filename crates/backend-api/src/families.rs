@@ -8,17 +8,17 @@ use std::fmt::Debug;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IpcMemoryHandle(pub [u8; 64]);
 
-/// Sharing with other processes. Blocking: opens may block. Illegal during capture.
+/// Sharing with other processes. Illegal during capture.
 pub trait Ipc: Debug + Send + Sync {
-    /// A handle for a whole `malloc` allocation; ranges of virtual memory answer `NotSupported`.
+    /// A handle for a whole `malloc` allocation; ranges of virtual memory answer `NotSupported`. Does not block.
     /// CUDA `cuIpcGetMemHandle`, HIP `hipIpcGetMemHandle`, OpenReg `orGetIpcMemHandle`.
     fn export_memory(&self, base: DevicePtr) -> Result<IpcMemoryHandle>;
 
     /// Maps what another process exported; the same bytes again give the same address and one more
-    /// reference. CUDA `cuIpcOpenMemHandle`, HIP `hipIpcOpenMemHandle`, OpenReg `orOpenIpcMemHandle`.
+    /// reference. May block. CUDA `cuIpcOpenMemHandle`, HIP `hipIpcOpenMemHandle`, OpenReg `orOpenIpcMemHandle`.
     fn open_memory(&self, device: DeviceIndex, handle: &IpcMemoryHandle) -> Result<DevicePtr>;
 
-    /// Gives one reference back. CUDA `cuIpcCloseMemHandle`, HIP `hipIpcCloseMemHandle`,
+    /// Gives one reference back. May block. CUDA `cuIpcCloseMemHandle`, HIP `hipIpcCloseMemHandle`,
     /// OpenReg `orCloseIpcMemHandle`.
     ///
     /// # Safety

@@ -50,12 +50,12 @@ pub enum Granularity {
 /// Virtual memory management. None of it is stream-ordered, and none waits for queued work: rule 3 does.
 /// Illegal during capture unless the relaxed mode is on, except the queries.
 pub trait VirtualMemory: Debug + Send + Sync {
-    /// The unit of sizes and offsets for physical memory of `device`, in bytes.
+    /// The unit of sizes and offsets for physical memory of `device`, in bytes. Does not block; legal during capture.
     /// CUDA `cuMemGetAllocationGranularity`, HIP `hipMemGetAllocationGranularity`.
     fn granularity(&self, device: DeviceIndex, which: Granularity) -> Result<u64>;
 
     /// Reserves addresses, without memory. `alignment` 0 is the granularity; `hint` null lets the driver
-    /// choose. CUDA `cuMemAddressReserve`, HIP `hipMemAddressReserve`.
+    /// choose. May block. CUDA `cuMemAddressReserve`, HIP `hipMemAddressReserve`.
     fn reserve_address(
         &self,
         device: DeviceIndex,
@@ -64,7 +64,7 @@ pub trait VirtualMemory: Debug + Send + Sync {
         hint: DevicePtr,
     ) -> Result<DevicePtr>;
 
-    /// Gives reserved addresses back; `InvalidValue` while something is mapped there.
+    /// Gives reserved addresses back; `InvalidValue` while something is mapped there. May block.
     /// CUDA `cuMemAddressFree`, HIP `hipMemAddressFree`.
     ///
     /// # Safety
@@ -82,7 +82,7 @@ pub trait VirtualMemory: Debug + Send + Sync {
         handle_type: HandleType,
     ) -> Result<PhysicalHandle>;
 
-    /// Gives a handle up; the memory lives on while it is mapped or exported.
+    /// Gives a handle up; the memory lives on while it is mapped or exported. May block.
     /// CUDA `cuMemRelease`, HIP `hipMemRelease`.
     ///
     /// # Safety
@@ -90,7 +90,7 @@ pub trait VirtualMemory: Debug + Send + Sync {
     unsafe fn release_physical(&self, handle: PhysicalHandle) -> Result<()>;
 
     /// Maps a whole handle (`offset` 0) at an address inside a reservation where nothing is mapped. No one may touch
-    /// the mapping before [`set_access`](Self::set_access). CUDA `cuMemMap`, HIP `hipMemMap`.
+    /// the mapping before [`set_access`](Self::set_access). May block. CUDA `cuMemMap`, HIP `hipMemMap`.
     ///
     /// One handle may be mapped at several addresses at once (CUDA calls that virtual aliasing). Each mapping shows the
     /// same bytes and has its own access, and unmapping one leaves the others. Bytes written at one address are seen at
@@ -103,14 +103,14 @@ pub trait VirtualMemory: Debug + Send + Sync {
     /// `[at, at + bytes)` lies in one live reservation; `bytes` is the handle's size; rule 1.
     unsafe fn map(&self, at: DevicePtr, bytes: u64, handle: PhysicalHandle) -> Result<()>;
 
-    /// Takes a mapping away; whole mappings only. Does **not** wait for queued work.
+    /// Takes a mapping away; whole mappings only. May block, but does **not** wait for queued work.
     /// CUDA `cuMemUnmap`, HIP `hipMemUnmap`.
     ///
     /// # Safety
     /// Rule 3: the range is one mapping or several adjacent ones.
     unsafe fn unmap(&self, at: DevicePtr, bytes: u64) -> Result<()>;
 
-    /// Sets what each of `devices` may do with a mapped range. CUDA `cuMemSetAccess`, HIP `hipMemSetAccess`.
+    /// Sets what each of `devices` may do with a mapped range. May block. CUDA `cuMemSetAccess`, HIP `hipMemSetAccess`.
     ///
     /// # Safety
     /// The range is mapped; taking access away needs rule 3.
@@ -122,7 +122,7 @@ pub trait VirtualMemory: Debug + Send + Sync {
         access: Access,
     ) -> Result<()>;
 
-    /// What `device` may do with the mapping at `at`. CUDA `cuMemGetAccess`, HIP `hipMemGetAccess`.
+    /// What `device` may do with the mapping at `at`. Does not block; legal during capture. CUDA `cuMemGetAccess`, HIP `hipMemGetAccess`.
     fn access(&self, at: DevicePtr, device: DeviceIndex) -> Result<Access>;
 }
 
@@ -131,11 +131,11 @@ pub trait VirtualMemory: Debug + Send + Sync {
 /// File descriptors work where this is offered, unless [`Attribute::PosixFileDescriptorHandles`](crate::Attribute) is 0. Fabric
 /// handles are tried where [`Attribute::FabricHandles`](crate::Attribute) is 1.
 pub trait PhysicalSharing: VirtualMemory {
-    /// Makes a handle that another process can import. CUDA `cuMemExportToShareableHandle`,
+    /// Makes a handle that another process can import. May block. CUDA `cuMemExportToShareableHandle`,
     /// HIP `hipMemExportToShareableHandle`.
     fn export_physical(&self, handle: PhysicalHandle, handle_type: HandleType) -> Result<ShareableHandle>;
 
-    /// Takes a handle another process exported. CUDA `cuMemImportFromShareableHandle`,
+    /// Takes a handle another process exported. May block. CUDA `cuMemImportFromShareableHandle`,
     /// HIP `hipMemImportFromShareableHandle` (the descriptor is passed by pointer up to 7.0, by value from 7.1).
     fn import_physical(&self, device: DeviceIndex, shared: &ShareableHandle) -> Result<PhysicalHandle>;
 }

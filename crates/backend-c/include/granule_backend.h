@@ -491,15 +491,15 @@ typedef struct granule_backend_table {
 
     /* ---- Optional family: virtual memory ----------------------------------------------------------- */
 
-    /* The unit of sizes and offsets for physical memory of device, in bytes. CUDA
-     * cuMemGetAllocationGranularity, HIP hipMemGetAllocationGranularity. */
+    /* The unit of sizes and offsets for physical memory of device, in bytes. Does not block; legal during
+     * capture. CUDA cuMemGetAllocationGranularity, HIP hipMemGetAllocationGranularity. */
     granule_backend_status (*virtual_memory_granularity)(
         void *context,
         granule_backend_device device,
         granule_backend_granularity which,
         uint64_t *answer);
     /* Reserves addresses, without memory. alignment 0 is the granularity; hint null lets the driver
-     * choose. CUDA cuMemAddressReserve, HIP hipMemAddressReserve. */
+     * choose. May block. CUDA cuMemAddressReserve, HIP hipMemAddressReserve. */
     granule_backend_status (*virtual_memory_reserve_address)(
         void *context,
         granule_backend_device device,
@@ -507,9 +507,9 @@ typedef struct granule_backend_table {
         uint64_t alignment,
         granule_backend_address hint,
         granule_backend_address *answer);
-    /* Gives reserved addresses back; GRANULE_BACKEND_INVALID_VALUE while something is mapped there. CUDA
-     * cuMemAddressFree, HIP hipMemAddressFree. The caller promises: Rule 3: base and size of one
-     * reservation. */
+    /* Gives reserved addresses back; GRANULE_BACKEND_INVALID_VALUE while something is mapped there. May
+     * block. CUDA cuMemAddressFree, HIP hipMemAddressFree. The caller promises: Rule 3: base and size of
+     * one reservation. */
     granule_backend_status (*virtual_memory_release_address)(
         void *context,
         granule_backend_address base,
@@ -524,29 +524,30 @@ typedef struct granule_backend_table {
         uint64_t bytes,
         granule_backend_handle_type handle_type,
         uint64_t *answer);
-    /* Gives a handle up; the memory lives on while it is mapped or exported. CUDA cuMemRelease, HIP
-     * hipMemRelease. The caller promises: Rule 1, and the handle is not used again. */
+    /* Gives a handle up; the memory lives on while it is mapped or exported. May block. CUDA cuMemRelease,
+     * HIP hipMemRelease. The caller promises: Rule 1, and the handle is not used again. */
     granule_backend_status (*virtual_memory_release_physical)(
         void *context,
         granule_backend_physical_handle handle);
     /* Maps a whole handle (offset 0) at an address inside a reservation where nothing is mapped. No one
-     * may touch the mapping before set_access. CUDA cuMemMap, HIP hipMemMap. One handle may be mapped at
-     * several addresses at once (CUDA calls that virtual aliasing). Each mapping shows the same bytes and
-     * has its own access, and unmapping one leaves the others. Bytes written at one address are seen at
-     * all others by later work. Work is later if it comes later in the stream's order, or is ordered after
-     * the write by an event or a wait. A driver may refuse a second mapping, and nothing has changed then:
-     * allocators do without. The caller promises: [at, at + bytes) lies in one live reservation; bytes is
-     * the handle's size; rule 1. */
+     * may touch the mapping before set_access. May block. CUDA cuMemMap, HIP hipMemMap. One handle may be
+     * mapped at several addresses at once (CUDA calls that virtual aliasing). Each mapping shows the same
+     * bytes and has its own access, and unmapping one leaves the others. Bytes written at one address are
+     * seen at all others by later work. Work is later if it comes later in the stream's order, or is
+     * ordered after the write by an event or a wait. A driver may refuse a second mapping, and nothing has
+     * changed then: allocators do without. The caller promises: [at, at + bytes) lies in one live
+     * reservation; bytes is the handle's size; rule 1. */
     granule_backend_status (*virtual_memory_map)(
         void *context,
         granule_backend_address at,
         uint64_t bytes,
         granule_backend_physical_handle handle);
-    /* Takes a mapping away; whole mappings only. Does not wait for queued work. CUDA cuMemUnmap, HIP
-     * hipMemUnmap. The caller promises: Rule 3: the range is one mapping or several adjacent ones. */
+    /* Takes a mapping away; whole mappings only. May block, but does not wait for queued work. CUDA
+     * cuMemUnmap, HIP hipMemUnmap. The caller promises: Rule 3: the range is one mapping or several
+     * adjacent ones. */
     granule_backend_status (*virtual_memory_unmap)(void *context, granule_backend_address at, uint64_t bytes);
-    /* Sets what each of devices may do with a mapped range. CUDA cuMemSetAccess, HIP hipMemSetAccess. The
-     * caller promises: The range is mapped; taking access away needs rule 3. */
+    /* Sets what each of devices may do with a mapped range. May block. CUDA cuMemSetAccess, HIP
+     * hipMemSetAccess. The caller promises: The range is mapped; taking access away needs rule 3. */
     granule_backend_status (*virtual_memory_set_access)(
         void *context,
         granule_backend_address at,
@@ -554,7 +555,8 @@ typedef struct granule_backend_table {
         const granule_backend_device *devices,
         uint64_t device_count,
         granule_backend_access access);
-    /* What device may do with the mapping at at. CUDA cuMemGetAccess, HIP hipMemGetAccess. */
+    /* What device may do with the mapping at at. Does not block; legal during capture. CUDA
+     * cuMemGetAccess, HIP hipMemGetAccess. */
     granule_backend_status (*virtual_memory_access)(
         void *context,
         granule_backend_address at,
@@ -563,14 +565,14 @@ typedef struct granule_backend_table {
 
     /* ---- Optional family: sharing of physical memory ----------------------------------------------- */
 
-    /* Makes a handle that another process can import. CUDA cuMemExportToShareableHandle, HIP
+    /* Makes a handle that another process can import. May block. CUDA cuMemExportToShareableHandle, HIP
      * hipMemExportToShareableHandle. */
     granule_backend_status (*virtual_memory_export_physical)(
         void *context,
         granule_backend_physical_handle handle,
         granule_backend_handle_type handle_type,
         granule_backend_shareable_handle *answer);
-    /* Takes a handle another process exported. CUDA cuMemImportFromShareableHandle, HIP
+    /* Takes a handle another process exported. May block. CUDA cuMemImportFromShareableHandle, HIP
      * hipMemImportFromShareableHandle (the descriptor is passed by pointer up to 7.0, by value from 7.1). */
     granule_backend_status (*virtual_memory_import_physical)(
         void *context,
@@ -581,20 +583,20 @@ typedef struct granule_backend_table {
     /* ---- Optional family: IPC ---------------------------------------------------------------------- */
 
     /* A handle for a whole malloc allocation; ranges of virtual memory answer
-     * GRANULE_BACKEND_NOT_SUPPORTED. CUDA cuIpcGetMemHandle, HIP hipIpcGetMemHandle, OpenReg
-     * orGetIpcMemHandle. */
+     * GRANULE_BACKEND_NOT_SUPPORTED. Does not block. CUDA cuIpcGetMemHandle, HIP hipIpcGetMemHandle,
+     * OpenReg orGetIpcMemHandle. */
     granule_backend_status (*ipc_export_memory)(
         void *context,
         granule_backend_address base,
         granule_backend_ipc_handle *answer);
     /* Maps what another process exported; the same bytes again give the same address and one more
-     * reference. CUDA cuIpcOpenMemHandle, HIP hipIpcOpenMemHandle, OpenReg orOpenIpcMemHandle. */
+     * reference. May block. CUDA cuIpcOpenMemHandle, HIP hipIpcOpenMemHandle, OpenReg orOpenIpcMemHandle. */
     granule_backend_status (*ipc_open_memory)(
         void *context,
         granule_backend_device device,
         const granule_backend_ipc_handle *handle,
         granule_backend_address *answer);
-    /* Gives one reference back. CUDA cuIpcCloseMemHandle, HIP hipIpcCloseMemHandle, OpenReg
+    /* Gives one reference back. May block. CUDA cuIpcCloseMemHandle, HIP hipIpcCloseMemHandle, OpenReg
      * orCloseIpcMemHandle. The caller promises: Rule 3: ptr came from open_memory. */
     granule_backend_status (*ipc_close_memory)(void *context, granule_backend_address ptr);
 
@@ -627,44 +629,46 @@ typedef struct granule_backend_table {
 
     /* ---- Optional family: capture ------------------------------------------------------------------ */
 
-    /* The stream's state. Legal at any time. CUDA cuStreamGetCaptureInfo, HIP hipStreamGetCaptureInfo. */
+    /* The stream's state. Does not block; legal at any time. CUDA cuStreamGetCaptureInfo, HIP
+     * hipStreamGetCaptureInfo. */
     granule_backend_status (*capture_status)(
         void *context,
         granule_backend_stream stream,
         granule_backend_capture_status *answer);
-    /* Begins to record. CUDA cuStreamBeginCapture, HIP hipStreamBeginCapture. */
+    /* Begins to record. Does not block. CUDA cuStreamBeginCapture, HIP hipStreamBeginCapture. */
     granule_backend_status (*capture_begin)(
         void *context,
         granule_backend_stream stream,
         granule_backend_capture_mode mode);
-    /* Ends the recording; GRANULE_BACKEND_CAPTURE_VIOLATION where it was invalidated. CUDA
-     * cuStreamEndCapture, HIP hipStreamEndCapture. */
+    /* Ends the recording; GRANULE_BACKEND_CAPTURE_VIOLATION where it was invalidated. Does not wait for
+     * work. CUDA cuStreamEndCapture, HIP hipStreamEndCapture. */
     granule_backend_status (*capture_end)(void *context, granule_backend_stream stream, uint64_t *answer);
-    /* Queues a graph's work. Stream-ordered. CUDA cuGraphInstantiate and cuGraphLaunch, HIP
-     * hipGraphInstantiate and hipGraphLaunch. The caller promises: Rule 2 for every address that the
-     * graph's work uses. */
+    /* Queues a graph's work. Does not wait for work. Stream-ordered. CUDA cuGraphInstantiate and
+     * cuGraphLaunch, HIP hipGraphInstantiate and hipGraphLaunch. The caller promises: Rule 2 for every
+     * address that the graph's work uses. */
     granule_backend_status (*capture_launch)(
         void *context,
         granule_backend_graph graph,
         granule_backend_stream stream);
-    /* Destroys a graph; queued launches still run. CUDA cuGraphDestroy, HIP hipGraphDestroy. The caller
-     * promises: Rule 1, and the handle is not used again. */
+    /* Destroys a graph; queued launches still run. Does not wait for them. CUDA cuGraphDestroy, HIP
+     * hipGraphDestroy. The caller promises: Rule 1, and the handle is not used again. */
     granule_backend_status (*capture_destroy_graph)(void *context, granule_backend_graph graph);
-    /* Sets the calling thread's mode and returns the one before. Legal at any time. CUDA
+    /* Sets the calling thread's mode and returns the one before. Does not block; legal at any time. CUDA
      * cuThreadExchangeStreamCaptureMode, HIP hipThreadExchangeStreamCaptureMode. */
     granule_backend_status (*capture_exchange_mode)(
         void *context,
         granule_backend_capture_mode mode,
         granule_backend_capture_mode *answer);
-    /* The nodes that the stream's next work would depend on. CUDA and HIP: the dependency list of
-     * StreamGetCaptureInfo. */
+    /* The nodes that the stream's next work would depend on. Does not block. CUDA and HIP: the dependency
+     * list of StreamGetCaptureInfo. */
     granule_backend_status (*capture_frontier)(
         void *context,
         granule_backend_stream stream,
         granule_backend_capture_node *answer,
         uint64_t capacity,
         uint64_t *count);
-    /* The nodes that node depends on. CUDA cuGraphNodeGetDependencies, HIP hipGraphNodeGetDependencies. */
+    /* The nodes that node depends on. Does not block. CUDA cuGraphNodeGetDependencies, HIP
+     * hipGraphNodeGetDependencies. */
     granule_backend_status (*capture_dependencies)(
         void *context,
         granule_backend_stream stream,

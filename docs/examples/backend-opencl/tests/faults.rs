@@ -58,7 +58,7 @@ fn queues_do_not_wait_by_themselves() {
     caught("ordering.wait_holds_later_work", || NoBarrier);
 }
 
-/// A block is forgotten, and its memory is not given back.
+/// A free without effect: the block stays in the list. What the driver itself keeps, nobody sees: it gives no figures.
 #[derive(Debug)]
 struct Leaks;
 
