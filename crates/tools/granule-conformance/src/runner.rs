@@ -163,10 +163,7 @@ pub(crate) fn run_one(
         Ok(Ok(Err(Stop::Failed(why)))) => shortened(why),
         Ok(Err(panic)) => shortened(format!("it panicked: {}", message(&*panic))),
         Err(RecvTimeoutError::Timeout) => {
-            format!(
-                "it did not end within {} s: may a call wait that must not?",
-                options.deadline.as_secs_f32()
-            )
+            format!("it did not end within {} s", options.deadline.as_secs_f32())
         }
         Err(RecvTimeoutError::Disconnected) => "its thread ended without an answer".into(),
     };
