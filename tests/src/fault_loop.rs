@@ -242,7 +242,7 @@ pub fn every_entry_point_in_turn<P: Policy>(machine: &OverLookalike) {
     assert_eq!(machine.traps(), 0);
 }
 
-/// Which error call `k` fails with: every third claims a lack of memory, so that the ladder's answer is tested, too.
+/// Which error call `k` fails with: every third claims a lack of memory, so that remedies are tested, too.
 #[must_use]
 pub fn kind_of(k: u64) -> ErrorKind {
     [ErrorKind::Other, ErrorKind::InvalidValue, ErrorKind::OutOfMemory][k as usize % 3]

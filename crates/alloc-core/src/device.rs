@@ -111,7 +111,7 @@ pub(crate) struct Device {
     /// The graph whose memory is being measured, or goes.
     measured: Claims<DeviceIndex>,
     /// Pools that are being put to sleep or woken, of any device: the first device's serve the whole allocator.
-    sleeping: Claims<(DeviceIndex, PoolId)>,
+    pub(crate) sleeping: Claims<(DeviceIndex, PoolId)>,
     /// Host memory kept for the next sleep.
     spares: Mutex<Spares>,
 }

@@ -341,7 +341,7 @@ fn what_a_driver_refuses_to_undo_is_tried_again<P: Policy>() {
     assert_eq!(device.used(DEVICE), 0);
 }
 
-/// A lack of address space was raised as a driver error, without the ladder that gives regions back.
+/// A lack of address space was raised as a driver error, without the remedies that give regions back.
 fn a_lack_of_address_space_is_a_lack_of_memory<P: Policy>() {
     let [_, growable] = both();
     let (device, allocator, home) = with_policy::<P>(of(100), growable);

@@ -132,7 +132,7 @@ fn growable_segments_under_four_threads<P: Policy>() {
     stress::<P>(Settings { expandable_segments: true, ..Settings::default() }, 8 << 30, 20_000);
 }
 
-/// The ladder runs all the time.
+/// Requests miss all the time.
 fn a_device_that_is_too_small_under_four_threads<P: Policy>() {
     for expandable_segments in [false, true] {
         stress::<P>(Settings { expandable_segments, ..Settings::default() }, 96 << 20, 6_000);

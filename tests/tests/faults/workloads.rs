@@ -86,7 +86,7 @@ fn a_free_whose_event_fails_stays_pending_and_is_reported<P: Policy>() {
     assert_eq!(allocator.stats(DEVICE).unwrap().granule.unrecorded_frees, 0);
     let asked = || device.calls().get(Call::Malloc) + device.calls().get(Call::CreatePhysical);
     let before = asked();
-    // Only this request's ladder synchronises, and finds the block whole.
+    // Only this request's remedies synchronise, and find the block whole.
     let again = allocator.malloc(40 << 20, home).unwrap();
     assert_eq!(allocator.stats(DEVICE).unwrap().granule.pending_bytes, 0);
     assert!(asked() > before);

@@ -125,8 +125,8 @@ fn a_refused_end_is_tried_again_and_leaks_nothing<P: Policy>() {
     });
 }
 
-/// A captured stream's request on a full device: nothing is waited for and no event is asked for, in any rung.
-fn the_ladder_of_a_captured_request_waits_for_nothing<P: Policy>() {
+/// A captured stream's request on a full device: nothing is waited for and no event is asked for, by any remedy.
+fn no_remedy_for_a_captured_request_waits<P: Policy>() {
     on_each(&of(100), |rig| {
         for settings in both() {
             let (allocator, stream) = (rig.with_policy::<P>(settings), rig.new_stream());
@@ -404,7 +404,7 @@ granule_tests::for_each_policy!(
     a_broken_capture_leaks_nothing,
     a_capture_that_cannot_begin_changes_nothing,
     a_refused_end_is_tried_again_and_leaks_nothing,
-    the_ladder_of_a_captured_request_waits_for_nothing,
+    no_remedy_for_a_captured_request_waits,
     no_call_of_the_allocator_breaks_a_capture,
     a_scope_that_ends_within_a_capture_frees_nothing_early,
     a_captured_request_never_goes_astray,

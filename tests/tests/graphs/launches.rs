@@ -71,7 +71,7 @@ fn memory_of_a_retained_pool_stays_until_its_launches_are_done<P: Policy>() {
         assert_eq!((rig.used(), rig.device.traps().len()), (60 * MIB, 0));
         drop(capture);
         gate.open();
-        let after = allocator.malloc(60 * MIB, stream).expect("the ladder waits for the launch");
+        let after = allocator.malloc(60 * MIB, stream).expect("a remedy waits for the launch");
         allocator.free(after).unwrap();
         rig.nothing_is_left(&allocator);
     });

@@ -182,7 +182,7 @@ fn a_lack_of_memory_while_granules_move_is_a_lack_of_memory() {
     let _live = pieces(&allocator, first, 3, 12);
     let outcome = allocator.malloc(24 * MIB, second);
     allocator.check_invariants();
-    outcome.expect("36 MiB are free: the ladder has other rungs");
+    outcome.expect("36 MiB are free: there are other remedies");
 }
 
 /// A capture that the program did not speak of.

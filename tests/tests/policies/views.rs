@@ -474,7 +474,7 @@ fn views_come_and_go_while_a_stream_is_captured_and_its_graph_replays() {
         for n in 0..4 {
             // SAFETY: rule 2: the pool keeps the graph's memory while it is in use.
             unsafe { graph.launch(captured) }.unwrap();
-            assert!(allocator.malloc(90 * MIB, stream).unwrap_err().is_out_of_memory(), "the ladder runs");
+            assert!(allocator.malloc(90 * MIB, stream).unwrap_err().is_out_of_memory(), "all remedies run");
             let block = allocator.malloc((2 + n) * MIB, stream);
             block.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
             allocator.check_invariants();

@@ -105,9 +105,9 @@ fn a_pool_with_a_physical_source_grows_its_segments() {
     });
 }
 
-/// Every rung of the ladder that serves driver memory serves a source's.
+/// Every remedy that serves driver memory serves a source's.
 #[test]
-fn a_source_without_memory_has_the_whole_ladder() {
+fn a_source_without_memory_has_all_remedies() {
     // Only this one: granules of 20 MiB are counted.
     type P = PytorchPolicy;
     on_each(&of(400), |rig| {

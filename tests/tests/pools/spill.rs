@@ -78,7 +78,7 @@ fn spill_hooks_make_room_in_their_order<P: Policy>() {
     }
 }
 
-/// A hook's own requests go up the ladder, but to no hook.
+/// A hook's own requests have all remedies, but no hook.
 fn a_hook_that_asks_for_memory_is_not_asked_itself<P: Policy>() {
     on_each(&device(200), |rig| {
         let allocator = rig.with_policy::<P>(Settings::default());

@@ -20,7 +20,7 @@ use crate::memory::block::{SegmentId, Tier};
 use crate::memory::region::{Mapping, RegionId};
 use crate::memory::segment::Origin;
 use crate::process::attention::Reason;
-use crate::sync::{Arc, Claims, assert_unlocked};
+use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use crate::watch::history::RecordContext;
 use std::collections::BTreeSet;
@@ -82,11 +82,6 @@ impl GranuleRun {
     pub(super) fn bytes(&self) -> u64 {
         self.range.end - self.range.start
     }
-}
-
-/// Who puts which pools to sleep, or wakes them; ask the first device.
-pub(crate) fn sleep_claims(device: &Device) -> &Claims<(DeviceIndex, PoolId)> {
-    &device.sleeping
 }
 
 /// See [`SleepMode::set_tag`](crate::allocator::SleepMode::set_tag).

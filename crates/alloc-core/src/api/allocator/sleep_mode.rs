@@ -149,7 +149,7 @@ impl<'a> SleepMode<'a> {
     fn claim(self, pools: &[(&Device, Sleeper)]) -> Result<Vec<Claim<'a, (DeviceIndex, PoolId)>>> {
         let keys = pools.iter().map(|(device, pool)| (device.index(), pool.id)).collect();
         let Some(first) = self.0.devices.first() else { return Ok(Vec::new()) };
-        sleep::sleep_claims(first).take_all(&keys).map_err(|(_, pool)| {
+        first.sleeping.take_all(&keys).map_err(|(_, pool)| {
             AllocError::Sleep(format!(
                 "pool {pool} is being put to sleep or woken by the call that this one is made from, or by another thread \
                  while this one does the same to another pool; call again from outside"
