@@ -162,11 +162,12 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
     }
 
     /// Changes whom it serves. Where somebody counts on the place of its memory from then on, nothing is served from another one.
-    pub(crate) fn change_tenure(&mut self, change: impl FnOnce(&mut Tenure)) {
-        change(&mut self.tenure);
+    pub(crate) fn change_tenure<R>(&mut self, change: impl FnOnce(&mut Tenure) -> R) -> R {
+        let changed = change(&mut self.tenure);
         // Blocks that were taken from a view before may not be any more.
         self.parked.looks_again();
         self.heap.stay_at_home(self.tenure.stays());
+        changed
     }
 
     /// Its blocks, and which of them are free.

@@ -67,7 +67,7 @@ use crate::policy::Policy;
 use crate::process::attention::{Edge, Reason};
 use crate::process::edges;
 use crate::process::foreign::{Calls, Foreign};
-use crate::sync::{Arc, Claims, Guard, Mutex, Rank, Transit, Turns};
+use crate::sync::{Arc, Guard, InFlight, Mutex, Rank, SlowPath};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use crate::watch::history::{HistoryOptions, Outbox, RecordContext};
 use crate::watch::{observers::Observers, pointer::Problem};
@@ -97,21 +97,21 @@ pub(crate) struct Device {
     captures: Mutex<Captures>,
     pending: PendingFrees,
     /// Driver calls under way that name a stream.
-    naming: Transit<Stream>,
+    naming: InFlight<Stream>,
     pub(crate) exchange: Exchange,
     addresses: Addresses,
     /// What the `granule` policy knows of the device.
     granule: Option<Learned>,
-    /// Who takes memory for an arena.
-    growing: Turns,
-    last_resort: Mutex<()>,
+    pub(crate) slow_path: Arc<SlowPath>,
+    /// Arenas, by number, for which a thread takes memory.
+    growing: InFlight<u16>,
     /// Held while the memory is opened to another device.
     opening: Mutex<()>,
     scopes: Mutex<Scopes>,
-    /// The graph whose memory is being measured, or goes.
-    measured: Claims<DeviceIndex>,
+    /// A graph whose memory is being measured, or goes.
+    measured: InFlight<()>,
     /// Pools that are being put to sleep or woken, of any device: the first device's serve the whole allocator.
-    pub(crate) sleeping: Claims<(DeviceIndex, PoolId)>,
+    pub(crate) sleeping: InFlight<(DeviceIndex, PoolId)>,
     /// Host memory kept for the next sleep.
     spares: Mutex<Spares>,
 }
@@ -164,6 +164,7 @@ impl Device {
         let pending = PendingFrees::new(attention);
         let holdings = Holdings::new(&site, settings);
         let arenas = Arenas::new(&site, policy);
+        let slow_path = site.unified().map_or_else(Arc::default, |unified| Arc::clone(unified.slow_path()));
         let allowed = holdings.lock().accounts().ceilings().allowed();
         arenas.refresh_ages(allowed);
         uncached.turn(!settings.caching);
@@ -179,16 +180,16 @@ impl Device {
             outbox: Arc::default(),
             captures: Mutex::new(Rank::Pending, Captures::default()),
             pending,
-            naming: Transit::default(),
+            naming: InFlight::default(),
             exchange,
             addresses: Addresses::default(),
             granule,
-            growing: Turns::default(),
-            last_resort: Mutex::new(Rank::LastResort, ()),
-            opening: Mutex::new(Rank::LastResort, ()),
+            slow_path,
+            growing: InFlight::default(),
+            opening: Mutex::new(Rank::Configuration, ()),
             scopes: Mutex::new(Rank::Registry, Scopes::default()),
-            measured: Claims::default(),
-            sleeping: Claims::default(),
+            measured: InFlight::default(),
+            sleeping: InFlight::default(),
             spares: Mutex::new(Rank::Registry, Spares::default()),
         })
     }

@@ -6,34 +6,30 @@
 
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) mod brief;
-mod claims;
 #[cfg(any(not(any(loom, shuttle)), all(test, loom)))]
 mod held;
+mod in_flight;
 #[cfg(all(test, loom))]
 pub(crate) mod models;
 mod primitives;
+mod slow_path;
 mod threads;
-mod turns;
 
-use crate::base::steps::step;
-pub(crate) use claims::{Claim, Claims};
-use primitives::Condvar;
+pub(crate) use in_flight::{Alone, Flight, InFlight};
 pub(crate) use primitives::{
     Arc, AtomicBool, AtomicU64, AtomicUsize, OnceLock, Ordering, Weak, plain, thread_local,
 };
-use std::collections::BTreeMap;
-use std::sync::PoisonError;
+pub(crate) use slow_path::{Attempt, MemoryInFlight, SlowPath};
 pub use threads::ThreadId;
 pub(crate) use threads::{this_thread, thread_number};
-pub(crate) use turns::Turns;
 
 /// Lock order: a thread takes locks with ascending ranks only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
     /// Held while the settings of all devices change.
     Settings,
-    /// Held by the one thread that is about to report out of memory.
-    LastResort,
+    /// Held while what all arenas begin with changes, or a device is opened to another one.
+    Configuration,
     /// Held while a thread waits for the device on behalf of all.
     Synchronisation,
     /// Who has a part of memory that devices share with the host; held over limits of devices.
@@ -96,121 +92,6 @@ impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         order::leave(self.rank);
-    }
-}
-
-/// Driver calls, and memory, on their way: each is a *transit* with a ticket while it lasts, and says what it concerns
-/// (`T`). Whoever needs to be sure that nothing is under way waits for the tickets given out before.
-#[derive(Debug)]
-pub(crate) struct Transit<T> {
-    state: primitives::Mutex<Tickets<T>>,
-    ended: Condvar,
-}
-
-#[derive(Debug)]
-struct Tickets<T> {
-    next: u64,
-    under_way: BTreeMap<u64, T>,
-    /// All tickets from this one on concern the same.
-    latest: Option<(u64, T)>,
-    /// Threads that wait for an end: mostly none, and then nobody is woken, which would be a call of the system.
-    waiting: usize,
-}
-
-/// A transit is under way while this lives.
-#[derive(Debug)]
-pub(crate) struct InTransit<'t, T> {
-    transit: &'t Transit<T>,
-    ticket: u64,
-}
-
-/// A moment, to ask later whether there were transits since.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
-    next: u64,
-    idle: bool,
-}
-
-impl<T> Default for Transit<T> {
-    fn default() -> Self {
-        let tickets = Tickets { next: 0, under_way: BTreeMap::new(), latest: None, waiting: 0 };
-        Self { state: primitives::Mutex::new(tickets), ended: Condvar::new() }
-    }
-}
-
-impl<T: Copy + PartialEq> Transit<T> {
-    pub(crate) fn begin(&self, what: T) -> InTransit<'_, T> {
-        let mut state = self.lock();
-        let ticket = state.next;
-        state.next += 1;
-        state.under_way.insert(ticket, what);
-        if state.latest.is_none_or(|(_, latest)| latest != what) {
-            state.latest = Some((ticket, what));
-        }
-        InTransit { transit: self, ticket }
-    }
-
-    /// Waits until all transits that are under way now and of the kind `which` have ended; calls `each` after every
-    /// one, without a lock, until that returns something.
-    pub(crate) fn wait_for<R>(
-        &self,
-        which: impl Fn(T) -> bool,
-        mut each: impl FnMut() -> Option<R>,
-    ) -> Option<R> {
-        let bound = self.lock().next;
-        let count =
-            |state: &Tickets<T>| state.under_way.range(..bound).filter(|(_, what)| which(**what)).count();
-        loop {
-            let mut state = self.lock();
-            let before = count(&state);
-            if before == 0 {
-                return None;
-            }
-            while count(&state) == before {
-                state.waiting += 1;
-                state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
-                state.waiting -= 1;
-            }
-            drop(state);
-            if let Some(found) = each() {
-                return Some(found);
-            }
-        }
-    }
-
-    /// Whether one that concerns `what` is under way.
-    pub(crate) fn concerns(&self, what: T) -> bool {
-        self.lock().under_way.values().any(|other| *other == what)
-    }
-
-    /// A mark for this moment.
-    pub(crate) fn now(&self) -> Mark {
-        let state = self.lock();
-        Mark { next: state.next, idle: state.under_way.is_empty() }
-    }
-
-    /// Whether no transit was under way at that moment, and all since concern `what`.
-    pub(crate) fn only_since(&self, mark: Mark, what: T) -> bool {
-        let state = self.lock();
-        let same = |(first, latest): (u64, T)| latest == what && first <= mark.next;
-        mark.idle && (state.next == mark.next || state.latest.is_some_and(same))
-    }
-}
-
-impl<T> Transit<T> {
-    fn lock(&self) -> primitives::MutexGuard<'_, Tickets<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<T> Drop for InTransit<'_, T> {
-    fn drop(&mut self) {
-        let mut state = self.transit.lock();
-        state.under_way.remove(&self.ticket);
-        if state.waiting > 0 {
-            step();
-            self.transit.ended.notify_all();
-        }
     }
 }
 
@@ -320,60 +201,5 @@ mod tests {
         drop(second);
         assert_unlocked();
         assert_eq!(*low.lock(), 1);
-    }
-
-    #[test]
-    fn a_moment_tells_whose_transits_there_were_since() {
-        let transit = Transit::default();
-        let idle = transit.now();
-        assert!(transit.only_since(idle, 1) && transit.only_since(idle, 2));
-        drop(transit.begin(1));
-        let one = transit.begin(1);
-        assert!(transit.only_since(idle, 1) && !transit.only_since(idle, 2));
-        let busy = transit.now();
-        drop(one);
-        assert!(!transit.only_since(busy, 1), "one was under way");
-        let between = transit.now();
-        drop(transit.begin(2));
-        assert!(
-            transit.only_since(between, 2) && !transit.only_since(idle, 2) && !transit.only_since(idle, 1)
-        );
-        drop(transit.begin(1));
-        assert!(!transit.only_since(between, 1) && !transit.only_since(between, 2));
-    }
-
-    /// To wake is a call of the system, whoever sleeps.
-    #[test]
-    fn an_end_that_nobody_waits_for_wakes_nobody() {
-        let transit = Transit::default();
-        let wakes = |end: &dyn Fn()| {
-            let before = crate::base::steps::taken();
-            end();
-            crate::base::steps::taken() - before
-        };
-        assert_eq!(wakes(&|| drop(transit.begin(1))), 0);
-        let awaited = std::cell::Cell::new(Some(transit.begin(1)));
-        std::thread::scope(|scope| {
-            scope.spawn(|| transit.wait_for(|what| what == 1, || None::<()>));
-            while transit.lock().waiting == 0 {
-                std::thread::yield_now();
-            }
-            assert_eq!(wakes(&|| drop(awaited.take())), 1);
-        });
-        assert_eq!(wakes(&|| drop(transit.begin(1))), 0, "it has gone");
-    }
-
-    #[test]
-    fn who_waits_waits_for_what_it_means_only() {
-        let transit = Transit::default();
-        let _other = transit.begin(1);
-        assert!(transit.concerns(1) && !transit.concerns(2));
-        assert_eq!(transit.wait_for(|what| what == 2, || Some(())), None);
-        let mine = transit.begin(2);
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(|| transit.wait_for(|what| what == 2, || Some("ended")));
-            drop(mine);
-            assert!(waits.join().is_ok_and(|ended| ended.is_none_or(|ended| ended == "ended")));
-        });
     }
 }

@@ -7,7 +7,7 @@ use crate::memory::block::BlockId;
 use crate::memory::source::SegmentSource;
 use crate::policy::Policy;
 use crate::process::stream_identity::shown_raw;
-use crate::sync::Arc;
+use crate::sync::{Arc, ThreadId, this_thread};
 use crate::types::{DeviceIndex, PoolId, Stream};
 use crate::watch::history::Owner;
 
@@ -59,6 +59,8 @@ pub(crate) struct Tenure {
     /// The end of its stream's work, once that is retired and until another adopts the arena.
     retired: Option<Arc<LastWork>>,
     policy: Arc<Policy>,
+    /// Who took memory for it last.
+    grower: Option<ThreadId>,
 }
 
 impl Tenure {
@@ -70,7 +72,7 @@ impl Tenure {
         policy: Arc<Policy>,
     ) -> Self {
         let policy = pool.decides_by(policy);
-        Self { device, number, stream, pool, retired: None, policy }
+        Self { device, number, stream, pool, retired: None, policy, grower: None }
     }
 
     /// The arena's number.
@@ -179,6 +181,12 @@ impl Tenure {
     /// A request comes for `pool`, whose arena it is: graphs may know addresses of it since the last one.
     pub(crate) fn note_pool(&mut self, pool: &ArenaPool) {
         self.pool.of_graphs |= pool.of_graphs;
+    }
+
+    /// The calling thread takes memory for it. Whether another one did last, so that there may be a fit that this one did not find.
+    pub(crate) fn is_grown_by_another(&mut self) -> bool {
+        let me = this_thread();
+        self.grower.replace(me).is_some_and(|grower| grower != me)
     }
 
     /// Whether the pool has a sleep tag, from here on. The policy is still to be set.

@@ -1,5 +1,5 @@
 //! A device's arenas: which one serves a stream, how one is locked for an operation, and what holds of all of them
-//! together: the peaks, and the memory that is in no index because a thread has it in its hands.
+//! together: the peaks.
 
 use super::Device;
 use super::site::Site;
@@ -13,7 +13,7 @@ use crate::memory::address_map::Location;
 use crate::memory::block::{Block, BlockPhase, Tier};
 use crate::memory::region::Region;
 use crate::policy::Policy;
-use crate::sync::{Arc, Guard, InTransit, Mutex, Rank, ThreadId, Transit, this_thread};
+use crate::sync::{Arc, Guard, Mutex, Rank};
 use crate::types::{DevicePtr, Stream};
 use crate::watch::counters::{Counters, Peaks, RECENT, Rows, one_more};
 use crate::watch::history::{Context, HistoryTemplate};
@@ -25,8 +25,6 @@ use std::ops::{Deref, DerefMut};
 pub(crate) struct Arenas {
     directory: Directory,
     peaks: Mutex<Peaks>,
-    /// Memory in the hands of threads, which is in no index. Where the device shares the host's memory, that of all who do.
-    transit: Arc<Transit<ThreadId>>,
     /// Held while a stream gets its arena.
     tenures: Mutex<()>,
     /// One change of what all arenas begin with at a time.
@@ -76,9 +74,8 @@ impl Arenas {
         Self {
             directory: Directory::new(site.device(), Arc::clone(site.map()), template),
             peaks: Mutex::new(Rank::Peaks, Peaks::default()),
-            transit: site.unified().map_or_else(Arc::default, |unified| Arc::clone(unified.moves())),
             tenures: Mutex::new(Rank::Synchronisation, ()),
-            configuring: Mutex::new(Rank::LastResort, ()),
+            configuring: Mutex::new(Rank::Configuration, ()),
         }
     }
 
@@ -86,11 +83,6 @@ impl Arenas {
     #[inline(always)]
     pub(super) fn directory(&self) -> &Directory {
         &self.directory
-    }
-
-    /// Memory in the hands of threads.
-    pub(super) fn transit(&self) -> &Transit<ThreadId> {
-        &self.transit
     }
 
     /// No stream gets an arena while what is returned lives.
@@ -233,11 +225,6 @@ impl Arenas {
             peaks.read(arena.lock_shortly().ledger_mut().counters_mut(), goes_on);
         }
         peaks.in_use()
-    }
-
-    /// The calling thread has memory in its hands, in no index, while what is returned lives.
-    pub(super) fn in_transit(&self) -> InTransit<'_, ThreadId> {
-        self.transit.begin(this_thread())
     }
 
     /// The largest free block in bytes.

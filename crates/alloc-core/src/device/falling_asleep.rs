@@ -13,7 +13,7 @@ use crate::lifetimes::call::Call;
 use crate::memory::backup::{Lane, Saved, Store, Ticket};
 use crate::memory::region::{self, Mapping, bytes_of};
 use crate::process::foreign::Calls;
-use crate::sync::{Arc, InTransit, ThreadId};
+use crate::sync::{Arc, MemoryInFlight};
 use crate::types::DeviceIndex;
 use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
@@ -30,7 +30,7 @@ pub(crate) struct FallingAsleep<'s> {
     /// What is being copied away.
     copied: VecDeque<(Lying, Option<Ticket>)>,
     lane: Lane,
-    _memory: InTransit<'s, ThreadId>,
+    _memory: MemoryInFlight<'s>,
     call: Call<'s>,
     /// The last to go: panics of the program's code go on from there.
     calls: Calls<'s>,
@@ -62,7 +62,7 @@ impl<'s> FallingAsleep<'s> {
             awake: VecDeque::new(),
             copied: VecDeque::new(),
             lane: Lane::new(device.site.backend(), device.site.device()),
-            _memory: device.arenas.in_transit(),
+            _memory: device.slow_path.begin(),
             call,
             calls,
         }

@@ -68,7 +68,7 @@ pub(in crate::device) fn unmap_from(
     call: &Call<'_>,
 ) -> Result<()> {
     let Ok(vm) = device.site.backend().virtual_memory() else { return Ok(()) };
-    let _memory = device.arenas.in_transit();
+    let _memory = device.slow_path.begin();
     let (places, stream, newest) = {
         let mut state = arena.lock();
         let is_away = |place: &Place| device.holdings.lock().regions().is_away(place);

@@ -7,7 +7,7 @@
 //! that stream's next work after every use: a free notes the *markers*, the nodes on which the next work of each stream
 //! concerned would depend. When all of them precede the next work of the block's stream, the streams have joined.
 //!
-//! A handle of a stream is named to the driver only between [`Transit::begin`](crate::sync::Transit::begin) of `naming`, taken
+//! A handle of a stream is named to the driver only between [`InFlight::begin`](crate::sync::InFlight::begin) of `naming`, taken
 //! under the lock under which the handle was read, and the end of the call. To retire a stream is to replace
 //! its handle by its last work wherever it is kept, and then to wait for the calls that read it before.
 
@@ -30,7 +30,7 @@ use crate::memory::block::BlockId;
 use crate::process::attention::Reason;
 use crate::process::edges;
 use crate::process::foreign::Calls;
-use crate::sync::{Arc, InTransit, assert_unlocked, this_thread};
+use crate::sync::{Arc, Flight, assert_unlocked, this_thread};
 use crate::types::{DevicePtr, Stream};
 pub(in crate::device) use captures::Captures;
 use captures::{Deferred, frontiers, look_back};
@@ -38,7 +38,7 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 /// A stream is named to the driver.
-pub(super) type Named<'a> = InTransit<'a, Stream>;
+pub(super) type Named<'a> = Flight<'a, Stream>;
 
 /// Frees of which the driver recorded no event.
 pub(in crate::device) fn failures(device: &Device) -> u64 {
@@ -71,8 +71,8 @@ pub(in crate::device) fn synchronise(
     device.holdings.lock().counters_mut().sync_all_streams += 1;
     let concerns = |arena| only.is_none_or(|only| only.contains(&arena));
     let done = |waiting| arenas::event_done(device, waiting, call);
-    let (backend, transit) = (&**device.site.backend(), device.arenas.transit());
-    Ok(device.pending.synchronise(backend, &device.naming, transit, concerns, done)?)
+    let backend = &**device.site.backend();
+    Ok(device.pending.synchronise(backend, &device.naming, &device.slow_path, concerns, done)?)
 }
 
 /// Whether the calling thread has begun a capture that has not ended.
@@ -165,7 +165,7 @@ pub(in crate::device) fn pass_on_deferred(device: &Device) {
         let deferred = std::mem::take(&mut captures.deferred);
         (
             name(device, deferred.iter().flat_map(|deferred| &deferred.uses)),
-            device.arenas.in_transit(),
+            device.slow_path.begin(),
             deferred,
         )
     };
@@ -338,7 +338,7 @@ pub(crate) fn retire_stream(device: &Device, stream: Stream, last: &mut Option<A
 
 /// Waits for all driver calls under way that name `stream`.
 fn finish_naming_then<R>(device: &Device, stream: Stream, then: impl FnOnce() -> R) -> R {
-    device.naming.wait_for(|named| named == stream, || None::<()>);
+    device.naming.wait_for(|_, named| *named == stream, || None::<()>);
     then()
 }
 
@@ -375,7 +375,7 @@ pub(in crate::device) fn reuse_joined(device: &Device, stream: Stream) {
         device.site.backend().clear_error();
         tracing::warn!(%error, "a graph's order could not be read (conditional nodes?); its memory is reused after the capture");
     }
-    let _blocks = device.arenas.in_transit();
+    let _blocks = device.slow_path.begin();
     let joined = {
         let mut captures = device.captures.lock();
         let ready = |d: &mut Deferred| own(d) && d.markers.iter().all(|marker| before.contains(marker));
@@ -405,7 +405,7 @@ pub(in crate::device) fn end_reuse(device: &Device, slot: PoolSlot) {
     let over = |d: &Deferred| {
         d.uses.iter().filter_map(|found| found.user.live()).all(|stream| at_rest.contains(&stream))
     };
-    let _blocks = device.arenas.in_transit();
+    let _blocks = device.slow_path.begin();
     let mut captures = device.captures.lock();
     let ended: Vec<Deferred> = captures.deferred.extract_if(.., |d| within(d) && over(d)).collect();
     drop(captures);
@@ -434,7 +434,9 @@ pub(in crate::device) fn drain_if_due(
         device.pending.any_now_and_then()
             || device.pending.any() && device.arenas.may_raise_peaks(slot, stream, bytes)
     };
-    if due || device.site.attention().has(Reason::DEFERRED) { drain(device, call) } else { Ok(()) }
+    let due = due || device.site.attention().has(Reason::DEFERRED);
+    // Threads that were overtaken notice what is finished themselves.
+    if due && !device.slow_path.others_first() { drain(device, call) } else { Ok(()) }
 }
 
 /// The streams among these users are named until what is returned is dropped. The caller holds the lock under which
@@ -523,12 +525,12 @@ pub(crate) fn record_stream(
 pub(in crate::device) fn drain(device: &Device, call: &Call<'_>) -> Result<()> {
     pass_on_deferred(device);
     take_back_shared(device, Ask::Seldom, call);
-    Ok(device.pending.drain(device.arenas.transit(), |waiting| arenas::event_done(device, waiting, call))?)
+    Ok(device.pending.drain(&device.slow_path, |waiting| arenas::event_done(device, waiting, call))?)
 }
 
 /// Takes blocks back that no other process holds any more.
 pub(in crate::device) fn take_back_shared(device: &Device, ask: Ask, call: &Call<'_>) {
-    device.pending.drain_shared(ask, device.arenas.transit(), |waiting, share| {
+    device.pending.drain_shared(ask, &device.slow_path, |waiting, share| {
         device.holdings.end_export(&share.granules);
         arenas::event_done(device, waiting, call);
     });

@@ -5,6 +5,7 @@ pub(super) mod reclaim;
 
 use super::Device;
 use super::pools::Flush;
+use crate::arena::Tenure;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::ErrorKind;
 use crate::config::{PolicyName, PytorchRelease};
@@ -13,12 +14,10 @@ use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::policy::Request;
 use crate::process::attention::Reason;
-use crate::sync::{Mark, this_thread};
+use crate::sync::Attempt;
 use crate::types::DevicePtr;
 use crate::watch::snapshot::Action;
 
-/// How often a thread tries all remedies again while others move memory.
-const LAST_PASSES: usize = 32;
 /// How often it begins anew, where pinned memory may have come to be cached since it was asked for.
 const ROUNDS: usize = 8;
 
@@ -86,27 +85,37 @@ pub(super) fn serve_plainly(device: &Device, arena: &Arena, request: &Request) -
 
 impl Miss<'_> {
     fn serve(mut self) -> Result<DevicePtr> {
-        let (device, me) = (self.device, this_thread());
-        let transit = device.arenas.transit();
+        let Self { device, .. } = self;
         if let Some(granule) = &device.granule {
             granule.prepare(device, self.arena, self.request.tier, self.call);
         }
         for _ in 0..ROUNDS {
-            let mark = transit.now();
-            if let Some(ptr) = self.try_remedies()? {
+            let mark = device.slow_path.now();
+            if let Some(ptr) = self.until_final()? {
                 return Ok(ptr);
             }
-            if let Some(ptr) = self.last_resort(mark)? {
-                return Ok(ptr);
-            }
-            // The last resort asks nobody for pinned memory.
-            let knows = device.site.unified().is_none() || transit.only_since(mark, me);
-            if knows || transit.concerns(me) {
+            // Pinned memory is asked for in a first attempt only.
+            let knows = device.site.unified().is_none() || device.slow_path.only_mine_since(mark);
+            if knows || device.slow_path.is_nested() {
                 break;
             }
             self.asks = Asks::Pinned;
         }
         Err(out_of_memory(device, self.arena, self.request, self.call))
+    }
+
+    /// All remedies, until a refusal is final. After the first attempt other threads may wait for this one, and code of the
+    /// program for them: nobody is asked then, and destructors wait.
+    fn until_final(self) -> Result<Option<DevicePtr>> {
+        let mut ends = None;
+        self.device.slow_path.until_final(|attempt| match attempt {
+            Attempt::First => self.try_remedies(),
+            Attempt::Search => {
+                ends.get_or_insert_with(|| self.device.site.foreign().hold_back());
+                self.search_or_take()
+            }
+            Attempt::Again => (Self { asks: Asks::Nobody, ..self }).try_remedies(),
+        })
     }
 
     fn try_remedies(self) -> Result<Option<DevicePtr>> {
@@ -119,38 +128,6 @@ impl Miss<'_> {
             tracing::trace!(name, served = served.is_some(), "remedy");
             if served.is_some() {
                 return Ok(served);
-            }
-        }
-        Ok(None)
-    }
-
-    /// What this thread did not find, others may have had in their hands, and what it gave back, others may have taken
-    /// first. Pinned memory on its way counts, where the device shares the host's memory. Once a pass failed during which
-    /// (from `mark` on) no other thread moved memory, there was a moment without a fit, and the driver is not asked again.
-    /// Else waits, one thread at a time, for all memory that is in transit, and tries again after each; then makes another
-    /// pass. The number of passes is bounded, because others may never rest.
-    fn last_resort(self, mut mark: Mark) -> Result<Option<DevicePtr>> {
-        let (me, transit) = (this_thread(), self.device.arenas.transit());
-        if transit.concerns(me) {
-            // Foreign code that the engine called asks for memory, and others may wait for what this thread holds.
-            return Ok(None);
-        }
-        let _ends = self.device.site.foreign().hold_back();
-        let _alone = self.device.last_resort.lock();
-        for _ in 0..LAST_PASSES {
-            if transit.only_since(mark, me) {
-                break;
-            }
-            let tried = transit.wait_for(|thread| thread != me, || self.search_or_take().transpose());
-            if let Some(outcome) = tried {
-                return outcome.map(Some);
-            }
-            if let Some(ptr) = self.search_or_take()? {
-                return Ok(Some(ptr));
-            }
-            mark = transit.now();
-            if let Some(ptr) = (Self { asks: Asks::Nobody, ..self }).try_remedies()? {
-                return Ok(Some(ptr));
             }
         }
         Ok(None)
@@ -237,9 +214,9 @@ fn grow_in_turn(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
         (state.tenure().number(), state.tenure().pool().source.is_some())
     };
     // A pool's own source may itself wait for other threads.
-    let turn = if has_source { None } else { device.growing.take(number) };
+    let _alone = if has_source { None } else { device.growing.begin_alone(&[number].into()).ok() };
     // Nobody else grew it: nothing new can be found, and PyTorch does not search again.
-    if turn.as_ref().is_some_and(|turn| turn.after_another)
+    if arena.lock().change_tenure(Tenure::is_grown_by_another)
         && let Some(ptr) = miss.search()
     {
         return Ok(Some(ptr));

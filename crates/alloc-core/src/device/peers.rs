@@ -3,15 +3,14 @@
 use crate::backend::{Access, VirtualMemory};
 use crate::device::Device;
 use crate::error::{AllocError, Result};
-use crate::sync::{assert_unlocked, this_thread};
+use crate::sync::assert_unlocked;
 use crate::types::{DeviceIndex, DevicePtr};
 
 impl Device {
     /// Lets `peer` reach this device's memory: what is mapped now and what will be. The driver's own switch is set already.
     /// Calls the driver.
     pub(crate) fn open_to(&self, peer: DeviceIndex) -> Result<()> {
-        let me = this_thread();
-        if self.arenas.transit().concerns(me) {
+        if self.slow_path.is_nested() {
             // Foreign code that the engine called while it moves memory: who waits for that may be waited for.
             return if self.holdings.is_reached_by(peer) {
                 Ok(())
@@ -32,7 +31,7 @@ impl Device {
         self.holdings.lock().add_peer(peer);
         let Ok(vm) = self.site.backend().virtual_memory() else { return Ok(()) };
         // Whoever began to map before the peer was known ends first; whoever begins now maps for it, too.
-        self.arenas.transit().wait_for(|thread| thread != me, || None::<()>);
+        self.slow_path.wait_for_others();
         let opened = grant(self, vm, peer);
         if opened.is_err() {
             self.holdings.lock().remove_peer(peer);

@@ -374,7 +374,7 @@ pub(in crate::device) fn forget_empty(device: &Device, only: Option<PoolSlot>) {
         }
     }
     // Destructors of sources are foreign code, which is refused memory rather than made to wait for this thread.
-    let _foreign = (!forgotten.is_empty()).then(|| device.arenas.in_transit());
+    let _foreign = (!forgotten.is_empty()).then(|| device.slow_path.begin());
     device.site.foreign().end(forgotten);
 }
 

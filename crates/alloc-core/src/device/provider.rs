@@ -114,7 +114,7 @@ impl Device {
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        let _memory = self.arenas.in_transit();
+        let _memory = self.slow_path.begin();
         // Asked once: what is held counts the intent below, and more held may mean other granules.
         let of = match purpose {
             Purpose::Serve => new_granule(self, arena, request),

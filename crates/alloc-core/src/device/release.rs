@@ -221,7 +221,7 @@ impl Device {
         if picked.is_empty() {
             return Ok(());
         }
-        let _blocks = self.arenas.in_transit();
+        let _blocks = self.slow_path.begin();
         picked.iter().for_each(|id| state.heap_mut().take_free(*id));
         let place = |id: &BlockId| {
             let block = &state.layout().blocks()[*id];
@@ -264,6 +264,7 @@ impl Device {
 
 /// A call that gives back what is cached; `note` writes down that it was made.
 fn flush(device: &Device, what: Flush, may_wait: bool, note: impl FnOnce()) -> Result<()> {
+    device.slow_path.enter();
     let mut call = history::begin_call(device, None, RecordContext::All)?;
     note();
     // The thread's own capture would break if it waited.
@@ -338,7 +339,7 @@ fn vacate_tier(device: &Device, arena: &Arena, slot: PoolSlot, tier: Tier, call:
     if parts.is_empty() && empty.is_empty() {
         return dropped;
     }
-    let _blocks = device.arenas.in_transit();
+    let _blocks = device.slow_path.begin();
     drop(state);
     let mut outcome = dropped;
     for (segment, block, region) in empty {

@@ -311,7 +311,7 @@ pub(in crate::device) fn retry_leftovers(device: &Device) {
         if leftovers.is_empty() {
             return;
         }
-        let memory = device.arenas.in_transit();
+        let memory = device.slow_path.begin();
         let (left, foreign) = leftovers.retry(vm, &calls);
         device.holdings.lock().regions_mut().keep(left);
         (memory, foreign)

@@ -15,8 +15,8 @@ use crate::device::{history, lifetimes};
 use crate::error::Result;
 use crate::features::ledger::{DeviceLedger, Ours};
 use crate::memory::block::Tier;
-use crate::sync::{Claim, Guard, assert_unlocked, this_thread};
-use crate::types::{DeviceIndex, Stream};
+use crate::sync::{Alone, Guard, assert_unlocked};
+use crate::types::Stream;
 use crate::watch::counters::{Count, Counters, Peaks, Row};
 use crate::watch::history::RecordContext;
 use crate::watch::snapshot::BlockInfo;
@@ -298,11 +298,10 @@ pub(crate) fn end_scope(device: &Device, id: ScopeId) {
 
 /// What is read while no other thread moves memory of the device. `None` where they never rest.
 fn undisturbed<T>(device: &Device, read: impl Fn() -> T) -> Option<T> {
-    let transit = device.arenas.transit();
     (0..READINGS).find_map(|_| {
-        let mark = transit.now();
+        let mark = device.slow_path.now();
         let found = read();
-        let alone = transit.only_since(mark, this_thread());
+        let alone = device.slow_path.only_mine_since(mark);
         if !alone {
             std::thread::sleep(BETWEEN_READINGS);
         }
@@ -325,8 +324,8 @@ fn node_memory(device: &Device) -> Option<u64> {
 }
 
 /// Until it is dropped, no other thread changes what the driver has for graphs that are measured. An error where this one does.
-fn alone(device: &Device) -> std::result::Result<Vec<Claim<'_, DeviceIndex>>, DeviceIndex> {
-    device.measured.take_all(&[device.site.device()].into())
+fn alone(device: &Device) -> std::result::Result<Alone<'_, ()>, ()> {
+    device.measured.begin_alone(&[()].into())
 }
 
 /// Bytes that are used by nobody who publishes, and not for memory nodes: what a call of the driver adds to it is the driver's

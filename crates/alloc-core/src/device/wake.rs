@@ -13,14 +13,14 @@ use crate::features::sleep::WakeReport;
 use crate::lifetimes::call::Call;
 use crate::memory::region::{self, Mapping, Source};
 use crate::process::foreign::Calls;
-use crate::sync::{InTransit, ThreadId};
+use crate::sync::MemoryInFlight;
 
 /// Memory for a run, on its way.
 pub(super) struct Given<'a> {
     pub(super) memory: Vec<Mapping>,
     pub(super) source: Source,
     pub(super) intent: Intent<'a>,
-    pub(super) transit: InTransit<'a, ThreadId>,
+    pub(super) in_flight: MemoryInFlight<'a>,
 }
 
 impl Device {
@@ -50,7 +50,7 @@ impl Device {
         vm: &dyn VirtualMemory,
         calls: &Calls<'_>,
     ) -> Result<Option<Given<'_>>> {
-        let transit = self.arenas.in_transit();
+        let in_flight = self.slow_path.begin();
         let backing = space::backing(self, &pool.source);
         let sizes: Vec<u64> = {
             let holdings = self.holdings.lock();
@@ -70,7 +70,7 @@ impl Device {
         }
         space::retry_leftovers(self);
         match region::back(&**self.site.backend(), vm, &backing, run.at(), &sizes, calls) {
-            Ok(memory) => Ok(Some(Given { memory, source: backing.source, intent, transit })),
+            Ok(memory) => Ok(Some(Given { memory, source: backing.source, intent, in_flight })),
             Err(failed) => {
                 self.holdings.lock().regions_mut().keep(*failed.leftovers);
                 if failed.error.is_out_of_memory() { Ok(None) } else { Err(failed.error.into()) }

@@ -176,7 +176,7 @@ impl<'w> WakingUp<'w> {
     fn get_up(&mut self, rising: Rising<'w>) {
         let Rising { mut asleep, pool, given, copies } = rising;
         let (pool, run) = (&self.pools[pool], &asleep.run);
-        let Given { memory, intent, transit, .. } = given;
+        let Given { memory, intent, in_flight, .. } = given;
         let owner = (pool.id, run.stream);
         self.device.tell_growable(SegmentChange::Attached, owner, run.at(), run.bytes(), &self.calls);
         let forgotten = {
@@ -192,7 +192,7 @@ impl<'w> WakingUp<'w> {
             forgotten
         };
         drop(forgotten);
-        drop(transit);
+        drop(in_flight);
         self.report.woken += run.bytes();
         self.report.restored += copies.bytes;
         asleep.has_woken = true;

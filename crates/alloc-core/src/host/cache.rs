@@ -19,7 +19,7 @@ use crate::process::attention::Edge;
 use crate::process::edges;
 use crate::process::foreign::{Foreign, HeldBack};
 use crate::process::unified::{Membership, Moving, Pins};
-use crate::sync::{Arc, AtomicBool, Ordering, this_thread};
+use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::types::{PoolId, Stream};
 use crate::watch::history::{Context, RecordContext};
 
@@ -170,16 +170,17 @@ impl PinnedCache {
         let attempt = || self.make_once(size, order, knobs);
         // A capture has its own work to queue: it is not held up by that of others.
         let Some(unified) = self.source.unified().filter(|_| !order.capturing) else { return attempt() };
-        let (moves, me) = (unified.moves(), this_thread());
+        let slow_path = unified.slow_path();
+        slow_path.enter();
         for _ in 0..ROUNDS {
-            let mark = moves.now();
+            let mark = slow_path.now();
             let made = attempt();
             // Foreign code may ask while its thread moves memory itself, and others may wait for that.
-            let knows = moves.only_since(mark, me) || moves.concerns(me);
+            let knows = slow_path.only_mine_since(mark) || slow_path.is_nested();
             if knows || !made.as_ref().is_err_and(is_short) {
                 return made;
             }
-            moves.wait_for(|thread| thread != me, || None::<()>);
+            slow_path.wait_for_others();
         }
         attempt()
     }

@@ -7,7 +7,7 @@ use crate::lifetimes::last_work::LastWork;
 use crate::lifetimes::pending::{PendingFrees, Waiting};
 use crate::lifetimes::uses::User;
 use crate::memory::block::BlockId;
-use crate::sync::{Arc, AtomicBool, InTransit, Mutex, OnceLock, Ordering, Rank, ThreadId, Transit};
+use crate::sync::{Arc, AtomicBool, Flight, InFlight, Mutex, OnceLock, Ordering, Rank, SlowPath};
 use crate::types::Stream;
 use std::thread::{self, Thread};
 
@@ -22,9 +22,9 @@ pub(super) struct Completions {
     driver: Arc<DriverAccess>,
     /// By device: one whose events cannot be asked for holds up no other.
     pending: Vec<PendingFrees>,
-    transit: Transit<ThreadId>,
+    slow_path: SlowPath,
     /// Driver calls under way that name a stream.
-    naming: Transit<Stream>,
+    naming: InFlight<Stream>,
     /// Frees whose streams are being captured: nothing can be recorded on these now.
     deferred: Mutex<Vec<(BlockId, User)>>,
     any_deferred: AtomicBool,
@@ -37,8 +37,8 @@ impl Completions {
         Self {
             pending: driver.devices().map(|_| PendingFrees::new(driver.attention())).collect(),
             driver,
-            transit: Transit::default(),
-            naming: Transit::default(),
+            slow_path: SlowPath::default(),
+            naming: InFlight::default(),
             deferred: Mutex::new(Rank::Pending, Vec::new()),
             any_deferred: AtomicBool::new(false),
             watcher: OnceLock::new(),
@@ -63,10 +63,7 @@ impl Completions {
     }
 
     /// Says that calls which name these users' streams are about to be made. Done under the lock that guards the list.
-    pub(super) fn announce<'u>(
-        &self,
-        users: impl IntoIterator<Item = &'u User>,
-    ) -> Vec<InTransit<'_, Stream>> {
+    pub(super) fn announce<'u>(&self, users: impl IntoIterator<Item = &'u User>) -> Vec<Flight<'_, Stream>> {
         users.into_iter().filter_map(User::live).map(|stream| self.naming.begin(stream)).collect()
     }
 
@@ -122,7 +119,7 @@ impl Completions {
     /// Calls `done` for each block that lost a user, without waiting. A device that fails stops no other; the first error
     /// is returned.
     pub(super) fn poll(&self, mut done: impl FnMut(BlockId)) -> Result<()> {
-        self.ask(|pending| pending.drain(&self.transit, |waiting| done(waiting.block)))
+        self.ask(|pending| pending.drain(&self.slow_path, |waiting| done(waiting.block)))
     }
 
     /// Waits for all that blocks wait for now; otherwise as [`poll`](Self::poll). **Blocks.**
@@ -130,7 +127,7 @@ impl Completions {
         let backend = &**self.driver.backend();
         self.ask(|pending| {
             let done = |waiting: Waiting| done(waiting.block);
-            pending.synchronise(backend, &self.naming, &self.transit, |_| true, done)
+            pending.synchronise(backend, &self.naming, &self.slow_path, |_| true, done)
         })
     }
 
@@ -150,7 +147,7 @@ impl Completions {
         let is_deferred = {
             let deferred = self.deferred.lock();
             // Under the lock: one that leaves the list is announced before.
-            deferred.iter().any(|(_, user)| user.is(stream)) || self.naming.concerns(stream)
+            deferred.iter().any(|(_, user)| user.is(stream)) || self.naming.any(|_, named| *named == stream)
         };
         is_deferred || self.pending[usize::from(stream.device.0)].names(stream)
     }
@@ -162,6 +159,6 @@ impl Completions {
             *user = User::Retired(Arc::clone(last));
         }
         self.pending[usize::from(stream.device.0)].retire(stream, last);
-        self.naming.wait_for(|named| named == stream, || None::<()>);
+        self.naming.wait_for(|_, named| *named == stream, || None::<()>);
     }
 }

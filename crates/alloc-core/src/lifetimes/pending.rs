@@ -17,7 +17,7 @@ use crate::lifetimes::last_work::{LastWork, wait_for_stream};
 use crate::lifetimes::uses::{BlockUse, User};
 use crate::process::attention::Attention;
 use crate::process::held_event::HeldEvent;
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Rank, ThreadId, Transit, assert_unlocked, this_thread};
+use crate::sync::{Arc, AtomicUsize, InFlight, Mutex, Ordering, Rank, SlowPath, assert_unlocked};
 use crate::types::{DeviceIndex, Stream};
 use rustc_hash::FxHashMap;
 
@@ -187,9 +187,9 @@ impl PendingFrees {
         spare.map_or_else(|| Ok(Arc::new(HeldEvent::new(backend, stream.device)?)), Ok)
     }
 
-    /// Notices completed events: calls `done` for each block that lost one, which is in transit meanwhile. Does not
+    /// Notices completed events: calls `done` for each block that lost one, which is in flight meanwhile. Does not
     /// block.
-    pub(crate) fn drain(&self, transit: &Transit<ThreadId>, mut done: impl FnMut(Waiting)) -> Result<()> {
+    pub(crate) fn drain(&self, slow_path: &SlowPath, mut done: impl FnMut(Waiting)) -> Result<()> {
         let mut from = 0;
         loop {
             let (number, head) = {
@@ -201,7 +201,7 @@ impl PendingFrees {
             from = number;
             match head {
                 Some(head) if head.until.is_past()? => {
-                    self.take(number, head.ticket, true, transit, &mut done);
+                    self.take(number, head.ticket, true, slow_path, &mut done);
                 }
                 _ => from += 1,
             }
@@ -215,7 +215,7 @@ impl PendingFrees {
         number: u64,
         ticket: u64,
         works: bool,
-        transit: &Transit<ThreadId>,
+        slow_path: &SlowPath,
         done: &mut impl FnMut(Waiting),
     ) {
         let taken = {
@@ -224,7 +224,7 @@ impl PendingFrees {
                 if let Some(event) = entry.until.own().filter(|_| works) {
                     queues.keep(event);
                 }
-                (entry, user, transit.begin(this_thread()))
+                (entry, user, slow_path.begin())
             })
         };
         if let Some((entry, _user, _block)) = taken {
@@ -232,14 +232,9 @@ impl PendingFrees {
         }
     }
 
-    /// Notices blocks that no other process holds any more: calls `done` for each, which is in transit meanwhile. Calls no
+    /// Notices blocks that no other process holds any more: calls `done` for each, which is in flight meanwhile. Calls no
     /// driver and does not block.
-    pub(crate) fn drain_shared(
-        &self,
-        ask: Ask,
-        transit: &Transit<ThreadId>,
-        mut done: impl FnMut(Waiting, &Share),
-    ) {
+    pub(crate) fn drain_shared(&self, ask: Ask, slow_path: &SlowPath, mut done: impl FnMut(Waiting, &Share)) {
         if self.shared.load(Ordering::Acquire) == 0 {
             return;
         }
@@ -254,7 +249,7 @@ impl PendingFrees {
             }
             let taken = {
                 let mut queues = self.queues.lock();
-                queues.take_shared(ticket).map(|entry| (entry, transit.begin(this_thread())))
+                queues.take_shared(ticket).map(|entry| (entry, slow_path.begin()))
             };
             // Else another thread has noticed it.
             if let Some((_entry, _block)) = taken {
@@ -273,8 +268,8 @@ impl PendingFrees {
     pub(crate) fn synchronise(
         &self,
         backend: &dyn Backend,
-        naming: &Transit<Stream>,
-        transit: &Transit<ThreadId>,
+        naming: &InFlight<Stream>,
+        slow_path: &SlowPath,
         concerns: impl Fn(u16) -> bool,
         mut done: impl FnMut(Waiting),
     ) -> Result<()> {
@@ -286,7 +281,7 @@ impl PendingFrees {
         let mut outcome = Ok(());
         for stream in streams {
             let wanted = |entry: &Entry| entry.ticket < bound && concerns(entry.block.arena);
-            let waited = self.synchronise_stream(backend, naming, transit, stream, wanted, &mut done);
+            let waited = self.synchronise_stream(backend, naming, slow_path, stream, wanted, &mut done);
             outcome = outcome.and(waited);
         }
         // What joins the list from here on is for the next round: its work may be later.
@@ -321,7 +316,7 @@ impl PendingFrees {
             }
             let mut queues = self.queues.lock();
             if let Some(_entry) = queues.take_unrecorded(ticket) {
-                let _block = transit.begin(this_thread());
+                let _block = slow_path.begin();
                 drop(queues);
                 self.finish(block, &mut done);
             }
@@ -333,8 +328,8 @@ impl PendingFrees {
     fn synchronise_stream(
         &self,
         backend: &dyn Backend,
-        naming: &Transit<Stream>,
-        transit: &Transit<ThreadId>,
+        naming: &InFlight<Stream>,
+        slow_path: &SlowPath,
         number: u64,
         wanted: impl Fn(&Entry) -> bool,
         done: &mut impl FnMut(Waiting),
@@ -365,7 +360,7 @@ impl PendingFrees {
                 }
             }
             // A broken event must not come back for the next free: it goes with `head`.
-            self.take(number, head.ticket, works, transit, done);
+            self.take(number, head.ticket, works, slow_path, done);
         }
     }
 

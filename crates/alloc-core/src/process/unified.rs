@@ -7,7 +7,7 @@
 //! ```text
 //! a request of device memory   admit: held + pinned + asked <= limit          miss: Unified::ask_caches
 //! a request of pinned memory   Unified::claim -> Sharing::admit, each device  remedies: Unified::ask_devices
-//! memory on its way            Unified::moves, of devices and of pinned memory
+//! memory on its way            Unified::slow_path, of devices and of pinned memory
 //! ```
 
 use super::host_reserve::{Coming, HostReserve, HostRoom, Spending};
@@ -15,7 +15,7 @@ use super::system::{Shared, SharedMemory, System};
 use crate::backend::Backend;
 use crate::base::round::format_bytes;
 use crate::sync::plain::AtomicPtr;
-use crate::sync::{Arc, InTransit, Mutex, Ordering, Rank, ThreadId, Transit, this_thread};
+use crate::sync::{Arc, Flight, InFlight, MemoryInFlight, Mutex, Ordering, Rank, SlowPath, this_thread};
 use crate::types::{BackendId, DeviceIndex};
 use std::fmt;
 
@@ -90,9 +90,9 @@ pub(crate) struct Unified {
     spending: Spending,
     parties: Mutex<Parties>,
     /// Memory in the hands of threads: of devices, which is in no index of theirs, and pinned memory that comes or goes.
-    moves: Arc<Transit<ThreadId>>,
-    /// Visits to parties, by their number and the visitor.
-    visits: Transit<(u64, ThreadId)>,
+    slow_path: Arc<SlowPath>,
+    /// Visits to parties, by their number.
+    visits: InFlight<u64>,
     next: AtomicPtr<Unified>,
 }
 
@@ -120,7 +120,7 @@ static ALL: AtomicPtr<Unified> = AtomicPtr::new(std::ptr::null_mut());
 struct Visit<'u, P: ?Sized> {
     // Given up before the visit ends: who leaves waits for that, unless it is this very thread.
     party: Arc<P>,
-    _under_way: InTransit<'u, (u64, ThreadId)>,
+    _under_way: Flight<'u, u64>,
 }
 
 /// Pinned memory is on its way until this is dropped; then observers of devices learn what was crossed. Its thread calls the
@@ -129,7 +129,7 @@ struct Visit<'u, P: ?Sized> {
 pub(crate) struct Moving {
     unified: &'static Unified,
     /// There until this is dropped.
-    ticket: Option<InTransit<'static, ThreadId>>,
+    ticket: Option<MemoryInFlight<'static>>,
 }
 
 impl Drop for Moving {
@@ -161,8 +161,8 @@ impl Unified {
             return known;
         }
         let parties = Mutex::new(Rank::Unified, Parties::default());
-        let (spending, moves, visits) = (Spending::default(), Arc::default(), Transit::default());
-        let new = Self { backend, memory, spending, parties, moves, visits, next: AtomicPtr::default() };
+        let (spending, slow_path, visits) = (Spending::default(), Arc::default(), InFlight::default());
+        let new = Self { backend, memory, spending, parties, slow_path, visits, next: AtomicPtr::default() };
         let new: &'static Self = Box::leak(Box::new(new));
         let mut newest = ALL.load(Ordering::Acquire);
         loop {
@@ -211,14 +211,14 @@ impl Unified {
         Membership { unified: self, number }
     }
 
-    /// Memory on its way, of devices and of pinned memory.
-    pub(crate) fn moves(&self) -> &Arc<Transit<ThreadId>> {
-        &self.moves
+    /// The slow path of devices and of pinned memory.
+    pub(crate) fn slow_path(&self) -> &Arc<SlowPath> {
+        &self.slow_path
     }
 
     /// The calling thread takes pinned memory, or gives it back, while what is returned lives.
     pub(crate) fn moving(&'static self) -> Moving {
-        Moving { unified: self, ticket: Some(self.moves.begin(this_thread())) }
+        Moving { unified: self, ticket: Some(self.slow_path.begin()) }
     }
 
     /// What a device leaves of the host's memory.
@@ -283,7 +283,7 @@ impl Unified {
     fn visit<P: ?Sized>(&self, parties: &[(u64, Arc<P>)]) -> Vec<Visit<'_, P>> {
         let visit = |(number, party): &(u64, Arc<P>)| Visit {
             party: Arc::clone(party),
-            _under_way: self.visits.begin((*number, this_thread())),
+            _under_way: self.visits.begin(*number),
         };
         parties.iter().map(visit).collect()
     }
@@ -314,7 +314,7 @@ impl Membership {
         drop(gone);
         if waits {
             let me = this_thread();
-            let others = |(number, visitor)| number == self.number && visitor != me;
+            let others = |visitor, number: &u64| *number == self.number && visitor != me;
             self.unified.visits.wait_for(others, || None::<()>);
         }
     }

@@ -1,7 +1,7 @@
 //! The small kernels under loom, which tries out all orders of a few threads, also those that only weakly ordered
 //! processors see. Other modules have models of their own beside them.
 
-use super::{Arc, AtomicBool, AtomicU64, Claims, Ordering, Transit, Turns};
+use super::{Arc, AtomicBool, AtomicU64, Attempt, InFlight, Ordering, SlowPath};
 use loom::model::Builder;
 use loom::thread::spawn;
 
@@ -15,31 +15,32 @@ pub(crate) fn check(model: impl Fn() + Send + Sync + 'static) {
 
 #[derive(Default)]
 struct Shared {
-    transit: Transit<u32>,
+    slow_path: SlowPath,
     begun: AtomicBool,
     value: AtomicU64,
 }
 
-/// A thread that moves something: `value` changes while it holds a ticket.
-fn mover(shared: &Arc<Shared>, what: u32) -> loom::thread::JoinHandle<()> {
+/// A thread that moves something: `value` changes while it has memory in flight.
+fn mover(shared: &Arc<Shared>) -> loom::thread::JoinHandle<()> {
     let shared = Arc::clone(shared);
     spawn(move || {
-        let ticket = shared.transit.begin(what);
+        shared.slow_path.enter();
+        let memory = shared.slow_path.begin();
         shared.begun.store(true, Ordering::Release);
         shared.value.fetch_add(1, Ordering::Relaxed);
-        drop(ticket);
+        drop(memory);
     })
 }
 
 #[test]
-fn who_waits_sees_what_was_under_way_done() {
+fn who_waits_sees_what_was_in_flight_landed() {
     check(|| {
         let shared = Arc::new(Shared::default());
-        let mover = mover(&shared, 2);
-        // Its own, of another kind, is not waited for.
-        let _mine = shared.transit.begin(1);
+        let mover = mover(&shared);
+        // Its own is not waited for.
+        let _mine = shared.slow_path.begin();
         let begun = shared.begun.load(Ordering::Acquire);
-        assert_eq!(shared.transit.wait_for(|what| what == 2, || None::<()>), None);
+        shared.slow_path.wait_for_others();
         if begun {
             assert_eq!(shared.value.load(Ordering::Relaxed), 1);
         }
@@ -51,10 +52,10 @@ fn who_waits_sees_what_was_under_way_done() {
 fn nobody_misses_the_end_of_the_last_of_several() {
     check(|| {
         let shared = Arc::new(Shared::default());
-        let movers = [mover(&shared, 2), mover(&shared, 2)];
-        shared.transit.wait_for(|_| true, || None::<()>);
+        let movers = [mover(&shared), mover(&shared)];
+        shared.slow_path.wait_for_others();
         movers.into_iter().for_each(|mover| mover.join().expect("the mover ends well"));
-        assert!(!shared.transit.concerns(2));
+        assert!(!shared.slow_path.is_nested());
         assert_eq!(shared.value.load(Ordering::Relaxed), 2);
     });
 }
@@ -63,62 +64,72 @@ fn nobody_misses_the_end_of_the_last_of_several() {
 fn a_quiet_while_was_quiet() {
     check(|| {
         let shared = Arc::new(Shared::default());
-        let mover = mover(&shared, 2);
-        let mark = shared.transit.now();
+        let mover = mover(&shared);
+        let mark = shared.slow_path.now();
         let before = shared.value.load(Ordering::Relaxed);
-        let mine = shared.transit.begin(1);
+        let mine = shared.slow_path.begin();
         let after = shared.value.load(Ordering::Relaxed);
         drop(mine);
-        if shared.transit.only_since(mark, 1) {
+        if shared.slow_path.only_mine_since(mark) {
             assert_eq!(before, after, "nobody else moved anything");
         }
         mover.join().expect("the mover ends well");
-        assert!(shared.transit.only_since(shared.transit.now(), 1));
+        assert!(shared.slow_path.only_mine_since(shared.slow_path.now()));
+    });
+}
+
+/// Takes one of `value`, as a miss does: its whole attempts move memory themselves, and so disturb those of others.
+fn wants(shared: &Arc<Shared>) -> loom::thread::JoinHandle<bool> {
+    let shared = Arc::clone(shared);
+    spawn(move || {
+        let one_less = |value: u64| value.checked_sub(1);
+        let served = shared.slow_path.until_final(|attempt| {
+            let _memory = (attempt != Attempt::Search).then(|| shared.slow_path.begin());
+            let taken = shared.value.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_ok();
+            Ok::<_, ()>(taken.then_some(()))
+        });
+        served.is_ok_and(|served| served.is_some())
+    })
+}
+
+#[test]
+fn nobody_is_refused_what_was_in_flight() {
+    check(|| {
+        let shared = Arc::new(Shared::default());
+        let memory = shared.slow_path.begin();
+        let threads = [wants(&shared), wants(&shared)];
+        shared.value.store(2, Ordering::Release);
+        drop(memory);
+        assert!(threads.into_iter().all(|thread| thread.join().expect("it ends")));
     });
 }
 
 #[test]
-fn one_turn_at_a_time() {
+fn threads_that_overtake_each_other_come_to_an_end() {
     check(|| {
-        let shared = Arc::new((Turns::default(), AtomicBool::new(false), AtomicU64::new(0)));
-        let takes = |shared: Arc<(Turns, AtomicBool, AtomicU64)>| {
+        let shared = Arc::new(Shared::default());
+        let threads = [wants(&shared), wants(&shared)];
+        assert!(threads.into_iter().all(|thread| !thread.join().expect("it ends")), "there is nothing");
+    });
+}
+
+#[test]
+fn one_thread_at_a_time_and_nobody_waits_for_ever() {
+    check(|| {
+        let shared = Arc::new((InFlight::default(), AtomicBool::new(false), AtomicU64::new(0)));
+        let takes = |shared: Arc<(InFlight<u16>, AtomicBool, AtomicU64)>| {
             move || {
-                let (turns, inside, done) = &*shared;
-                let turn = turns.take(7).expect("the thread has none");
+                let (work, inside, done) = &*shared;
+                let alone = work.begin_alone(&[7].into()).expect("the thread has nothing else");
                 assert!(!inside.swap(true, Ordering::Relaxed), "alone");
-                let before = done.load(Ordering::Relaxed);
-                done.store(before + 1, Ordering::Relaxed);
-                assert_eq!(
-                    turn.after_another,
-                    before > 0,
-                    "who comes later knows, and sees what the other did"
-                );
+                done.store(done.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                 inside.store(false, Ordering::Relaxed);
-                drop(turn);
+                drop(alone);
             }
         };
         let others = [spawn(takes(Arc::clone(&shared))), spawn(takes(Arc::clone(&shared)))];
-        others.into_iter().for_each(|other| other.join().expect("each gets its turn"));
-        assert_eq!(shared.2.load(Ordering::Relaxed), 2, "nothing is lost");
-    });
-}
-
-#[test]
-fn one_claim_at_a_time_and_nobody_waits_for_ever() {
-    check(|| {
-        let shared = Arc::new((Claims::default(), AtomicU64::new(0)));
-        let claims = |shared: Arc<(Claims<u16>, AtomicU64)>| {
-            move || {
-                let (claims, done) = &*shared;
-                let claim = claims.take_all(&[7].into()).expect("the thread has none");
-                let before = done.load(Ordering::Relaxed);
-                done.store(before + 1, Ordering::Relaxed);
-                drop(claim);
-            }
-        };
-        let others = [spawn(claims(Arc::clone(&shared))), spawn(claims(Arc::clone(&shared)))];
         others.into_iter().for_each(|other| other.join().expect("each gets it"));
-        assert_eq!(shared.1.load(Ordering::Relaxed), 2, "each saw what the one before did");
-        assert!(shared.0.take_all(&[7].into()).is_ok(), "it is free again");
+        assert_eq!(shared.2.load(Ordering::Relaxed), 2, "each saw what the one before did");
+        assert!(shared.0.begin_alone(&[7].into()).is_ok(), "it is free again");
     });
 }

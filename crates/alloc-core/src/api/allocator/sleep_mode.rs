@@ -6,7 +6,7 @@ use crate::device::{pools, sleep};
 use crate::error::{AllocError, Result};
 use crate::features::sleep::{Backup, SleepReport, SleepTag, Tags, WakeReport};
 use crate::lifetimes::call::Relaxed;
-use crate::sync::Claim;
+use crate::sync::Alone;
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -145,11 +145,12 @@ impl<'a> SleepMode<'a> {
         self.0.devices.first().map_or(Ok(None), |first| first.site.relaxed())
     }
 
-    /// Waits until no other thread puts one of the pools to sleep or wakes it.
-    fn claim(self, pools: &[(&Device, Sleeper)]) -> Result<Vec<Claim<'a, (DeviceIndex, PoolId)>>> {
+    /// Waits for misses that were overtaken, and until no other thread puts one of the pools to sleep or wakes it.
+    fn claim(self, pools: &[(&Device, Sleeper)]) -> Result<Option<Alone<'a, (DeviceIndex, PoolId)>>> {
+        pools.iter().for_each(|(device, _)| device.slow_path.enter());
         let keys = pools.iter().map(|(device, pool)| (device.index(), pool.id)).collect();
-        let Some(first) = self.0.devices.first() else { return Ok(Vec::new()) };
-        first.sleeping.take_all(&keys).map_err(|(_, pool)| {
+        let Some(first) = self.0.devices.first() else { return Ok(None) };
+        first.sleeping.begin_alone(&keys).map(Some).map_err(|(_, pool)| {
             AllocError::Sleep(format!(
                 "pool {pool} is being put to sleep or woken by the call that this one is made from, or by another thread \
                  while this one does the same to another pool; call again from outside"

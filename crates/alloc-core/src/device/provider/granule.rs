@@ -217,7 +217,7 @@ impl Learned {
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        let _memory = device.arenas.in_transit();
+        let _memory = device.slow_path.begin();
         let (Some(mut granule), Some(finest)) =
             (self.granule(device, arena, request.tier, request.size), finest(device))
         else {

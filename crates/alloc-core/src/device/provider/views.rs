@@ -41,7 +41,7 @@ impl Device {
         if self.site.is_beside_capture() || !self.may_wait(arena, call) {
             return None;
         }
-        let _memory = self.arenas.in_transit();
+        let _memory = self.slow_path.begin();
         space::prove_aliases(self)
     }
 

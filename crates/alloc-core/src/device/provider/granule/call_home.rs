@@ -63,7 +63,7 @@ pub(super) fn call_home(device: &Device, arena: &Arena, size: u64, call: &Call<'
 /// Brings these granules home, as far as they are free still. Returns whether any came.
 fn bring(device: &Device, arena: &Arena, from: u16, all: &[Away], newest: u64, call: &Call<'_>) -> bool {
     let Some(from) = device.arenas.directory().get(from) else { return false };
-    let _memory = device.arenas.in_transit();
+    let _memory = device.slow_path.begin();
     let mut state = from.lock();
     let take = |Away { home: (_, segment, addr), .. }: &Away| {
         let granule = granule_at(state.granule().heap(), *segment, *addr)?;

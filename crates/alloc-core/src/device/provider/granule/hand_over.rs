@@ -44,7 +44,7 @@ pub(super) fn hand_over(
         && let Some(from) = givers.next()
     {
         if let Some(newest) = lifetimes::newest_spare(device, from) {
-            let _memory = device.arenas.in_transit();
+            let _memory = device.slow_path.begin();
             let parts = take(device, from, to, (wanted - came, finest), newest);
             came += hand_over::hand_over(device, from, to, &parts, call)?;
         }

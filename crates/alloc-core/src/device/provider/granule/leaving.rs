@@ -52,7 +52,7 @@ pub(in crate::device::provider) fn give_up(
     only_past: bool,
     call: &Call<'_>,
 ) -> Result<()> {
-    let _memory = device.arenas.in_transit();
+    let _memory = device.slow_path.begin();
     let leaving = begin(arena.lock().granule_mut(), enough, only_past);
     leave(device, arena, &leaving, call)
 }

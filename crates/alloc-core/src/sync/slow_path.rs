@@ -1,0 +1,184 @@
+//! The slow path of a device: misses, and all that gives memory back.
+//!
+//! Threads are on it together. Memory that one of them has in flight is in no index, so that another may find nothing although
+//! there is a fit. A refusal is therefore final only where a whole pass failed while no other thread had memory in flight. A
+//! thread whose pass was overtaken is served in turn: whoever comes after it waits at the entrance, so that its next passes come
+//! to rest.
+
+use super::in_flight::{Flight, InFlight, Mark};
+use super::{ThreadId, assert_unlocked, this_thread, thread_local};
+use std::cell::Cell;
+
+thread_local! {
+    /// How often the thread has memory in flight, on any slow path.
+    static HAS_MEMORY: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The slow path of a device, or of all that have a part of memory that devices share with the host.
+#[derive(Debug, Default)]
+pub(crate) struct SlowPath {
+    memory: InFlight<()>,
+    /// Threads whose pass was overtaken. The first makes passes, the others wait for it.
+    overtaken: InFlight<()>,
+}
+
+/// The thread has memory in flight until this is dropped, on the thread itself.
+#[derive(Debug)]
+pub(crate) struct MemoryInFlight<'s> {
+    _flight: Flight<'s, ()>,
+}
+
+impl Drop for MemoryInFlight<'_> {
+    fn drop(&mut self) {
+        HAS_MEMORY.with(|count| count.set(count.get() - 1));
+    }
+}
+
+/// What an attempt is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// All that can be done.
+    First,
+    /// What costs little: something landed.
+    Search,
+    /// All that needs no other thread: those that come wait.
+    Again,
+}
+
+impl SlowPath {
+    /// The calling thread has memory in flight until what is returned is dropped.
+    pub(crate) fn begin(&self) -> MemoryInFlight<'_> {
+        HAS_MEMORY.with(|count| count.set(count.get() + 1));
+        MemoryInFlight { _flight: self.memory.begin(()) }
+    }
+
+    /// Whether the calling thread has memory in flight here already: it runs foreign code that the engine called. Others may wait for
+    /// that memory, so that the thread waits for none of theirs.
+    pub(crate) fn is_nested(&self) -> bool {
+        let me = this_thread();
+        self.memory.any(|thread, ()| thread == me)
+    }
+
+    /// A mark for this moment.
+    pub(crate) fn now(&self) -> Mark {
+        self.memory.now()
+    }
+
+    /// Whether no other thread had memory in flight since then.
+    pub(crate) fn only_mine_since(&self, mark: Mark) -> bool {
+        self.memory.only_mine_since(mark)
+    }
+
+    /// Waits for all memory that other threads have in flight now.
+    pub(crate) fn wait_for_others(&self) {
+        self.memory.wait_for(others(), || None::<()>);
+    }
+
+    /// Whether a thread that was overtaken comes first.
+    pub(crate) fn others_first(&self) -> bool {
+        let me = this_thread();
+        self.overtaken.any(|thread, ()| thread != me) && !self.overtaken.any(|thread, ()| thread == me)
+    }
+
+    /// Lets threads that were overtaken go first, unless the calling thread has memory in flight, for which others may wait. Hold no
+    /// lock.
+    pub(crate) fn enter(&self) {
+        assert_unlocked();
+        if self.others_first() && HAS_MEMORY.with(Cell::get) == 0 {
+            self.overtaken.wait_for(others(), || None::<()>);
+        }
+    }
+
+    /// Makes attempts until one succeeds, or a whole one fails while nobody else has memory in flight. Hold no lock.
+    pub(crate) fn until_final<T, E>(
+        &self,
+        mut attempt: impl FnMut(Attempt) -> Result<Option<T>, E>,
+    ) -> Result<Option<T>, E> {
+        self.enter();
+        let mark = self.now();
+        let found = attempt(Attempt::First)?;
+        if found.is_some() || self.is_nested() || self.only_mine_since(mark) {
+            return Ok(found);
+        }
+        // Who has work alone that others wait for goes on beside the first in line.
+        let _in_turn = self.overtaken.begin_alone(&[()].into());
+        loop {
+            let landed = self.memory.wait_for(others(), || attempt(Attempt::Search).transpose());
+            if let Some(found) = landed {
+                return found.map(Some);
+            }
+            if let Some(found) = attempt(Attempt::Search)? {
+                return Ok(Some(found));
+            }
+            let mark = self.now();
+            let found = attempt(Attempt::Again)?;
+            if found.is_some() || self.only_mine_since(mark) {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+/// Whether a flight is another thread's than the calling one's.
+fn others() -> impl Fn(ThreadId, &()) -> bool {
+    let me = this_thread();
+    move |thread, ()| thread != me
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    /// Attempts of a request that nothing serves, next to three threads that never rest; more than 50 are an error.
+    fn attempts_next_to_restless() -> Result<usize, usize> {
+        let (slow_path, ended) = (SlowPath::default(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !ended.load(Ordering::Acquire) {
+                        slow_path.enter();
+                        drop(slow_path.begin());
+                    }
+                });
+            }
+            let mut attempts = 0;
+            let refused = slow_path.until_final(|attempt| {
+                if attempt != Attempt::Search {
+                    attempts += 1;
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                if attempts > 50 { Err(attempts) } else { Ok(None::<()>) }
+            });
+            ended.store(true, Ordering::Release);
+            refused.map(|_| attempts)
+        })
+    }
+
+    #[test]
+    fn a_request_comes_to_an_end_next_to_threads_that_never_rest() {
+        let attempts = attempts_next_to_restless();
+        assert!(attempts.is_ok_and(|attempts| attempts < 10), "{attempts:?}");
+    }
+
+    #[test]
+    fn a_thread_that_is_served_in_turn_uses_the_slow_path_itself() {
+        let slow_path = SlowPath::default();
+        let mut attempts = Vec::new();
+        let found = slow_path.until_final(|attempt| {
+            // What it moves itself, and what it begins meanwhile, holds it up nowhere.
+            slow_path.enter();
+            let memory = slow_path.begin();
+            slow_path.enter();
+            attempts.push(attempt);
+            if attempt == Attempt::First {
+                std::thread::scope(|scope| scope.spawn(|| drop(slow_path.begin())).join().expect("it ends"));
+            }
+            drop(memory);
+            Ok::<_, ()>((attempts.len() == 3).then_some(()))
+        });
+        assert_eq!(found, Ok(Some(())));
+        assert_eq!(attempts, [Attempt::First, Attempt::Search, Attempt::Again]);
+    }
+}
