@@ -1,4 +1,4 @@
-//! What can be seen of the engine: counts, history, snapshots, and reports of what went wrong.
+//! Observation of the engine: counts, history, snapshots, and reports of failures.
 
 pub(crate) mod counters;
 pub mod history;

@@ -3,13 +3,14 @@
 //! Each arena counts under its own lock. A peak is a property of the sum over arenas, which no arena knows;
 //! so each holds a *ceiling* for each count, and the ceilings of all arenas sum to no more than the recorded
 //! peak. While an arena stays under its ceilings no new peak is possible and nothing shared is touched.
-//! What of the peak no ceiling covers is a *reserve*: an arena that crosses its ceiling gets some of that, and nobody else
-//! is looked at. Only where there is not enough [`Peaks::settle`] records the true sum and deals out new ceilings. It looks at
-//! those arenas only whose ceilings are above what they have: all others were not used since, and the next operation that
-//! leaves one says so. So a new peak costs what was done since the last one. With one arena the ceiling is the peak.
+//! The part of the peak that no ceiling covers is a *reserve*. An arena that crosses its ceiling is granted some of it,
+//! and no other arena is looked at. Only if the reserve is too small, [`Peaks::settle`] records the true sum and deals
+//! out new ceilings. It looks only at arenas whose ceilings are above what they have. All others were not used since,
+//! and their next operation is reported. So a new peak costs what was done since the last one. With one arena the
+//! ceiling is the peak.
 //!
-//! What a request changes is counted once: three figures by tier. They are compared with *limits*, within which neither
-//! what is allocated nor what is active can cross a ceiling. All other figures are sums and differences of these.
+//! A request changes three figures of its tier, each counted once. They are compared with *limits*: within these,
+//! neither allocated nor active figures can cross a ceiling. Further figures are sums and differences.
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,7 @@ use crate::watch::stats::{DeviceStats, Stat, StatArray};
 use smallvec::SmallVec;
 use std::ops::{AddAssign, SubAssign};
 
-/// What is counted. The order is that of the rows below.
+/// Counted quantity. Its number is the column of a [`Row`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Count {
@@ -46,7 +47,7 @@ impl Count {
         Self::OversizeAllocations,
     ];
 
-    /// The place of one that requests do not change by themselves, among these.
+    /// Index into `special` of a count that requests do not change directly.
     const fn special(self) -> usize {
         self as usize - Self::InactiveSplit as usize
     }
@@ -56,12 +57,12 @@ const COUNTS: usize = 8;
 /// Small, large, both.
 const ROWS: usize = 3;
 const BOTH: usize = 2;
-/// How many arenas are looked at before all are that were used, and may be looked at each time.
+/// Most arenas that stay listed after they were read; if more moved, all leave the list until their next use.
 pub(crate) const RECENT: usize = 8;
 pub(crate) type Row = [i64; COUNTS];
 pub(crate) type Rows = [Row; ROWS];
 
-/// What one more block adds to what is allocated and active.
+/// Increase of the allocated and active counts by one more block.
 pub(crate) fn one_more(tier: Tier, size: u64, requested: u64) -> Rows {
     let one = [1, 1, signed(size), signed(size), signed(requested), 0, 0, 0];
     let mut rows = Rows::default();
@@ -128,7 +129,7 @@ impl Special {
     }
 }
 
-/// What every request and every free changes, of one tier.
+/// Counts of one tier that each request and each free changes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     /// In the program's hands; `requested` also counts what is pending.
@@ -140,20 +141,20 @@ struct Flow {
 /// The counters of one arena.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters {
-    /// The arena's.
+    /// Number of the arena.
     number: u16,
     flows: [Flow; 2],
     /// For each tier and for both.
     limits: [Triple; ROWS],
     /// Limits have room for the block that was taken back last: nothing lowered them since.
     has_room: bool,
-    /// Others have to hear of what is done: a ceiling was crossed, or nobody looks at the arena before.
+    /// The next operation is reported to [`Peaks`]: a ceiling was crossed, or a list of theirs lacks the arena.
     due: bool,
-    /// [`Peaks`] look at it when they are settled.
+    /// On the list of arenas to [settle](Peaks::settle).
     listed: bool,
-    /// They look at it when they say what is in use.
+    /// On the list of arenas to [read](Peaks::read).
     moved: bool,
-    /// The active bytes when that was said last.
+    /// Active bytes at the last [`Peaks::read`].
     known: i64,
     /// Freed by the program and still in use, by tier: blocks and bytes.
     pending: [(i64, i64); 2],
@@ -200,12 +201,12 @@ impl Counters {
         flow.handed_out += one;
     }
 
-    /// Whether the arena stays under its ceilings with `more` besides.
+    /// True if the arena stays under its ceilings with `more` added.
     pub(crate) fn has_room_for(&self, more: &Rows) -> bool {
         Count::ALL.iter().all(|count| (0..ROWS).all(|row| self.lacks(row, *count, more) == 0))
     }
 
-    /// What is lacking to have `more` besides.
+    /// Amount by which `more` would cross the ceiling; 0 if it fits.
     fn lacks(&self, row: usize, count: Count, more: &Rows) -> i64 {
         let column = count as usize;
         (self.current(row, count) + more[row][column] - self.ceiling[row][column]).max(0)
@@ -215,7 +216,7 @@ impl Counters {
     #[inline(always)]
     pub(crate) fn take_back(&mut self, tier: Tier, size: u64, requested: u64) {
         self.flows[tier as usize].current -= Triple::one(size, requested);
-        // Above a ceiling that nobody was told of yet, the same once more would be a peak.
+        // Above a ceiling that is not reported yet, the same block once more would be a peak.
         self.has_room = !self.due;
     }
 
@@ -223,7 +224,7 @@ impl Counters {
     pub(crate) fn suspend(&mut self, tier: Tier, size: u64) {
         let (row, one) = (tier as usize, Triple::one(size, 0));
         self.flows[row].current -= one;
-        // What is pending counts against the limits as it did before.
+        // Pending memory counts against the limits as before.
         self.limits[row] -= one;
         self.limits[BOTH] -= one;
         self.has_room = false;
@@ -265,8 +266,8 @@ impl Counters {
         self.due |= of(row) > self.ceiling[row][column] || of(0) + of(1) > self.ceiling[BOTH][column];
     }
 
-    /// A limit is crossed. That may be because much was pending since limits were set, so they are set anew; where a ceiling is
-    /// crossed, that is done once it is [settled](Peaks::settle).
+    /// A limit is crossed. If no ceiling is, pending memory had lowered the limits, and they are set anew. Else
+    /// [`Peaks::settle`] sets them.
     #[cold]
     #[inline(never)]
     fn look_closer(&mut self) {
@@ -277,12 +278,12 @@ impl Counters {
         }
     }
 
-    /// The next operation is told of, whatever it does.
+    /// Reports the next operation, whatever it does.
     pub(crate) fn tell_next(&mut self) {
         self.due = true;
     }
 
-    /// Whether others have to hear of it.
+    /// True if the arena must be reported to [`Peaks`].
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.due
@@ -304,7 +305,7 @@ impl Counters {
         }
     }
 
-    /// Whether it has more than its ceilings.
+    /// True if the arena is above a ceiling.
     pub(crate) fn crossed(&self) -> bool {
         !self.has_room_for(&Rows::default())
     }
@@ -378,14 +379,15 @@ impl Counters {
 pub(crate) struct Peaks {
     /// The most since the last boundary.
     running: Rows,
-    /// Arenas that got the most lately, by number: what they need no more is likely to do for the next.
+    /// Arenas that were granted something last, by number: their unused part is likely enough for the next.
     granted: SmallVec<[u16; RECENT]>,
-    /// Those that were used since the last settlement, or got something: no other has less than its ceilings.
+    /// Arenas that were used or granted something since the last settlement: no other has less than its ceilings.
     listed: SmallVec<[u16; RECENT]>,
-    /// Those that were used since it was said what is in use, and what was said.
+    /// Arenas that were used since they were last [read](Self::read).
     moved: SmallVec<[u16; RECENT]>,
+    /// Sum of the active bytes that were read.
     in_use: i64,
-    /// What of that is beyond the sum of all ceilings.
+    /// Part of `running` beyond the sum of all ceilings.
     reserve: Rows,
     /// The most between the last reset and the last boundary.
     earlier: Rows,
@@ -419,7 +421,7 @@ impl Peaks {
         std::mem::take(&mut self.moved)
     }
 
-    /// Hears of an arena's active bytes, and goes on looking at it, or does not before it is used again.
+    /// Takes an arena's active bytes into the sum. It stays listed if `goes_on`, else its next use lists it again.
     pub(crate) fn read(&mut self, arena: &mut Counters, goes_on: bool) {
         let now = arena.both(Count::ActiveBytes);
         self.in_use += now - std::mem::replace(&mut arena.known, now);
@@ -440,13 +442,13 @@ impl Peaks {
         std::mem::take(&mut self.granted)
     }
 
-    /// Whether some of the peaks is beyond all ceilings.
+    /// True if part of a peak is beyond the sum of all ceilings.
     pub(crate) fn has_reserve(&self) -> bool {
         self.reserve.as_flattened().iter().any(|reserve| *reserve > 0)
     }
 
-    /// An arena gets what it lacks, to have `more` besides, out of the reserve, and half of what is left. `false`, with nothing
-    /// changed, where that is not enough.
+    /// Grants an arena what it lacks for `more` from the reserve, and half of the rest. `false`, with nothing changed,
+    /// if the reserve is too small.
     pub(crate) fn grant(&mut self, arena: &mut Counters, more: &Rows) -> bool {
         if places().any(|(row, count)| arena.lacks(row, count, more) > self.reserve[row][count as usize]) {
             return false;
@@ -465,7 +467,7 @@ impl Peaks {
         true
     }
 
-    /// An arena has got a part of the peaks.
+    /// Notes that an arena was granted a part of the peaks.
     pub(crate) fn note_granted(&mut self, number: u16) {
         self.granted.retain(|other| *other != number);
         if self.granted.len() == RECENT {
@@ -474,7 +476,7 @@ impl Peaks {
         self.granted.push(number);
     }
 
-    /// An arena needs no more than it has now: the rest of its ceilings is for others.
+    /// Lowers an arena's ceilings to what it has now. The rest goes to the reserve.
     pub(crate) fn reclaim(&mut self, arena: &mut Counters) {
         for (row, count) in places() {
             let (column, now) = (count as usize, arena.current(row, count));
@@ -485,16 +487,16 @@ impl Peaks {
         arena.set_limits();
     }
 
-    /// Raises the peaks to the sum over all arenas, of which those are given that may have less than their ceilings. What lies
-    /// between the sum and the peak goes by halves to an arena that crossed its ceiling (it is growing), and into the reserve; the
-    /// only one that there is has all of it.
+    /// Raises the peaks to the sum over all arenas. `arenas` are those that may have less than their ceilings. The
+    /// difference of peak and sum goes half to an arena that crossed its ceiling (it is growing), half to the reserve.
+    /// A sole arena gets all of it.
     pub(crate) fn settle(&mut self, arenas: &mut [&mut Counters], is_only: bool) {
         let growing = arenas.iter().counted().position(|a| a.crossed()).unwrap_or(0);
         for (row, count) in places() {
             let (column, reserve) = (count as usize, &mut self.reserve[row][count as usize]);
             let beyond: i64 = arenas.iter().map(|a| a.ceiling[row][column] - a.current(row, count)).sum();
             let peak = &mut self.running[row][column];
-            // Of what is granted, no other has less.
+            // All other arenas have what they were granted.
             let sum = *peak - *reserve - beyond;
             *peak = (*peak).max(sum);
             let spare = *peak - sum;
@@ -522,7 +524,7 @@ impl Peaks {
         self.earlier = Rows::default();
     }
 
-    /// A boundary: what was the most so far is kept, and from here on the most since now is known, too.
+    /// Sets a boundary: keeps the peaks so far, and from here on tracks those since now, too.
     pub(crate) fn restart(&mut self, arenas: &mut [&mut Counters]) {
         self.earlier = self.recorded();
         self.begin_with(&Rows::default(), arenas);
@@ -533,11 +535,11 @@ impl Peaks {
         self.begin_with(&self.recorded(), arenas);
     }
 
-    /// From here on the most is this, if it is not less than what all arenas have.
+    /// Sets the running peaks to `most`, or to the current sums if these are higher.
     fn begin_with(&mut self, most: &Rows, arenas: &mut [&mut Counters]) {
         for (row, count) in places() {
             let column = count as usize;
-            // What is granted stays.
+            // Ceilings stay.
             self.reserve[row][column] += most[row][column] - self.running[row][column];
         }
         self.running = *most;
@@ -590,7 +592,7 @@ impl Peaks {
         stats.oversize_allocations = stat(BOTH, Count::OversizeAllocations);
     }
 
-    /// Panics where ceilings and the reserve are not the peaks, or an arena is above its own.
+    /// Panics if ceilings and reserve are not the peaks, or an arena is above its ceilings and not `due`.
     pub(crate) fn check(&self, arenas: &[&Counters]) {
         for (row, count) in places() {
             let column = count as usize;

@@ -1,4 +1,4 @@
-//! The history: who took and gave back what, in bounded rings of fixed-size records.
+//! The history: requests and frees, in bounded rings of fixed-size records.
 //!
 //! Each arena has a journal of its own, written under its lock; records carry a device-wide sequence number,
 //! by which the rings are merged when a snapshot is taken. Off, it costs one test of a flag.
@@ -34,7 +34,7 @@ use crate::types::{PoolId, Stream};
 use crate::watch::snapshot::Action;
 use journal::{Journal, Trash};
 
-/// How history is kept.
+/// Options of the history.
 #[derive(Clone, Default)]
 pub struct HistoryOptions {
     /// Records kept; the newest stay. 0 turns history off and forgets it. PyTorch's mode `state` is 1. A smaller number
@@ -43,7 +43,7 @@ pub struct HistoryOptions {
     /// Stamp records with their sequence number instead of the time, so that equal runs give equal
     /// snapshots.
     pub deterministic: bool,
-    /// When call contexts are gathered, and where they are kept.
+    /// Operations that gather call contexts, and the places that keep them.
     pub contexts: RecordContext,
     /// Gathers them; without it, and while `contexts` is [`RecordContext::Never`], there are none.
     pub recorder: Option<ContextRecorder>,
@@ -90,7 +90,7 @@ impl std::fmt::Debug for HistoryOptions {
     }
 }
 
-/// How journals of a device are kept at the moment.
+/// Current options of a device's journals.
 #[derive(Clone, Debug)]
 pub(crate) struct HistoryTemplate {
     pub(crate) max_entries: usize,
@@ -98,9 +98,9 @@ pub(crate) struct HistoryTemplate {
     pub(crate) contexts: RecordContext,
     /// Bits of skipped actions.
     pub(crate) skip: u16,
-    /// Where entries for trackers go, if there are any.
+    /// Queue of entries for trackers, if there are any.
     pub(crate) outbox: Option<Arc<Outbox>>,
-    /// Where the program's calls are noted, if they are.
+    /// Log of the program's calls, if they are noted.
     pub(crate) calls: Option<Arc<CallLog>>,
 }
 
@@ -123,7 +123,7 @@ const fn bit(action: Action) -> u16 {
     1 << action as u16
 }
 
-/// Whom records are made for: a stream's handle and a pool.
+/// Owner of records: a stream's handle and a pool.
 pub(crate) type Owner = (u64, PoolId);
 
 /// The place where an arena (or the device itself) records.
@@ -133,10 +133,10 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Whether anything is recorded.
+    /// True if anything is recorded.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
-        // What recording costs while it is off is measured against a build without it; see docs/performance.md.
+        // The cost of recording that is off is measured against a build without it; see docs/performance.md.
         !cfg!(granule_no_history) && self.journal.is_some()
     }
 
@@ -191,7 +191,7 @@ impl Recorder {
         }
     }
 
-    /// Whether the program's calls are noted there.
+    /// True if the program's calls are noted in `log`.
     pub(crate) fn is_logged_to(&self, log: &Arc<CallLog>) -> bool {
         let calls = self.journal.as_ref().and_then(|journal| journal.calls());
         calls.is_some_and(|calls| Arc::ptr_eq(calls, log))
@@ -213,7 +213,7 @@ impl Recorder {
         }
     }
 
-    /// Notes a block that was there before.
+    /// Notes a block that was live before the log began.
     pub(crate) fn found(&self, addr: u64, bytes: u64) {
         if let Some(journal) = &self.journal {
             journal.note_alloc(addr, bytes);
@@ -230,7 +230,7 @@ impl Recorder {
         );
     }
 
-    /// Records what has details of its own.
+    /// Records an action with details.
     pub(crate) fn record_with(&mut self, action: Action, addr: u64, size: u64, details: Details) {
         if let Some(journal) = &mut self.journal {
             journal.record(action, addr, size, None, details);
@@ -249,18 +249,17 @@ impl Recorder {
         self.journal.as_ref()?.call().cloned()
     }
 
-    /// The operation is over, whose context the caller still has. What is returned is to be dropped without a lock.
+    /// Ends the operation; the caller still has its context. Drop the result without a lock.
     pub(crate) fn end_call(&mut self) -> Trash {
         self.journal.as_mut().map(|journal| journal.end_call()).unwrap_or_default()
     }
 
-    /// Where a live block was allocated.
+    /// Context in which a live block was allocated.
     pub(crate) fn of_block(&self, block: BlockId) -> Option<&Context> {
         self.journal.as_ref()?.of_block(block)
     }
 
-    /// Turns history on, changes how it is kept, or turns it off and forgets. What is returned is to be dropped
-    /// without a lock.
+    /// Turns history on, changes its options, or turns it off and forgets it. Drop the result without a lock.
     pub(crate) fn configure(
         &mut self,
         template: &HistoryTemplate,
@@ -275,20 +274,20 @@ impl Recorder {
         journal.configure(template, clear)
     }
 
-    /// Whether its records are numbered by `stamps` already.
+    /// True if its records are numbered by `stamps` already.
     pub(crate) fn records_with(&self, stamps: &Arc<Stamps>) -> bool {
         let ring = self.journal.as_ref().and_then(|journal| journal.ring());
         ring.is_some_and(|ring| ring.is_stamped_by(stamps))
     }
 
-    /// What follows is for another owner.
+    /// Makes the records that follow for another owner.
     pub(crate) fn rename(&mut self, owner: Owner) {
         if let Some(journal) = &mut self.journal {
             journal.rename(owner);
         }
     }
 
-    /// Whom `record` was made for.
+    /// Owner that `record` was made for.
     pub(crate) fn owner_of(&self, record: &Record) -> Owner {
         self.journal.as_ref().map_or((0, PoolId::DEFAULT), |journal| journal.owner_of(record))
     }

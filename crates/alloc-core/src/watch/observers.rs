@@ -1,5 +1,6 @@
-//! The program's code that a device's allocator calls: it sees segments come and go, hears of refusals and of memory that ran
-//! out, says who uses the device, or frees memory. Those who watch budgets and history are with these.
+//! The program's code that a device's allocator calls: it sees segments come and go, hears of refusals and
+//! out-of-memory errors, tells which processes use the device, or frees memory. Observers of budgets and history are
+//! with those.
 
 use crate::process::foreign::{Calls, Foreign, Kind};
 use crate::sync::{Arc, Mutex, Rank};
@@ -7,14 +8,14 @@ use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use crate::watch::oom::{OomReport, ProcessMemory};
 use std::time::{Duration, Instant};
 
-/// Called when memory is short; returns whether it freed something through this allocator.
+/// Called when memory is short; returns true if it freed something through this allocator.
 /// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
 pub type FreeMemoryCallback = Arc<dyn Fn() -> bool + Send + Sync>;
 /// Called with the report before an out-of-memory error is returned.
 /// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
 pub type OutOfMemoryObserver = Arc<dyn Fn(&OomReport) + Send + Sync>;
 
-/// What happens to a range of device memory.
+/// Change of a range of device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentChange {
     /// It was taken from the device and has not been handed out yet.
@@ -26,7 +27,7 @@ pub enum SegmentChange {
 /// Memory that comes or goes, as a library that registers memory (NCCL, RDMA) needs to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentEvent {
-    /// What happens.
+    /// The change.
     pub change: SegmentChange,
     /// The device.
     pub device: DeviceIndex,
@@ -57,7 +58,7 @@ pub type ProcessMemorySource = Arc<dyn Fn(DeviceIndex) -> Vec<ProcessMemory> + S
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rejection {
     pub(crate) requested: u64,
-    /// What would have been taken for it.
+    /// Bytes that would have been taken for it.
     pub(crate) wanted: u64,
     pub(crate) held: u64,
     pub(crate) limit: u64,
@@ -73,11 +74,11 @@ struct Registered {
     rejections: Arc<Vec<RejectionObserver>>,
     segments: Arc<Vec<SegmentObserver>>,
     processes: Option<ProcessMemorySource>,
-    /// When a rejection was last logged.
+    /// Time of the last logged rejection.
     logged: Option<Instant>,
 }
 
-/// Whom a device's allocator tells, and whom it asks. Whoever tells or asks holds no lock.
+/// Callbacks of a device's allocator. They are called with no lock held.
 pub(crate) struct Observers {
     device: DeviceIndex,
     foreign: Arc<Foreign>,
@@ -110,7 +111,7 @@ impl Observers {
         self.foreign.end(former);
     }
 
-    /// Runs all free-memory callbacks, whatever the first ones say. Whether one freed something.
+    /// Runs all free-memory callbacks, whatever the first ones return. True if one freed something.
     pub(crate) fn ask_for_memory(&self) -> bool {
         let callbacks = Arc::clone(&self.registered.lock().low_memory);
         let calls = self.foreign.calls();
@@ -126,7 +127,7 @@ impl Observers {
         }
     }
 
-    /// Memory comes or goes.
+    /// Tells observers of memory that comes or goes.
     pub(crate) fn tell(&self, event: SegmentEvent, calls: &Calls<'_>) {
         let observers = Arc::clone(&self.registered.lock().segments);
         for observer in observers.iter() {
@@ -158,7 +159,7 @@ impl Observers {
         }
     }
 
-    /// Memory of the device by process, where somebody says it.
+    /// Memory of the device by process; empty without a source.
     pub(crate) fn process_memory(&self, calls: &Calls<'_>) -> Vec<ProcessMemory> {
         let source = self.registered.lock().processes.clone();
         let told = source.and_then(|source| calls.call(Kind::ProcessSource, || source(self.device)));

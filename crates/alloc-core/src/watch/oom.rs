@@ -33,26 +33,26 @@ impl Blocker {
 /// Something that would make memory available, and how much.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
-    /// What to do.
+    /// Action to take.
     pub what: String,
     /// Bytes it would make available.
     pub bytes: u64,
-    /// Whether that is enough for the request.
+    /// True if that is enough for the request.
     pub enough: bool,
 }
 
-/// What was lacking when a request was refused, after all remedies. Sizes are bytes.
+/// Memory that lacked when a request was refused, after all remedies. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Free memory that the request could get in one piece: a block, or what the policy can show side by side.
+    /// Free memory that the request could get in one piece: a block, or memory that the policy can show side by side.
     pub in_one_piece: u64,
     /// Free memory of the same stream and tier beside it, in pieces that cannot be joined with that.
     pub in_pieces: u64,
-    /// What would have to be taken from the device.
+    /// Bytes that would have to be taken from the device.
     pub missing: u64,
-    /// What may be taken from it.
+    /// Bytes that may be taken from it.
     pub available: u64,
-    /// What sets that: the device, or a limit by its name.
+    /// Source of that bound: the device, or a limit by its name.
     pub set_by: String,
 }
 
@@ -87,7 +87,7 @@ pub struct PoolCache {
     pub free: u64,
     /// The largest free block.
     pub largest: u64,
-    /// What emptying the pool would give back to the device: whole segments and granules.
+    /// Bytes that emptying the pool would give back to the device: whole segments and granules.
     pub releasable: u64,
 }
 
@@ -96,11 +96,11 @@ pub struct PoolCache {
 pub struct TenantReport {
     /// Its name.
     pub name: Arc<str>,
-    /// What its pools hold.
+    /// Bytes that its pools hold.
     pub held: u64,
     /// Its budget.
     pub marks: Marks,
-    /// Whether its hard limit refuses the request.
+    /// True if its hard limit refuses the request.
     pub refuses: bool,
 }
 
@@ -117,7 +117,7 @@ impl fmt::Display for TenantReport {
     }
 }
 
-/// Why a request could not be served. All sizes are bytes.
+/// Report of a request that could not be served. All sizes are bytes.
 #[derive(Clone, Debug)]
 pub struct OomReport {
     /// `CUDA`, `HIP`, or what a vendor's backend calls itself.
@@ -134,13 +134,13 @@ pub struct OomReport {
     pub requested: u64,
     /// The block that would serve it.
     pub block_size: u64,
-    /// What was asked from the device (PyTorch's "Tried to allocate").
+    /// Bytes asked from the device (PyTorch's "Tried to allocate").
     pub tried: u64,
     /// The device's memory.
     pub device_total: u64,
-    /// Of which the driver has free.
+    /// The part of it that the driver has free.
     pub device_free: u64,
-    /// What this process may hold, if limited.
+    /// Most that this process may hold, if limited.
     pub allowed: Option<u64>,
     /// In the program's hands.
     pub allocated: u64,
@@ -160,17 +160,17 @@ pub struct OomReport {
     pub processes: Vec<ProcessMemory>,
     /// Bytes of live memory that sleep: they take none of the device.
     pub asleep: u64,
-    /// The limit of the request's pool, where that is what refuses it.
+    /// The limit of the request's pool, if that refuses it.
     pub pool_limit: Option<u64>,
     /// The pool's tenant.
     pub tenant: Option<TenantReport>,
-    /// What is guaranteed to other tenants and not used by them, where that is what refuses the request.
+    /// Bytes guaranteed to other tenants and not used by them, if that refuses the request.
     pub kept_for_others: Option<u64>,
-    /// Whether the pool's own source of memory refused.
+    /// True if the pool's own source of memory refused.
     pub source_refused: bool,
     /// Pools that hold free memory, the one with most first.
     pub pools: Vec<PoolCache>,
-    /// What was lacking.
+    /// Memory that lacked.
     pub bound: Bound,
     /// The largest free block that this request's stream and tier has.
     pub largest_fit: u64,
@@ -178,13 +178,13 @@ pub struct OomReport {
     pub largest_anywhere: u64,
     /// Live blocks of this stream and tier with the most free memory beside them, worst first.
     pub blockers: Vec<Blocker>,
-    /// What would help, what is enough first. All of a miss's remedies were tried before this report.
+    /// Remedies left to the program, sufficient ones first. The engine's own were tried before this report.
     pub remedies: Vec<Remedy>,
     /// The policy, by its name.
     pub policy: &'static str,
     /// The release of PyTorch that [`pytorch_message`](Self::pytorch_message) speaks as.
     pub pytorch_release: PytorchRelease,
-    /// Whether growable segments are on.
+    /// True if growable segments are on.
     pub growable: bool,
     /// The address space a growable segment reserves, where it is too small for the request.
     pub reserve_too_small: Option<u64>,
@@ -193,7 +193,7 @@ pub struct OomReport {
 }
 
 impl OomReport {
-    /// What failed, in one paragraph, for a program in which PyTorch does not run.
+    /// The failure in one paragraph, for a program in which PyTorch does not run.
     #[must_use]
     pub fn message(&self) -> String {
         let bytes = format_bytes;
@@ -234,7 +234,7 @@ impl OomReport {
         )
     }
 
-    /// That `host_reserve` refuses, or where it is off that it would have refused before the host has no memory left.
+    /// Sentence about a host that is short of memory: `host_reserve` refuses or, where it is off, would have refused.
     fn of_host(&self) -> String {
         let short = self.host.filter(|host| host.is_short_of(self.bound.missing));
         short.map_or_else(String::new, |host| format!(" {host}."))
@@ -277,7 +277,8 @@ impl OomReport {
         )
     }
 
-    /// Bytes that live memory, pinned memory beside it and the request need beyond what may be held: no setting helps with those.
+    /// Bytes beyond what may be held, of live memory, pinned memory beside it and the request. No setting helps with
+    /// those.
     #[must_use]
     pub fn shortfall(&self) -> u64 {
         let limit = self.allowed.unwrap_or(u64::MAX).min(self.device_total);
@@ -285,7 +286,7 @@ impl OomReport {
         awake.saturating_add(self.pinned).saturating_add(self.block_size).saturating_sub(limit)
     }
 
-    /// What is in the way, and what would help.
+    /// Writes the blockers, the pools with free memory, and the remedies.
     fn fmt_ways_out(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for blocker in &self.blockers {
             write!(

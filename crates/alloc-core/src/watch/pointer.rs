@@ -1,22 +1,22 @@
-//! Wrong pointers: what is wrong with an address that is no live block.
+//! Wrong pointers: diagnosis of an address that is no live block.
 
 use crate::types::{DeviceIndex, DevicePtr};
 use crate::watch::snapshot::{Action, TraceEntry};
 use std::fmt;
 
-/// A pointer that was given to the allocator and is not the first address of a live block that it may do this with. Nothing
-/// was done.
+/// A pointer that was refused: not the first address of a live block, or of none that the call may act on. Nothing was
+/// done.
 #[derive(Clone, Debug)]
 pub struct BadPointer {
     /// The address.
     pub ptr: DevicePtr,
-    /// What is wrong with it.
+    /// The problem with it.
     pub problem: Problem,
     /// The newest entries of the history about this address, oldest first; empty where none is recorded.
     pub history: Vec<TraceEntry>,
 }
 
-/// What is wrong with a pointer.
+/// Problem with a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
@@ -30,7 +30,7 @@ pub enum Problem {
     },
     /// It lies inside a live block.
     InsideBlock {
-        /// Where that block begins: the address to use.
+        /// First address of that block: the address to use.
         block: DevicePtr,
         /// The block's bytes, rounded.
         bytes: u64,
@@ -107,7 +107,7 @@ impl fmt::Display for BadPointer {
     }
 }
 
-/// What the newest entry says about a block that begins at `ptr`, if it says it of none that is live.
+/// True if the newest entry about a block that begins at `ptr` is a free.
 pub(crate) fn says_freed(history: &[TraceEntry], ptr: DevicePtr) -> bool {
     let of_block = |entry: &&TraceEntry| {
         entry.addr == ptr.0

@@ -97,7 +97,7 @@ pub struct BlockInfo {
     pub requested_size: u64,
     /// Allocated, pending or free.
     pub state: BlockState,
-    /// Where it was allocated; empty where not recorded.
+    /// Call stack of its allocation; empty where not recorded.
     pub frames: Option<Stack>,
     /// Keys this model does not know, in file order.
     pub extra: Vec<(Arc<str>, Value)>,
@@ -129,7 +129,7 @@ pub struct SegmentInfo {
     /// Its place in the order in which segments were taken from the device; `None` where that is not known. Files do
     /// not carry it.
     pub registration: Option<u32>,
-    /// Where it was taken from the device.
+    /// Call stack that took it from the device.
     pub frames: Option<Stack>,
     /// Blocks by ascending address.
     pub blocks: Vec<BlockInfo>,
@@ -137,7 +137,7 @@ pub struct SegmentInfo {
     pub extra: Vec<(Arc<str>, Value)>,
 }
 
-/// What an entry of the history records.
+/// Action that an entry of the history records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Action {
@@ -206,7 +206,7 @@ impl Action {
 /// kept once and an entry takes 64 bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceEntry {
-    /// What happened.
+    /// The action.
     pub action: Action,
     /// The address; for [`Action::Oom`] the driver's free bytes (`device_free` in files).
     pub addr: u64,
@@ -223,10 +223,10 @@ pub struct TraceEntry {
 }
 
 impl TraceEntry {
-    /// The address of an [`Action::Oom`] whose file does not tell what the driver had free.
+    /// The address of an [`Action::Oom`] whose file does not tell the driver's free bytes.
     pub const NOT_KNOWN: u64 = u64::MAX;
 
-    /// What the driver had free when a request failed; `None` for other actions and where it is not known.
+    /// Driver's free bytes when a request failed; `None` for other actions and where they are not known.
     #[must_use]
     pub fn device_free(&self) -> Option<u64> {
         (self.action == Action::Oom && self.addr != Self::NOT_KNOWN).then_some(self.addr)
@@ -246,10 +246,10 @@ pub struct Labels {
     pub extra: Vec<(Arc<str>, Value)>,
 }
 
-/// Whether a snapshot's history begins with the allocator's first operation (promise 5).
+/// Completeness of a snapshot's history: does it begin with the allocator's first operation (promise 5)?
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct HistoryStatus {
-    /// Whether anything was recorded at all.
+    /// True if anything was recorded at all.
     pub recorded: bool,
     /// True when no entry is missing between the allocator's first operation and the snapshot.
     pub complete: bool,
@@ -259,7 +259,7 @@ pub struct HistoryStatus {
     pub before_recording: u64,
 }
 
-/// What a file holds that a reader could not take: how often, by name.
+/// Contents of a file that a reader could not take: counts by name.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Unread {
     /// History entries of unknown actions, which were skipped.
@@ -287,10 +287,10 @@ pub struct Snapshot {
     pub host_segments: Vec<SegmentInfo>,
     /// History of pinned host memory.
     pub host_traces: Vec<TraceEntry>,
-    /// Whether the history is complete; `None` for files that do not say (PyTorch's own).
+    /// Completeness of the history; `None` for files that do not say (PyTorch's own).
     pub history: Option<HistoryStatus>,
     /// Top-level keys this model does not know, in file order.
     pub extra: Vec<(Arc<str>, Value)>,
-    /// What was left out of a file when it was read.
+    /// Contents that were left out when the file was read.
     pub unread: Unread,
 }

@@ -5,7 +5,7 @@ use crate::types::DeviceIndex;
 use crate::watch::snapshot::Value;
 use std::collections::VecDeque;
 
-/// Whether a range begins or ends.
+/// Begin or end of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// It begins.

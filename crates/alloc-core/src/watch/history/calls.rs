@@ -1,8 +1,8 @@
-//! What the program asks of a device, call by call, for a recorder that reads it while the program runs.
+//! Log of the program's calls on a device, for a recorder that reads it while the program runs.
 //!
 //! Calls are noted under the lock of the arena that serves them: a block's free comes before the next request that gets
-//! its address, and one order holds for all threads. Their number is bounded: before a call takes any lock it waits while the
-//! reader is that far behind, so nothing is ever left out.
+//! its address, and one order holds for all threads. Unread calls are bounded, and none is ever left out: while the
+//! reader is too far behind, a call waits before it takes any lock.
 
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Rank};
 use crate::types::PoolId;
@@ -46,14 +46,14 @@ pub enum ProgramCall {
     },
     /// The cache was emptied.
     EmptyCache,
-    /// Nobody uses a private pool any more.
+    /// The last reference to a private pool is gone.
     PoolEnds {
-        /// Which one.
+        /// The pool.
         pool: PoolId,
     },
-    /// A private pool's cached memory was given back, if nobody used the pool any more.
+    /// A private pool's cached memory was given back, if the pool was not in use any more.
     EmptyPool {
-        /// Which one.
+        /// The pool.
         pool: PoolId,
     },
     /// An iteration begins, as the program says.
@@ -63,11 +63,11 @@ pub enum ProgramCall {
     },
 }
 
-/// Calls that may wait for the reader, before the program does.
+/// Most unread calls; then the program waits for the reader.
 const MOST: usize = 1 << 16;
 /// Calls after which the reader is woken.
 const MANY: usize = MOST / 4;
-/// How often a call that waits looks again.
+/// Interval at which a waiting call looks again.
 const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
 #[derive(Debug, Default)]
@@ -120,7 +120,7 @@ impl CallLog {
         }
     }
 
-    /// What was noted up to now was there before the log began. Hold all locks under which calls are served.
+    /// Marks the calls noted so far as blocks from before the log. Hold all locks under which calls are served.
     pub(crate) fn begin(&self) {
         let mut state = self.state.lock();
         if state.found.is_none() {
@@ -128,13 +128,13 @@ impl CallLog {
         }
     }
 
-    /// How many of the first calls tell what the program had before the log began.
+    /// Number of leading calls that stand for blocks from before the log began.
     #[must_use]
     pub fn found(&self) -> usize {
         self.state.lock().found.unwrap_or(0)
     }
 
-    /// Says that an iteration of the program begins. Waits while the reader is behind.
+    /// Notes that an iteration of the program begins. Waits while the reader is behind.
     pub fn mark_iteration(&self, n: u64) {
         self.make_room();
         self.push(ProgramCall::Iteration { n });
@@ -166,7 +166,7 @@ impl CallLog {
         self.is_full.store(false, Ordering::Release);
     }
 
-    /// The reader sleeps until there are many calls, the log has ended, somebody unparks its thread, or `most` has passed.
+    /// Lets the reader sleep until there are many calls, the log ends, its thread is unparked, or `most` has passed.
     pub fn sleep(&self, most: Duration) {
         {
             let mut state = self.state.lock();
@@ -178,7 +178,7 @@ impl CallLog {
         thread::park_timeout(most);
     }
 
-    /// Ends the log: nothing is noted any more, and nobody waits. What is in it can still be taken.
+    /// Ends the log: nothing is noted any more, and no call waits. Calls in it can still be taken.
     pub fn end(&self) {
         let reader = {
             let mut state = self.state.lock();
@@ -191,13 +191,13 @@ impl CallLog {
         }
     }
 
-    /// Whether it has ended.
+    /// True if the log has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.state.lock().ended
     }
 
-    /// How many calls had to wait for the reader, and how long all of them together.
+    /// Number of calls that had to wait for the reader, and their total wait.
     #[must_use]
     pub fn waits(&self) -> (u64, Duration) {
         (self.waits.load(Ordering::Relaxed), Duration::from_nanos(self.waited_ns.load(Ordering::Relaxed)))

@@ -1,4 +1,4 @@
-//! Call contexts: where in the program an operation came from.
+//! Call contexts: the place in the program that an operation came from.
 
 use crate::sync::Arc;
 use crate::watch::snapshot::Stack;
@@ -12,7 +12,7 @@ pub trait CallContext: Any + Debug + Send + Sync {
     /// The call stack, innermost frame first. May be slow; called with no lock held.
     fn frames(&self) -> Stack;
 
-    /// Where the forward pass was, for work of a backward pass, where the program knows it.
+    /// Call stack of the forward pass, for work of a backward pass, if the program knows it.
     fn forward_frames(&self) -> Option<Vec<Arc<str>>> {
         None
     }
@@ -25,7 +25,7 @@ pub type Context = Arc<dyn CallContext>;
 /// PyTorch: `CreateContextFn`. It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
 pub type ContextRecorder = Arc<dyn Fn() -> Option<Context> + Send + Sync>;
 
-/// When contexts are gathered, and where they are kept. PyTorch: `RecordContext`.
+/// Operations that gather contexts, and the places that keep them. PyTorch: `RecordContext`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum RecordContext {
     /// Never.
@@ -52,8 +52,8 @@ pub struct SnapshotContexts {
 /// The contexts of a segment of a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct SegmentContexts {
-    /// Where it was taken from the device.
+    /// Context in which the segment was taken from the device.
     pub segment: Option<Context>,
-    /// Where its blocks were allocated, in their order.
+    /// Contexts in which its blocks were allocated, in their order.
     pub blocks: Vec<Option<Context>>,
 }

@@ -25,7 +25,7 @@ pub(crate) fn entry(
 /// Gives entries that say the same one shared set of labels.
 #[derive(Debug, Default)]
 pub(crate) struct Labelling {
-    /// By pool, and whether the entry has nothing of its own.
+    /// Labels of entries without details, by pool.
     plain: FxHashMap<PoolId, Arc<Labels>>,
 }
 
@@ -39,7 +39,7 @@ impl Labelling {
     }
 }
 
-/// What an entry says besides its figures.
+/// Labels of an entry.
 pub(super) fn labels(details: &Details, pool: PoolId) -> Labels {
     static OUTSIDE: OnceLock<Arc<str>> = OnceLock::new();
     static NONE: OnceLock<Arc<str>> = OnceLock::new();

@@ -1,7 +1,7 @@
-//! The journal of one arena, or of the device itself: where records, contexts and entries for trackers are made.
+//! The journal of one arena, or of the device itself: makes records, contexts and entries for trackers.
 //!
-//! Nothing that the program gave is dropped here: contexts may be foreign code's, and the arena's lock is held. They are
-//! collected, and dropped by whoever ends the call.
+//! No context is dropped here: it may be foreign code's, and the arena's lock is held. Contexts are collected, and the
+//! end of the call drops them.
 
 use super::calls::{CallLog, ProgramCall};
 use super::entry::{entry, labels};
@@ -24,8 +24,8 @@ pub(crate) type Trash = SmallVec<[Context; 4]>;
 #[derive(Debug)]
 pub(super) struct Journal {
     ring: Option<Ring>,
-    /// Bits of the actions that have to be looked at: those that are skipped; all of them while more is kept of any
-    /// record than its figures, or a clock has to be asked.
+    /// Bits of actions that leave the fast path: skipped ones; all, while more than figures is kept or the clock is
+    /// called.
     attentive: u16,
     /// Bits of skipped actions.
     skip: u16,
@@ -34,12 +34,12 @@ pub(super) struct Journal {
     calls: Option<Arc<CallLog>>,
     /// The context of the operation that has the lock.
     call: Option<Context>,
-    /// Where live blocks were allocated.
+    /// Contexts in which live blocks were allocated.
     of_blocks: FxHashMap<BlockId, Context>,
     /// Contexts that nothing needs any more.
     trash: Trash,
     owner: Owner,
-    /// Owners before the present one, in order: each with the first number it has not.
+    /// Earlier owners in order, each with the first sequence number after its records.
     former: VecDeque<(u64, Owner)>,
 }
 
@@ -60,7 +60,7 @@ impl Journal {
         }
     }
 
-    /// Records these actions, in this order, where figures are all there is to record; `false` where they are not.
+    /// Fast path: records these actions, in this order. `false` if more than figures may have to be recorded.
     #[inline(always)]
     pub(super) fn record_shortly<const N: usize>(
         &mut self,
@@ -100,7 +100,7 @@ impl Journal {
         self.ring.as_ref()
     }
 
-    /// Where the program's calls are noted.
+    /// Log of the program's calls.
     pub(super) fn calls(&self) -> Option<&Arc<CallLog>> {
         self.calls.as_ref()
     }
@@ -115,12 +115,12 @@ impl Journal {
         self.call.as_ref()
     }
 
-    /// Where a live block was allocated.
+    /// Context in which a live block was allocated.
     pub(super) fn of_block(&self, block: BlockId) -> Option<&Context> {
         self.of_blocks.get(&block)
     }
 
-    /// Whom records are made for now.
+    /// Owner of the records made now.
     pub(super) fn owner(&self) -> Owner {
         self.owner
     }
@@ -135,7 +135,7 @@ impl Journal {
         if let Some(calls) = &self.calls {
             calls.push(ProgramCall::Free { addr });
         }
-        // The call's own would be shown in its place. The block keeps this one, so it does not end here.
+        // A context of the call itself takes precedence. The block keeps this one, so it is not dropped here.
         let about = if self.call.is_none() { self.of_blocks.get(&block).cloned() } else { None };
         self.record(Action::FreeRequested, addr, size, about.as_ref(), Details::default());
     }
@@ -187,15 +187,15 @@ impl Journal {
         }
     }
 
-    /// The operation is over. What is returned is to be dropped without a lock.
+    /// Ends the operation. Drop the result without a lock.
     pub(super) fn end_call(&mut self) -> Trash {
-        // Whoever made the call has its context still, so that it does not end here.
+        // The caller still has the context, so it is not dropped here.
         self.call = None;
         std::mem::take(&mut self.trash)
     }
 
-    /// Changes how it is kept. Live blocks keep the contexts they have until history is off. What is returned is to be
-    /// dropped without a lock.
+    /// Changes the options. Live blocks keep the contexts they have until history is off. Drop the result without a
+    /// lock.
     pub(super) fn configure(&mut self, template: &HistoryTemplate, clear: bool) -> Vec<Context> {
         let mut lost = match &mut self.ring {
             Some(ring) if clear => ring.clear(),
@@ -230,7 +230,7 @@ impl Journal {
         contexts
     }
 
-    /// What nothing needs any more, to be dropped without a lock.
+    /// Ends the journal; returns its contexts, to be dropped without a lock.
     pub(super) fn into_contexts(mut self: Box<Self>) -> Vec<Context> {
         let mut contexts = self.trash.into_vec();
         contexts.extend(self.call.take());
@@ -239,7 +239,7 @@ impl Journal {
         contexts
     }
 
-    /// What follows is for another owner.
+    /// Makes the records that follow for another owner.
     pub(super) fn rename(&mut self, owner: Owner) {
         let owner = std::mem::replace(&mut self.owner, owner);
         let ends = |ring: &Ring| Some((ring.oldest()?.sequence, ring.newest()?.sequence + 1));
@@ -253,7 +253,7 @@ impl Journal {
         }
     }
 
-    /// Whom `record` was made for.
+    /// Owner that `record` was made for.
     pub(super) fn owner_of(&self, record: &Record) -> Owner {
         let later = self.former.partition_point(|(end, _)| *end <= record.sequence);
         self.former.get(later).map_or(self.owner, |(_, owner)| *owner)

@@ -6,12 +6,12 @@ use crate::sync::Arc;
 use crate::watch::snapshot::{SegmentInfo, Snapshot, Stack, TraceEntry, Value};
 use rustc_hash::FxHashMap;
 
-/// Where a context came from, as snapshots have it.
+/// Stacks of a context, as snapshots have them.
 #[derive(Clone, Debug)]
 struct Resolved {
     frames: Stack,
     forward: Option<Value>,
-    /// Keeps it alive, so that its address is not another's.
+    /// Kept alive, so that no other context gets its address.
     context: Context,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Resolver<'a> {
 }
 
 impl Drop for Resolver<'_> {
-    /// What the history has overwritten meanwhile ends here.
+    /// Drops contexts that the history has overwritten meanwhile.
     fn drop(&mut self) {
         self.calls.end(self.known.drain().map(|(_, resolved)| resolved.context));
     }

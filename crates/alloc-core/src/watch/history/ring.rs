@@ -17,7 +17,7 @@ pub(crate) struct Record {
     pub(crate) action: Action,
 }
 
-/// What few records have.
+/// Parts that few records have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Details {
     pub(crate) context: Option<Context>,
@@ -25,19 +25,19 @@ pub(crate) struct Details {
     pub(crate) metadata: Option<Arc<str>>,
     /// The compiled region.
     pub(crate) compiled: Option<Arc<str>>,
-    /// Why the engine itself did it.
+    /// Reason of an action of the engine's own.
     pub(crate) internal: Option<&'static str>,
     /// The pool, where it is not that of the ring.
     pub(crate) pool: Option<PoolId>,
 }
 
 impl Details {
-    /// Whether there is nothing at all.
+    /// True if there are no details.
     pub(crate) fn is_empty(&self) -> bool {
         self.context.is_none() && !self.says_something()
     }
 
-    /// Whether labels of its own are due.
+    /// True if the entry needs labels of its own.
     pub(super) fn says_something(&self) -> bool {
         self.metadata.is_some() || self.compiled.is_some() || self.internal.is_some() || self.pool.is_some()
     }
@@ -50,7 +50,7 @@ pub(crate) struct Ring {
     /// Beside `records`, once any record has had details; empty before.
     details: Vec<Details>,
     capacity: usize,
-    /// Behind the newest record. The ring is full where records follow, or the capacity is reached.
+    /// Index after the newest record. The ring is full if records follow, or the capacity is reached.
     cursor: usize,
     stamps: Arc<Stamps>,
 }
@@ -65,7 +65,8 @@ impl Ring {
         Record { sequence, ticks, addr, size, action }
     }
 
-    /// Records these actions, in this order, at one moment. Not where there are details, or a clock has to be asked.
+    /// Fast path: records these actions, in this order, with one time. Not with details, or if the clock must be
+    /// called.
     #[inline(always)]
     pub(super) fn add<const N: usize>(&mut self, actions: [Action; N], addr: u64, size: u64) {
         debug_assert!(!self.has_details(), "they would stay with other records");
@@ -80,7 +81,7 @@ impl Ring {
         self.cursor += N;
     }
 
-    /// Apart from the usual way, which needs no stack without it.
+    /// Slow path, apart so that the fast path needs no stack.
     #[cold]
     #[inline(never)]
     fn add_at_end<const N: usize>(
@@ -104,7 +105,7 @@ impl Ring {
         self.cursor += 1;
     }
 
-    /// The next record goes to a new place or, where there is no more, to the first.
+    /// Moves the cursor to a new place or, at capacity, to the first.
     fn make_room(&mut self) {
         if self.records.len() < self.capacity {
             self.records.push(Record { sequence: 0, ticks: 0, addr: 0, size: 0, action: Action::Alloc });
@@ -113,7 +114,7 @@ impl Ring {
         }
     }
 
-    /// Adds a record with details, which may be empty. Returns those it takes the place of.
+    /// Adds a record with details, which may be empty. Returns the details that it overwrites.
     pub(crate) fn push(&mut self, record: Record, details: Details) -> Details {
         self.put(record);
         if !self.has_details() && details.is_empty() {
@@ -123,7 +124,7 @@ impl Ring {
         std::mem::replace(&mut self.details[self.cursor - 1], details)
     }
 
-    /// Whether any record may have details.
+    /// True if any record may have details.
     #[inline(always)]
     pub(super) fn has_details(&self) -> bool {
         !self.details.is_empty()
@@ -145,17 +146,17 @@ impl Ring {
         self.records[..self.cursor].last()
     }
 
-    /// Whether its records are numbered by these.
+    /// True if its records are numbered by `stamps`.
     pub(super) fn is_stamped_by(&self, stamps: &Arc<Stamps>) -> bool {
         Arc::ptr_eq(&self.stamps, stamps)
     }
 
-    /// Whether no clock has to be asked.
+    /// True if a record needs no call of the clock.
     pub(super) fn is_quick(&self) -> bool {
         self.stamps.is_quick()
     }
 
-    /// Whether records have their sequence number for their time.
+    /// True if the time of a record is its sequence number.
     pub(crate) fn is_deterministic(&self) -> bool {
         self.stamps.is_deterministic()
     }

@@ -4,7 +4,7 @@ use super::ring::Record;
 use crate::sync::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-/// Where ticks come from.
+/// Source of ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     /// There are none, in deterministic mode.
@@ -58,7 +58,7 @@ impl Stamps {
         self.source == Source::Numbers
     }
 
-    /// Whether [`take_quickly`](Self::take_quickly) may be asked.
+    /// True if [`take_quickly`](Self::take_quickly) may be called.
     pub(super) fn is_quick(&self) -> bool {
         self.source != Source::Clock
     }
@@ -86,7 +86,7 @@ impl Stamps {
         self.start_us.saturating_add(i64::try_from(nanos / 1000).unwrap_or(i64::MAX))
     }
 
-    /// What a record made now would have.
+    /// Time that a record made now would have.
     pub(crate) fn now_us(&self) -> i64 {
         if self.is_deterministic() { i64::try_from(self.made()).unwrap_or(i64::MAX) } else { now_us() }
     }

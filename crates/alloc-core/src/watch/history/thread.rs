@@ -1,4 +1,4 @@
-//! What a thread says about its operations: a text of its own, and the compiled region it is in.
+//! Labels that a thread gives its operations: a text of its own, and the compiled region it is in.
 //!
 //! Both belong to the thread and are seen by every allocator of the process, as in PyTorch.
 
@@ -12,11 +12,11 @@ struct Said {
     compiled: Vec<Arc<str>>,
 }
 
-/// Whether any thread ever said anything: the short way of a record asks only this.
+/// Set once any thread has said anything: the fast path of a record reads only this.
 static EVER: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// Whether the thread has said anything.
+    /// Set while the thread has a text or is in a region.
     static ANY: Cell<bool> = const { Cell::new(false) };
     static SAID: RefCell<Said> = const { RefCell::new(Said { metadata: None, compiled: Vec::new() }) };
 }
@@ -57,7 +57,7 @@ pub fn pop_compile_context() {
     });
 }
 
-/// Whether the calling thread has said anything.
+/// True if the calling thread has a text or is in a region.
 #[inline(always)]
 pub(super) fn has_said() -> bool {
     // Each thread sees its own store.

@@ -1,8 +1,7 @@
 //! Trackers: functions of the program that see every entry, whether history is on or not.
 //!
 //! Entries are queued under the lock of the arena that makes them, and handed over after it is dropped: a tracker
-//! may call anything, the allocator too. Of all threads that have something to hand over, one does it for all, in
-//! order; nobody waits for a tracker.
+//! may call anything, the allocator too. One thread hands over for all, in order; the others do not wait.
 
 use super::context::Context;
 use crate::process::foreign::{Calls, Foreign, Kind};
@@ -45,7 +44,7 @@ impl std::fmt::Debug for Outbox {
     }
 }
 
-/// Hands over what waits when an operation ends, however it does.
+/// Hands over queued entries when an operation ends, however it ends.
 pub(crate) struct AtEnd<'a>(&'a Outbox, &'a Foreign);
 
 impl Drop for AtEnd<'_> {
@@ -55,7 +54,7 @@ impl Drop for AtEnd<'_> {
 }
 
 impl Outbox {
-    /// [`deliver`](Self::deliver) when what is returned is dropped; make it before any lock is taken.
+    /// [`deliver`](Self::deliver) when the result is dropped; make it before any lock is taken.
     #[must_use]
     pub(crate) fn deliver_at_end<'a>(&'a self, foreign: &'a Foreign) -> AtEnd<'a> {
         AtEnd(self, foreign)
@@ -69,7 +68,7 @@ impl Outbox {
         self.state.lock().queue.push_back(tracked);
     }
 
-    /// Hands everything over that waits, unless a thread is at it, or this one is in a tracker. Hold no lock.
+    /// Hands all queued entries over, unless another thread does, or this one is in a tracker. Hold no lock.
     pub(crate) fn deliver(&self, calls: &Calls<'_>) {
         let waits = |state: &Deliveries| !state.busy && !state.queue.is_empty();
         if !waits(&self.state.lock()) || calls.is_inside(Kind::Tracker) {
@@ -86,7 +85,7 @@ impl Outbox {
             let (Tracked { entry, context }, trackers) = {
                 let mut state = self.state.lock();
                 let Some(tracked) = state.queue.pop_front() else {
-                    // Under the lock: whoever adds an entry from here on finds nobody at it.
+                    // Under the lock: an entry added from here on is handed over by its own thread.
                     state.busy = false;
                     return;
                 };

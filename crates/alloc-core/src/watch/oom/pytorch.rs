@@ -8,7 +8,8 @@ const DOCUMENTATION: &str = "https://docs.pytorch.org/docs/stable/notes/cuda.htm
 
 impl OomReport {
     /// The text PyTorch's allocator would give, word for word, in the release that `pytorch_release` names: for programs in which
-    /// PyTorch runs. What PyTorch does not know is told at its end: pinned memory that limits count, and a host that is short of memory.
+    /// PyTorch runs. At its end stands what PyTorch does not know: pinned memory that limits count, and a host that is
+    /// short of memory.
     #[must_use]
     pub fn pytorch_message(&self) -> String {
         let private = self.private_free;
@@ -67,7 +68,7 @@ impl OomReport {
     }
 
     fn usual_hint(&self) -> String {
-        // What PyTorch advises are settings of its own policy.
+        // PyTorch advises settings of its own policy.
         if self.policy != PolicyName::Pytorch.name() {
             return String::new();
         }
@@ -88,7 +89,7 @@ impl OomReport {
         )
     }
 
-    /// Whether its release has the sentences that came with 2.15.
+    /// True if its release has the sentences that came with 2.15.
     fn says_what_2_15_says(&self) -> bool {
         self.pytorch_release >= PytorchRelease::V2_15
     }

@@ -1,10 +1,10 @@
-//! The tables of figures: a row says what a figure is called, what it counts, and what it is as a metric. The field of the
-//! statistics, PyTorch's flat keys and the metrics follow from it, and by `cargo xtask codegen` the C struct and Python's.
+//! The tables of figures: a row has a figure's name, meaning, unit and metric. The field of the statistics, PyTorch's
+//! flat keys and the metrics follow from it, and by `cargo xtask codegen` the C struct and Python's.
 
 use super::quantity::{DurationStat, Stat, StatArray};
 use std::collections::BTreeMap;
 
-/// What is counted in a figure.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes.
@@ -28,15 +28,15 @@ pub struct Figure<S> {
     pub metric: &'static str,
     /// The unit.
     pub unit: Unit,
-    /// How it is read.
+    /// Its accessor.
     pub read: Read<S>,
     pub(crate) docs: &'static str,
 }
 
-/// How a figure is read, which says what it is.
+/// Accessor of a figure, which also gives its kind.
 #[derive(Debug)]
 pub enum Read<S> {
-    /// A sum of what has happened.
+    /// A running sum.
     Counter(fn(&S) -> &i64),
     /// A level.
     Gauge(fn(&S) -> &i64),
@@ -44,7 +44,7 @@ pub enum Read<S> {
     Stat(fn(&S) -> &Stat),
     /// A quantity over time, in total and by tier.
     Array(fn(&S) -> &StatArray),
-    /// How long something took.
+    /// A duration.
     Time(fn(&S) -> &DurationStat),
 }
 
@@ -53,7 +53,7 @@ pub enum Read<S> {
 pub struct FigureValue {
     /// PyTorch's pool, where it is one tier's or their total.
     pub pool: Option<&'static str>,
-    /// Which value, where a figure has several: `peak`.
+    /// Name of the value, where a figure has several: `peak`.
     pub part: Option<&'static str>,
     /// The value.
     pub value: i64,
@@ -169,7 +169,7 @@ macro_rules! figures {
         }
 
         impl $stats {
-            /// What there is to know about each figure.
+            /// Descriptions of all figures.
             #[must_use]
             pub fn figures() -> &'static [$crate::watch::stats::Figure<Self>] {
                 use $crate::watch::stats::{Figure, Read, Unit};

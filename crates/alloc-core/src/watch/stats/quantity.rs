@@ -1,4 +1,4 @@
-//! What figures are made of.
+//! Values of figures.
 
 use crate::base::ids::Tier;
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl StatArray {
     }
 }
 
-/// How long calls took, in microseconds.
+/// Durations of calls, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct DurationStat {
     /// All of them together.

@@ -3,7 +3,7 @@
 /// A quantity of bytes while a scope lasted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ScopeBytes {
-    /// When it began.
+    /// At its begin.
     pub begin: i64,
     /// At its end, or when it was read.
     pub end: i64,
@@ -11,7 +11,7 @@ pub struct ScopeBytes {
     pub peak: i64,
 }
 
-/// What a device did while a scope lasted, by whichever thread. Names as in [`DeviceStats`](super::DeviceStats).
+/// Activity of a device, by all threads, while a scope lasted. Names as in [`DeviceStats`](super::DeviceStats).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ScopeStats {
     /// Bytes in the program's hands, rounded.

@@ -5,7 +5,7 @@ use crate::types::DeviceIndex;
 
 const WIDTH: usize = 75;
 
-/// How a column's figures are written; the second one decides on the unit.
+/// Formatter of a column's figures; the second argument decides on the unit.
 type Format = fn(i64, i64) -> String;
 
 impl DeviceStats {
