@@ -4,8 +4,7 @@ use crate::types::{DeviceIndex, DevicePtr};
 use crate::watch::snapshot::{Action, TraceEntry};
 use std::fmt;
 
-/// A pointer that was refused: not the first address of a live block, or of none that the call may act on. Nothing was
-/// done.
+/// A refused pointer: it is not the first address of a live block on which the call may act. Nothing was done.
 #[derive(Clone, Debug)]
 pub struct BadPointer {
     /// The address.

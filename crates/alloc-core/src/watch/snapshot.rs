@@ -246,7 +246,7 @@ pub struct Labels {
     pub extra: Vec<(Arc<str>, Value)>,
 }
 
-/// Completeness of a snapshot's history: does it begin with the allocator's first operation (promise 5)?
+/// Completeness of a snapshot's history, from the allocator's first operation on (promise 5).
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct HistoryStatus {
     /// True if anything was recorded at all.
