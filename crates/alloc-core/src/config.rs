@@ -1,4 +1,4 @@
-//! Settings: what they are, and the two ways to read them from text.
+//! Settings, and the two grammars that read them from text.
 //!
 //! [`pytorch::parse`] takes what PyTorch takes, [`strict::parse`] takes only what is meant, and
 //! [`environment::read`] knows which variables hold which. [`options()`] lists every option. Reading a text changes
@@ -26,7 +26,7 @@ pub use text::Inexpressible;
 use std::fmt;
 use std::str::FromStr;
 
-/// Which vendor's names a text may use beside CUDA's.
+/// Vendor whose names a text may use beside CUDA's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Flavour {
     /// A CUDA build of PyTorch.
@@ -41,7 +41,7 @@ pub enum Flavour {
 pub struct Parsed {
     /// The settings to use from now on.
     pub settings: Settings,
-    /// What was accepted but is probably not meant; at most 64 per text.
+    /// Accepted parts that are probably not meant; at most 64 per text.
     pub warnings: Vec<Warning>,
 }
 
@@ -79,10 +79,10 @@ impl fmt::Display for PolicyName {
     }
 }
 
-/// Which free memory of other streams a stream may have.
+/// Free memory of other streams that a stream may reuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum CrossStream {
-    /// What the device is known to be done with.
+    /// Memory that the device is known to be done with.
     #[default]
     Completed,
     /// None.
@@ -109,7 +109,7 @@ impl CrossStream {
     }
 }
 
-/// Which allocator serves requests.
+/// Allocator that serves requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum AllocatorBackend {
     /// The caching engine (`backend:native`).
@@ -146,7 +146,7 @@ impl AllocatorBackend {
     }
 }
 
-/// How much address space a growable segment reserves.
+/// Address space that a growable segment reserves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ReserveSize {
     /// A share of the device's memory.

@@ -1,4 +1,4 @@
-//! Which environment variables hold settings, and which comes first.
+//! Environment variables that hold settings, and their precedence.
 
 use super::error::{ConfigError, Warning};
 use super::options::without_effect;
@@ -16,7 +16,7 @@ pub const BYPASS_VARIABLES: [&str; 2] = ["PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTO
 /// PyTorch's variable for `segments_ipc`: 0, false, no, off and n switch it off, in any case; everything else is on.
 pub const SEGMENTS_IPC_VARIABLE: &str = "TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC";
 
-/// Reads the settings, and whether caching is disabled, from variables. It starts from the defaults. `lookup` gives a
+/// Reads the settings, and the switch of caching, from variables. It starts from the defaults. `lookup` gives a
 /// variable's value, `None` if it is not set. Does not block.
 ///
 /// # Errors

@@ -33,7 +33,7 @@ impl fmt::Display for ExceptionClass {
 
 /// A settings text that was refused. Nothing of it was applied.
 ///
-/// `Display` names the token, where it is and what is allowed there; [`pytorch_message`](Self::pytorch_message)
+/// `Display` names the token, its place and the values allowed there; [`pytorch_message`](Self::pytorch_message)
 /// is what PyTorch says.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError {
@@ -128,7 +128,7 @@ impl ConfigError {
         self.detail.position
     }
 
-    /// What is allowed in its place; empty where nothing can be said.
+    /// Values allowed in its place; empty where nothing can be said.
     #[must_use]
     pub fn allowed_values(&self) -> &str {
         &self.detail.allowed
@@ -173,7 +173,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// As people read it, for `main` shows errors so.
+/// Same as `Display`: `main` shows errors by `Debug`.
 impl fmt::Debug for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -190,7 +190,7 @@ pub(super) fn clip(text: &str) -> String {
     }
 }
 
-/// Something that PyTorch accepts in silence (mostly) and that probably is not what was meant.
+/// A part of a text that is probably not meant, but that PyTorch accepts, mostly in silence.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Warning {
@@ -200,7 +200,7 @@ pub enum Warning {
         option: &'static str,
         /// The token as written.
         token: String,
-        /// What it was read as.
+        /// Value it was read as.
         read_as: String,
     },
     /// White space inside a token was dropped (`1 00` is 100).
@@ -214,7 +214,7 @@ pub enum Warning {
     Separator {
         /// The separator that belongs there.
         expected: &'static str,
-        /// What stands there.
+        /// Text that stands there.
         found: String,
         /// Byte offset.
         position: usize,
@@ -230,21 +230,21 @@ pub enum Warning {
         option: &'static str,
         /// The token as written.
         token: String,
-        /// What it was read as.
+        /// Value it was read as.
         read_as: u64,
     },
     /// The size is beyond what can be expressed in bytes and was cut to `limit_mb` MiB.
     Saturated {
         /// The option.
         option: &'static str,
-        /// What it was cut to, in MiB.
+        /// Size it was cut to, in MiB.
         limit_mb: u64,
     },
     /// The option has no effect as things stand.
     NoEffect {
         /// The option.
         option: &'static str,
-        /// Why, and what would give it one.
+        /// Reason, and a change that would give it one.
         why: &'static str,
     },
     /// This text put options back to their defaults that an earlier one had set. PyTorch does so for four.
@@ -257,11 +257,11 @@ pub enum Warning {
         /// The token as written.
         token: String,
     },
-    /// The option does what is hardly meant, as things stand.
+    /// The option has an effect that is hardly meant, as things stand.
     Harm {
         /// The option.
         option: &'static str,
-        /// What it does, and what to set instead.
+        /// Its effect, and the setting to use instead.
         what: &'static str,
     },
     /// Several variables are set; only the first counts.

@@ -4,7 +4,7 @@ use super::plain::{ratio, shortest, whole};
 use crate::types::{GIB, MIB};
 use std::fmt;
 
-/// How much of a device's memory may be held.
+/// Limit of the memory that may be held of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MemoryLimit {
     /// A share of the device's memory, over 0 and up to 1.
@@ -13,7 +13,7 @@ pub enum MemoryLimit {
     Bytes(u64),
 }
 
-/// What `host_reserve` is by default, where a host has `total` bytes: 2 GiB or 5 %, whichever is more, but at most a quarter.
+/// Default of `host_reserve` for a host of `total` bytes: 2 GiB or 5 %, whichever is more, but at most a quarter.
 #[must_use]
 pub fn usual_host_reserve(total: u64) -> u64 {
     (total / 20).max(2 * GIB).min(total / 4)
@@ -34,7 +34,7 @@ impl MemoryLimit {
         }
     }
 
-    /// Whether a text could give it.
+    /// True if a text could give it.
     pub(crate) fn is_sound(self) -> bool {
         match self {
             Self::Fraction(share) => share > 0.0 && share <= 1.0,
@@ -42,8 +42,7 @@ impl MemoryLimit {
         }
     }
 
-    /// Whether it can never be reached because `other` comes first, on any device. Bytes and a share cannot be
-    /// told apart without a device.
+    /// True if on any device `other` is reached first. Bytes and a share cannot be compared without a device.
     pub(super) fn is_beyond(self, other: Self) -> bool {
         match (self, other) {
             (Self::Fraction(share), Self::Fraction(other)) => share >= other,

@@ -1,6 +1,6 @@
 //! Numbers as the C library reads them: the longest front part that is one.
 
-/// Why a token is not a number.
+/// Reason that a token is not a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotANumber {
     /// No digits at the front.
@@ -9,7 +9,7 @@ pub(super) enum NotANumber {
     OutOfRange,
 }
 
-/// A number and how many bytes of the token it took.
+/// A number, and the bytes of the token that it took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Read<T> {
     pub(super) value: T,

@@ -8,7 +8,7 @@ use crate::types::MIB;
 use std::fmt::Debug;
 use std::path::PathBuf;
 
-/// Which texts may carry an option.
+/// Texts that may carry an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Grammar {
     /// PyTorch's variables, Granule's variable and the API.
@@ -17,7 +17,7 @@ pub enum Grammar {
     Granule,
 }
 
-/// Which of PyTorch's two parsers owns an option; it decides in which order errors show.
+/// Parser of PyTorch's that owns an option, which decides the order of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Common,
@@ -25,7 +25,7 @@ pub(super) enum Owner {
     Granule,
 }
 
-/// What there is to know about an option, for help texts and documentation.
+/// Description of an option, for help texts and documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionInfo {
     /// The name in a text.
@@ -38,11 +38,11 @@ pub struct OptionInfo {
     pub default: &'static str,
     /// The values allowed.
     pub range: &'static str,
-    /// What else the strict grammar takes, mostly to switch the option off again.
+    /// Further values of the strict grammar, mostly to switch the option off again.
     pub strict_extra: Option<&'static str>,
-    /// What it does.
+    /// Its effect.
     pub help: &'static str,
-    /// Which texts may carry it.
+    /// Texts that may carry it.
     pub grammar: Grammar,
     /// The first release of PyTorch that has it; 2.0 stands for older ones, too.
     pub since: (u16, u16),
@@ -50,13 +50,13 @@ pub struct OptionInfo {
     pub(super) owner: Owner,
     pub(super) kind: Kind,
     pub(super) field: Field,
-    /// What PyTorch says about a value outside its range, where large segments have that many MiB.
+    /// PyTorch's message on a value outside its range, where large segments have that many MiB.
     pub(super) refuse: fn(&Value, u64) -> Option<String>,
-    /// What is wrong with it in settings made in code.
+    /// Problem with its value in settings made in code.
     pub(super) wrong: fn(&Settings) -> Option<String>,
-    /// Why it does nothing as these settings combine it with others.
+    /// Reason that it does nothing, as these settings combine it with others.
     pub(super) idle: fn(&Settings) -> Option<&'static str>,
-    /// What it does that is hardly meant, as these settings combine it with others.
+    /// Effect that is hardly meant, as these settings combine it with others.
     pub(super) harm: fn(&Settings) -> Option<&'static str>,
 }
 
@@ -66,10 +66,10 @@ pub(super) struct Field {
     pub(super) name: &'static str,
     /// Stores a value that was checked.
     pub(super) store: fn(&mut Settings, Value),
-    /// As a text has it.
+    /// Its value as a text has it.
     pub(super) written: fn(&Settings) -> String,
     pub(super) differs: fn(&Settings, &Settings) -> bool,
-    /// Takes it from other settings.
+    /// Copies it from other settings.
     pub(super) copy: fn(&mut Settings, &Settings),
 }
 
@@ -83,7 +83,7 @@ impl OptionInfo {
         }
     }
 
-    /// Whether settings have its default, or it follows another option as it does where it is not set.
+    /// True if settings have its default. An option that by default follows another one must have that one's value.
     pub(super) fn is_default(&self, settings: &Settings) -> bool {
         match self.key {
             Key::MaxNonSplitRounding => settings.max_non_split_rounding == settings.large_segment_size,
@@ -146,7 +146,7 @@ macro_rules! options {
     };
 }
 
-/// What a row leaves out, as it follows from how the value is written.
+/// Fields that a row leaves out, by the kind of its value.
 const fn usual(key: Key, owner: Owner, kind: Kind, name: &'static str, field: Field) -> OptionInfo {
     let (unit, default, range, strict_extra) = match kind {
         Kind::Backend | Kind::Policy | Kind::CrossStream => ("name", "", "", None),
@@ -187,7 +187,7 @@ const fn usual(key: Key, owner: Owner, kind: Kind, name: &'static str, field: Fi
 }
 
 pub(super) const UNLIMITED: &str = "unlimited";
-/// How the strict grammar switches an option off whose range does not have 0.
+/// Switches an option off in the strict grammar if its range does not have 0.
 pub(super) const OFF: &str = "0 (off)";
 const MB_UP: &str = "a whole number of MiB up to 17592186044415, at least large_segment_size_mb";
 const MB_ANY: &str = "a whole number of MiB from 0 to 17592186044415";
@@ -198,7 +198,7 @@ const PATH: &str = "an absolute path without , : [ ] and blanks";
 /// Most threads that register pinned memory.
 const MAX_THREADS: u64 = 128;
 
-/// What is wrong with a value in settings made in code.
+/// Message on an unsound value in settings made in code.
 fn unless(sound: bool, value: &dyn Debug, allowed: &str) -> Option<String> {
     (!sound).then(|| format!("is {value:?}; it must be {allowed}"))
 }
@@ -212,18 +212,18 @@ fn unsound(limit: Option<MemoryLimit>) -> Option<String> {
     unless(false, &limit.filter(|limit| !limit.is_sound())?, allowed)
 }
 
-/// Why a reserve of growable segments does nothing where none grow. The granule policy's grow whatever is set.
+/// Reason that a reserve of growable segments does nothing: none grow. Those of the granule policy always do.
 fn fixed(settings: &Settings, reserve: bool) -> Option<&'static str> {
     let fixed = !settings.expandable_segments && settings.policy_name() == PolicyName::Pytorch;
     (fixed && reserve).then_some("segments do not grow; set expandable_segments:True")
 }
 
-/// What is beyond every device is unlimited, however it is written.
+/// True if `bytes` is a limit. A value beyond every device is unlimited, however it is written.
 const fn limits(bytes: u64) -> bool {
     bytes < 1 << 50
 }
 
-/// Why an option of PyTorch's rules does nothing under others.
+/// Reason that an option of PyTorch's rules does nothing under other rules.
 fn foreign(settings: &Settings, set: bool) -> Option<&'static str> {
     (set && settings.policy_name() == PolicyName::Granule)
         .then_some("policy:granule neither rounds up to divisions nor keeps blocks whole")
@@ -588,7 +588,7 @@ pub(super) fn row(key: Key) -> &'static OptionInfo {
     &OPTIONS[key as usize]
 }
 
-/// Options of these settings that do nothing, or harm, as they are combined, of those named in the text.
+/// Warnings about options named in the text that do nothing, or harm, in these settings.
 pub(super) fn without_effect(s: &Settings, named: &[Key]) -> Vec<Warning> {
     let named_ones = OPTIONS.iter().filter(|o| named.contains(&o.key));
     named_ones
@@ -599,7 +599,7 @@ pub(super) fn without_effect(s: &Settings, named: &[Key]) -> Vec<Warning> {
         .collect()
 }
 
-/// The known option closest to a name nobody knows, if one is close.
+/// The known option closest to an unknown name, if one is close.
 pub(super) fn nearest(name: &str, grammar: Grammar) -> Option<&'static str> {
     // Names are short; a long token is not a typing mistake, and comparing it would cost its length.
     if name.len() > 64 {

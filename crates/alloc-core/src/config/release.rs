@@ -33,7 +33,7 @@ impl PytorchRelease {
         }
     }
 
-    /// The release that decides as that of a program, or about so: 2.11 for 2.10, and 2.13 for 2.12.
+    /// The release that decides as that of a program, or nearly so: 2.11 for 2.10, and 2.13 for 2.12.
     #[must_use]
     pub fn about(program: &str) -> Option<Self> {
         let about = |(name, release): &(&str, Self)| is_of(program, name).then_some(*release);
@@ -41,7 +41,7 @@ impl PytorchRelease {
     }
 }
 
-/// Whether a text names this minor version, or a release of it.
+/// True if a text names this minor version, or a release of it.
 fn is_of(text: &str, minor: &str) -> bool {
     text.strip_prefix(minor).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

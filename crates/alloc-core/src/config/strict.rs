@@ -114,7 +114,7 @@ impl<'t> Reader<'t> {
             let key = self.word("an option name")?;
             let Some(option) = find(&key.text) else {
                 let error = ConfigError::strict("there is no such option").at(&key.text, key.start);
-                // All names are many; they would hide the one that is meant.
+                // A list of all names would hide the one that is meant.
                 return Err(match nearest(&key.text, Grammar::Granule) {
                     Some(near) => error.meant(Some(near)),
                     None => {
@@ -285,7 +285,7 @@ fn bad_value(option: &'static OptionInfo, token: &Token, problem: &str) -> Confi
     ConfigError::strict(problem).of(option.name).at(&token.text, token.start).allowed(option.strict_range())
 }
 
-/// What is wrong with a value, as precisely as can be told.
+/// Problem with a value, as precisely as can be told.
 fn hint(kind: Kind, text: &str) -> &'static str {
     match kind {
         Kind::Switch if values::switch(&capitalised(text)).is_some() => {

@@ -22,7 +22,7 @@ impl Token {
     }
 }
 
-/// What C's `isspace` takes for white space.
+/// True for white space, as for C's `isspace`.
 fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r')
 }

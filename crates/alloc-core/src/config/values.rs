@@ -27,7 +27,7 @@ pub(super) enum Value {
     Path(PathBuf),
 }
 
-/// How an option's value is written.
+/// Kind of an option's value, which decides its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Backend,
