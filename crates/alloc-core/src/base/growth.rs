@@ -34,7 +34,7 @@ pub(crate) fn prefer_huge_pages(start: *mut u8, bytes: usize) {
     }
 }
 
-/// The same for what holds `part` of a table, as far as that is the table's, too.
+/// The same for `part` of a table, widened to whole huge pages within the table.
 pub(crate) fn prefer_huge_pages_around<T>(table: &[T], part: Range<usize>) {
     let all = table.as_ptr_range();
     let at = |index: usize| all.start.addr() + index * size_of::<T>();
@@ -65,7 +65,7 @@ pub(crate) fn reserve_zeroed(layout: Layout) -> NonNull<u8> {
         mmap_anonymous(std::ptr::null_mut(), room, access, MapFlags::PRIVATE | MapFlags::NORESERVE)
     };
     let all = all.unwrap_or_else(|_| handle_alloc_error(layout)).cast::<u8>();
-    // It begins where a huge page can.
+    // The table begins at the border of a huge page.
     let before = all.addr().next_multiple_of(HUGE) - all.addr();
     for (at, bytes) in [(0, before), (before + size, room - before - size)] {
         // SAFETY: a part of the mapping made above that nothing uses. What is not whole pages is refused, and stays reserved.

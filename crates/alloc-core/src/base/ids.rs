@@ -1,4 +1,4 @@
-//! The numbers by which layers name what another layer keeps.
+//! Numbers by which a layer names objects of another layer.
 
 /// Index of a block in its arena's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ impl BlockId {
     }
 }
 
-/// Which of an arena's two size ranges a block belongs to.
+/// Size range of an arena that a block belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Tier {
@@ -57,7 +57,7 @@ pub(crate) struct PoolSlot(u32);
 
 impl PoolSlot {
     pub(crate) const DEFAULT: Self = Self(0);
-    /// That of an arena that serves nobody.
+    /// The slot of a vacant arena.
     pub(crate) const NONE: Self = Self(u32::MAX);
 
     pub(crate) fn next(self) -> Self {
@@ -70,7 +70,7 @@ impl PoolSlot {
     }
 }
 
-/// Which block waits.
+/// Pending block, by its arena and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
     pub(crate) arena: u16,

@@ -11,7 +11,7 @@ pub const SMALL_LIMIT: u64 = MIB;
 pub const SMALL_SEGMENT: u64 = 2 * MIB;
 /// Rounded sizes under this (and over [`SMALL_LIMIT`]) take a whole large segment.
 pub const LARGE_LIMIT: u64 = 10 * MIB;
-/// Larger ones take a segment of the request's size rounded up to this.
+/// Larger sizes are rounded up to this for their segment.
 pub const LARGE_ROUND: u64 = 2 * MIB;
 /// Requests of this and more are refused with a text of their own.
 pub const EXABYTE: u64 = 1 << 60;
@@ -30,7 +30,7 @@ pub fn round_size(requested: u64, divisions: &[u64; 16]) -> u64 {
     requested.next_multiple_of(MIN_BLOCK)
 }
 
-/// Which entry of the divisions table serves a size: 0 for everything under 2 MiB, 15 from 32 GiB on.
+/// Index into the divisions table for a size: 0 for everything under 2 MiB, 15 from 32 GiB on.
 fn division_index(bytes: u64) -> usize {
     let log2 = bytes.ilog2() as usize;
     log2.saturating_sub(MIB.ilog2() as usize).min(15)
@@ -52,7 +52,7 @@ fn round_power2_division(bytes: u64, divisions: u64) -> u64 {
 /// The bytes asked from the device for a rounded size, where segments are fixed.
 #[must_use]
 pub fn segment_size(rounded: u64, large_segment: u64) -> u64 {
-    // Sizes come in no order, so a branch would be guessed wrongly.
+    // Sizes come in no order, so a branch would be mispredicted.
     let whole = select_unpredictable(
         rounded < LARGE_LIMIT,
         large_segment.max(rounded),
@@ -89,7 +89,7 @@ pub fn size_text(bytes: u64) -> String {
         let unit = 1u128 << (10 * (power + 1));
         (u128::from(bytes) * 100 + unit / 2) / unit
     };
-    // What is written with two digits must not read 1024.00.
+    // Rounded to two digits, the text must not read 1024.00.
     let power = (0..UNITS.len() - 1).find(|power| hundredths(*power) < 102_400).unwrap_or(UNITS.len() - 1);
     let value = hundredths(power);
     format!("{}.{:02} {}", value / 100, value % 100, UNITS[power])
