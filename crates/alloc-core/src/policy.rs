@@ -1,7 +1,7 @@
-//! How an allocator decides: rounding, placement, splitting, growth, draining, what to give back.
+//! Decisions of an allocator: rounding, placement, splitting, growth, draining, giving back.
 //!
-//! The engine keeps blocks, counters, streams and driver calls straight, whichever of the two policies settings name. What
-//! differs between them where requests are served is in `arena/rules.rs`.
+//! The engine manages blocks, counters, streams and driver calls alike under both policies. The code of the fast path
+//! that differs between them is in `arena/rules.rs`.
 
 mod grain;
 mod granule;
@@ -27,14 +27,14 @@ pub struct Request {
     pub size: u64,
     /// The tier that serves it.
     pub tier: Tier,
-    /// What is asked from the device for it, where segments are fixed.
+    /// Bytes asked from the device for it, where segments are fixed.
     pub segment_bytes: u64,
 }
 
-/// What the blocks of a pool and a stream come to when more memory is taken for them. Bytes.
+/// Memory of a pool and a stream when more is taken for them. Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holding {
-    /// The most that was needed, with what is asked for.
+    /// The most that was needed, this request included.
     pub(crate) most: u64,
     /// Handed out, or pending.
     pub(crate) in_use: u64,
@@ -43,8 +43,8 @@ pub(crate) struct Holding {
 }
 
 impl PolicyName {
-    /// Whether completed pending frees are noticed at every request, as PyTorch does; else on a miss, before a new peak, when
-    /// statistics are read, and now and then.
+    /// True if completed pending frees are noticed at every request, as in PyTorch. Else on a miss, before a new peak,
+    /// when statistics are read, and now and then.
     pub(crate) const fn drains_at_each_request(self) -> bool {
         matches!(self, Self::Pytorch)
     }
@@ -85,7 +85,7 @@ impl Policy {
         }
     }
 
-    /// Whether a block of `block` bytes is cut for `request`.
+    /// True if a block of `block` bytes is split for `request`.
     #[must_use]
     pub fn splits(&self, block: u64, request: &Request) -> bool {
         match self {
@@ -94,7 +94,7 @@ impl Policy {
         }
     }
 
-    /// Whether new memory comes as growable segments.
+    /// True if new memory comes as growable segments.
     pub(crate) fn grows(&self) -> bool {
         match self {
             Self::Pytorch(policy) => policy.grows(),
@@ -119,8 +119,8 @@ impl Policy {
         }
     }
 
-    /// What fixed segment is taken for `request`, and what is given back for it, where segments do not grow. `None`, and where
-    /// that much is refused, it is `request.segment_bytes`. What `situation` says takes a look at all arenas.
+    /// Fixed segment to take for `request`, and idle ones to give back for it, where segments do not grow. `None` means
+    /// a segment of `request.segment_bytes`, and so does a refusal of that much. `situation` looks at all arenas.
     pub(crate) fn growth(&self, request: &Request, situation: impl FnOnce() -> Situation) -> Option<Growth> {
         match self {
             Self::Pytorch(_) => None,
@@ -136,12 +136,13 @@ impl Policy {
         }
     }
 
-    /// Addresses of a new growable segment for `size` bytes, where `reserve` is what is asked for; and what they are multiples of, 0
-    /// where that is the driver's business.
+    /// Bytes of address space of a new growable segment for `size` bytes, where `reserve` is asked for; and its
+    /// alignment, 0 for the driver's own.
     pub(crate) fn reservation(&self, reserve: u64, size: u64) -> (u64, u64) {
         match self {
             Self::Pytorch(_) => (reserve, 0),
-            // Where regions are small, a large request has one of its own; and borders of granules are told by their addresses.
+            // A request larger than a region gets its own. Borders of granules follow from addresses, hence the
+            // alignment.
             Self::Granule(_) => (reserve.max(size), SMALL_SEGMENT),
         }
     }
@@ -157,7 +158,7 @@ impl Policy {
         }
     }
 
-    /// Which of several free blocks of one size comes first.
+    /// Order of free blocks of one size.
     pub(crate) fn tie_break(&self) -> TieBreak {
         match self {
             Self::Pytorch(policy) => policy.tie_break(),
@@ -165,7 +166,7 @@ impl Policy {
         }
     }
 
-    /// Whether address space of a growable segment in which nothing is mapped is given back when cached memory is.
+    /// True if address space of a growable segment with nothing mapped is given back along with cached memory.
     pub(crate) fn gives_empty_addresses_back(&self) -> bool {
         match self {
             Self::Pytorch(policy) => policy.gives_empty_addresses_back(),
@@ -173,7 +174,7 @@ impl Policy {
         }
     }
 
-    /// Blocks and segments of at least so many bytes count as oversize.
+    /// Bytes from which blocks and segments count as oversize.
     pub(crate) fn oversize(&self) -> u64 {
         match self {
             Self::Pytorch(policy) => policy.oversize(),
@@ -181,14 +182,13 @@ impl Policy {
         }
     }
 
-    /// What cached oversize segments have to give back for `request`, in bytes; `None` where that is off.
+    /// Bytes that cached oversize segments must give back for `request`; `None` where that is off.
     pub(crate) fn release_target(&self, request: &Request) -> Option<u64> {
         let oversize = self.oversize();
         (oversize != u64::MAX).then(|| request.size.max(oversize))
     }
 
-    /// Held bytes above which old segments go, under an allowed maximum of `allowed` bytes;
-    /// `None` where it is off.
+    /// Held bytes above which old segments are given back, under a limit of `allowed` bytes; `None` where that is off.
     #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss, clippy::cast_possible_truncation)]
     pub(crate) fn garbage_threshold(&self, allowed: Option<u64>) -> Option<u64> {
         let share = match self {

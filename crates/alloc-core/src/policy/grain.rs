@@ -1,16 +1,16 @@
-//! How large new granules are.
+//! Sizes of new granules.
 
 use smallvec::SmallVec;
 
 /// Bytes of granules that lie one after the other.
 pub(crate) type Sizes = SmallVec<[u64; 4]>;
 
-/// The sizes of new granules: as many as can be have the usual one, and the last has the rest.
+/// The sizes of new granules: all have the usual one, but for the last, which has the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grain {
-    /// Bytes of most.
+    /// Bytes of all but the last.
     pub(crate) usual: u64,
-    /// Bytes that the last has at least.
+    /// Least bytes of the last.
     pub(crate) least: u64,
 }
 
@@ -26,7 +26,7 @@ impl Grain {
         whole.chain(Some(bytes % self.usual).filter(|rest| *rest > 0)).collect()
     }
 
-    /// How many bytes granules have for `bytes`, in units of so many bytes.
+    /// Bytes of the granules that serve `bytes`, in units of `unit` bytes.
     pub(crate) fn round(self, bytes: u64, unit: u64) -> u64 {
         let rest = bytes % self.usual;
         bytes - rest + if rest == 0 { 0 } else { rest.max(self.least).next_multiple_of(unit) }

@@ -12,20 +12,21 @@ use crate::memory::index::SegregatedIndex;
 use crate::memory::segment::SegmentTable;
 use crate::types::MIB;
 
-/// What is held is made of at least this many granules, from the start on; and of no more than that many.
+/// Fewest and most granules that held memory consists of, from the start on.
 const FEWEST: u64 = 16;
 const MOST: u64 = 512;
-/// The size of granules in between: what is lost where one is in use only in part, against a driver call for each.
+/// Granule size in between: fewer driver calls, against memory lost in granules in use only in part.
 const USUAL_GRANULE: u64 = 24 * MIB;
-/// A region has addresses for so many granules of the size that new ones have when it is reserved; a full one is followed by
-/// another. If each of many streams reserved a whole device, addresses would run out.
+/// A region reserves addresses for this many granules of their size at that time; a full one is followed by another. If
+/// each of many streams reserved a whole device, addresses would run out.
 const RESERVED: u64 = 2048;
-/// While a program has given back next to nothing, it loads what it will keep: such memory is in use as a whole, and is
-/// taken in larger granules. Next to nothing is a fraction of what is in use; granules are a fraction of what is held.
+/// A program loads memory that it will keep while it has given back less than 1/`LOADING` of the bytes in use. Such
+/// memory is in use as a whole, so it is taken in larger granules: 1/`LOADED` of the most needed, up to
+/// `LARGEST_LOADED`.
 const LOADING: u64 = 2;
 const LOADED: u64 = 8;
 const LARGEST_LOADED: u64 = 64 * MIB;
-/// Where segments are fixed: of how many size classes the best fits are compared.
+/// Number of size classes whose best fits are compared, where segments are fixed.
 const COMPARED: usize = 8;
 
 /// The `granule` policy.
@@ -33,7 +34,7 @@ const COMPARED: usize = 8;
 pub struct GranulePolicy {
     large_segment: u64,
     garbage_threshold: f64,
-    /// Of all granules, if it is not 0.
+    /// Size of all granules, if it is not 0.
     granule: u64,
     grows: bool,
     reserve: Option<crate::config::ReserveSize>,
@@ -54,8 +55,8 @@ impl GranulePolicy {
     #[inline(always)]
     pub(crate) fn request(&self, bytes: u64) -> Request {
         let size = bytes.next_multiple_of(MIN_BLOCK);
-        // Small requests have memory of their own: they must not bite into holes that large ones need. Where segments are
-        // fixed they fill what large ones leave.
+        // Small requests have memory of their own: they must not take holes that large ones need. Where segments are
+        // fixed they fill the rest of large ones.
         let tier = if self.grows & (size <= SMALL_LIMIT) { Tier::Small } else { Tier::Large };
         let segment_bytes =
             if self.grows { segment_size(size, self.large_segment) } else { fixed::least(size) };
@@ -70,10 +71,11 @@ impl GranulePolicy {
         Self { grows: true, ..self.clone() }
     }
 
-    /// The sizes of new granules: the last of several has what the others leave.
+    /// The sizes of new granules: the last of several has the rest.
     pub(super) fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> Grain {
         let usual = self.usual_granule(tier, minimum, holding);
-        // What a program loads goes on where it ended; later the rest of a granule may be all that ever is free there.
+        // A program that loads fills the rest of the last granule next. Later that rest may be all that ever is free
+        // there.
         let least = if is_loading(holding) { usual } else { SMALL_SEGMENT.next_multiple_of(minimum) };
         Grain { usual, least: least.min(usual) }
     }
@@ -144,7 +146,7 @@ fn take_from_smallest(
         .or_else(|| index.take_fit(size, |block| blocks[block].size >= size))
 }
 
-/// Whether a program loads what it will keep.
+/// True while a program loads memory that it will keep.
 fn is_loading(holding: &Holding) -> bool {
     holding.taken_back < holding.in_use / LOADING
 }

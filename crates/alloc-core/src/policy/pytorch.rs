@@ -1,7 +1,7 @@
 //! PyTorch's decisions, exactly (section numbers are those of the behaviour reference, which is of 2.15).
 //!
-//! Releases decide alike but for two things: which of several free blocks of one size is taken, and what becomes of addresses
-//! that could not be mapped.
+//! Releases decide alike but for two things: the order of free blocks of one size, and the release of addresses that
+//! could not be mapped.
 
 mod remedies;
 
@@ -43,7 +43,7 @@ impl PytorchPolicy {
         }
     }
 
-    /// How much room a growable block has: itself and the unmapped block right after it.
+    /// Room of a growable block: itself and the unmapped block right after it.
     fn room(blocks: &BlockTable, id: BlockId) -> u64 {
         let block = &blocks[id];
         let above = block.next.some().map(|next| &blocks[next]);
@@ -133,8 +133,8 @@ impl PytorchPolicy {
         Some(index.remove_at(at))
     }
 
-    /// Whether [`take_fit`](Self::take_fit), if a block that is in no index were joined with the free one above, would find the
-    /// two, and the request would be cut from them as just this block.
+    /// True if [`take_fit`](Self::take_fit) would find a block that is in no index, once coalesced with the free one
+    /// above, and the request would be cut from the two as just this block.
     #[inline]
     pub(crate) fn would_take(
         &self,

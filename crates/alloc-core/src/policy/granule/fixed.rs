@@ -1,27 +1,27 @@
-//! What to take from the device, and what to give back for it, where every segment is one `malloc` for good: growth of
-//! the `granule` policy without virtual memory. Sizes only: `device/miss.rs` takes and gives back.
+//! Growth of the `granule` policy without virtual memory, where every segment is one `malloc` for good: segments to
+//! take from the device, and to give back for them. Sizes only: `device/miss.rs` takes and gives back.
 //!
 //! A segment that cannot grow or shrink wastes memory in two ways: its rest fits nothing, or it is idle and too small. So
-//! segments are a fraction of what is held, and once more is held than the program needed since it last emptied the cache, and a little, idle
-//! segments leave for one that is as large as they were together. What is held does not change by that, and there
-//! are fewer segments after it than before: such steps end.
+//! segments are a fraction of held memory. Once a little more is held than the program needed since it last emptied the
+//! cache, one segment replaces idle ones of the same total size. Held memory stays the same and segments become fewer,
+//! so such steps end.
 
 use crate::base::round::LARGE_ROUND;
 use crate::policy::Request;
 
-/// New segments are this fraction of what is held: a driver call for each, against what is lost where one is in use only
-/// in part. A stream that holds less than that itself at most doubles it.
+/// New segments are this fraction of held memory: fewer driver calls, against memory lost in segments in use only in
+/// part. A stream that holds less than that at most doubles its memory.
 const SHARE: u64 = 33;
-/// What may be held beyond the most that was needed, before idle segments are replaced: in percent of that.
+/// Percent of the most needed that may be held beyond it, before idle segments are replaced.
 const SLACK: u64 = 7;
 /// The same where memory is tight.
 const TIGHT_SLACK: u64 = 2;
-/// Memory is tight when so many percent of what may be held are.
+/// Memory is tight once this percentage of what may be held is held.
 const TIGHT: u64 = 95;
 /// Idle segments up to this multiple of the request become one, so that the next such request finds room, too.
 const JOINED: u64 = 3;
 
-/// What is known when a segment is to be taken. Bytes.
+/// Figures that are known when a segment is to be taken. Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Situation {
     /// Held from the device.
@@ -30,18 +30,18 @@ pub(crate) struct Situation {
     pub(crate) own: u64,
     /// The most that was in use at a time, this request included.
     pub(crate) most_needed: u64,
-    /// What may be taken besides, as far as is known.
+    /// The most that may be taken besides, as far as is known.
     pub(crate) room: u64,
 }
 
-/// What is done for a request that no cached block serves. Bytes.
+/// Growth for a request that no cached block serves. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Growth {
     /// The segment to take.
     pub(crate) take: u64,
-    /// Idle segments of about so much are given back first.
+    /// Idle segments of about this total are given back first.
     pub(crate) replaces: u64,
-    /// As large as they were is what is taken then, if that is more, and up to this.
+    /// If they were larger than `take`, a segment of their total size is taken, up to this.
     pub(crate) at_most: u64,
 }
 
@@ -50,8 +50,8 @@ pub(super) fn least(size: u64) -> u64 {
     size.next_multiple_of(LARGE_ROUND)
 }
 
-/// What to do for `request`. A segment is not smaller than `smallest`, unless memory is tight or already more is held than
-/// needed.
+/// Growth for `request`: a segment of one step, which is a share of held memory and at least `smallest`. If the request
+/// needs over half a step, or memory is tight, its own size. Once more is held than needed, `smallest` does not count.
 pub(super) fn growth(request: &Request, situation: &Situation, smallest: u64) -> Growth {
     let Situation { held, own, most_needed, room } = *situation;
     let least = least(request.size);
@@ -68,12 +68,12 @@ pub(super) fn growth(request: &Request, situation: &Situation, smallest: u64) ->
     let excess = held.saturating_add(least).saturating_sub(enough);
     let joined = if tight { least } else { least.saturating_mul(JOINED) };
     let take = wanted.min(share.next_multiple_of(LARGE_ROUND)).max(least);
-    // What remains of them is room for others where there is little.
+    // If memory is tight, the rest of replaced segments is room for others.
     Growth { take, replaces: excess.max(joined), at_most: if tight { least } else { u64::MAX } }
 }
 
-/// Which of `idle` segments, by size ascending, add up to `target`: the smallest that alone does for what is missing, else
-/// the largest, again and again. Fewer bytes where there are not as many.
+/// Picks segments of `idle`, by size ascending, that add up to `target`: the smallest that alone covers the missing
+/// bytes, else the largest, again and again. Fewer bytes if there are not as many.
 pub(crate) fn choose<T>(idle: Vec<(u64, T)>, target: u64) -> Vec<(u64, T)> {
     debug_assert!(idle.is_sorted_by_key(|(bytes, _)| *bytes), "by size");
     let (mut left, mut chosen, mut sum) = (idle, Vec::new(), 0u64);

@@ -1,4 +1,4 @@
-//! Which cached segments PyTorch gives back for a request that misses: old ones, and oversize ones.
+//! Cached segments that PyTorch gives back for a request that misses: old ones, and oversize ones.
 
 /// A cached segment.
 #[derive(Clone, Copy, Debug)]
