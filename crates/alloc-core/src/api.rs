@@ -1,4 +1,4 @@
-//! What a program has in its hands.
+//! Values that a program holds: the allocator, buffers, graphs and pools.
 
 pub mod allocator;
 pub mod buffer;

@@ -79,7 +79,7 @@ pub struct BaseAllocation {
 #[derive(Debug)]
 pub struct CachingAllocator {
     backend: Arc<dyn Backend>,
-    /// The backend's: asking for it is a virtual call.
+    /// The backend's id, kept here because its getter is a virtual call.
     id: BackendId,
     /// Bits of handles that may be a default stream's other names.
     alias_bits: u64,
@@ -95,7 +95,7 @@ pub struct CachingAllocator {
     annotations: Mutex<Annotations>,
 }
 
-/// Whether a stream is of the allocator's backend.
+/// Refuses a stream of another backend.
 #[inline]
 fn is_of(backend: BackendId, stream: Stream) -> Result<()> {
     if stream.backend == backend { Ok(()) } else { Err(AllocError::ForeignStream) }
@@ -128,7 +128,7 @@ impl CachingAllocator {
         &self.backend
     }
 
-    /// How many devices there are.
+    /// Number of devices.
     #[must_use]
     pub fn device_count(&self) -> u16 {
         u16::try_from(self.devices.len()).unwrap_or(u16::MAX)
@@ -181,8 +181,8 @@ impl CachingAllocator {
     }
 
     /// Takes memory back, in the order of its stream's work. The null address is fine. Never asks the device for
-    /// memory, and never waits for the device, but for memory that was allocated while caching was off. Any 64-bit value may
-    /// be given. PyTorch: `raw_delete`.
+    /// memory, and never waits for the device, but for memory that was allocated while caching was off. Any 64-bit
+    /// value may be given. PyTorch: `raw_delete`.
     ///
     /// # Errors
     /// [`AllocError::InvalidPointer`] where `ptr` is no live block, or one that a [`DeviceBuffer`](crate::DeviceBuffer)
@@ -330,8 +330,8 @@ impl CachingAllocator {
         self.devices[at.device.0 as usize].arenas.block_size(ptr, at)
     }
 
-    /// [`malloc`](Self::malloc) at the very address `ptr`, out of free memory that the stream and its pool already have.
-    /// 0 bytes give the null address. Never takes memory from the device. PyTorch: `allocateWithAddress`.
+    /// [`malloc`](Self::malloc) at the very address `ptr`, out of free memory that the stream and its pool already
+    /// have. 0 bytes give the null address. Never takes memory from the device. PyTorch: `allocateWithAddress`.
     ///
     /// # Errors
     /// [`AllocError::ExactAddress`] where no free block holds the range.
@@ -355,9 +355,9 @@ impl CachingAllocator {
     }
 
     /// Limits the memory held on a device. Beyond `hard` nothing is taken; beyond `soft`, cached memory is given back
-    /// before more is taken. `None` lifts a limit. Both start as `memory_limit` and `memory_soft_limit` say, and stay as
-    /// they were set here until new settings say something else about them than the settings before. [`settings`](Self::settings)
-    /// do not show them. The memory fraction is a limit of its own beside them.
+    /// before more is taken. `None` lifts a limit. Both start as `memory_limit` and `memory_soft_limit` say. A limit
+    /// set here stays until new settings give its option another value than the settings before.
+    /// [`settings`](Self::settings) do not show it. The memory fraction is a limit of its own beside them.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`]; [`AllocError::Settings`] for a limit of nothing, or over the whole device;
@@ -487,13 +487,13 @@ impl CachingAllocator {
         Hooks::of(self)
     }
 
-    /// Peaks, sums, and how much memory could be had.
+    /// Peaks, sums, and obtainable memory.
     #[must_use]
     pub fn statistics(&self) -> Statistics<'_> {
         Statistics::of(self)
     }
 
-    /// What is recorded for snapshots.
+    /// Records for snapshots.
     #[must_use]
     pub fn history(&self) -> History<'_> {
         History::of(self)

@@ -17,8 +17,8 @@ use std::mem::ManuallyDrop;
 /// The type is plain data ([`Pod`]): numbers, arrays of numbers, structures that derive it. New memory has whatever its
 /// last owner left there.
 ///
-/// Nobody else frees it: [`CachingAllocator::free`] refuses its address, and so does every other call that would take the
-/// memory away, but for those that are `unsafe`.
+/// No other owner frees it: [`CachingAllocator::free`] refuses its address, and so does every other safe call that
+/// would take the memory away.
 #[derive(Debug)]
 pub struct DeviceBuffer<T> {
     allocator: Arc<CachingAllocator>,
@@ -45,7 +45,7 @@ impl<T: Pod> DeviceBuffer<T> {
                     let allocator = Arc::clone(allocator);
                     return Ok(Self { allocator, ptr, len, stream, values: PhantomData });
                 }
-                // Another thread freed it meanwhile, by an address that was not its own any more; another block may be there.
+                // Another thread freed it meanwhile by a stale address; another block may be there.
                 Err(AllocError::InvalidPointer(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -94,7 +94,8 @@ impl<T: Pod> DeviceBuffer<T> {
     /// Copies `values` to its beginning, in the order of its stream's work, and waits. **Blocks.**
     ///
     /// # Errors
-    /// `InvalidValue` where it holds fewer, and where its stream is another thread's default stream; what the driver says.
+    /// `InvalidValue` where it holds fewer, and where its stream is another thread's default stream; the driver's
+    /// error.
     pub fn write(&mut self, values: &[T]) -> Result<()> {
         self.copy(bytemuck::cast_slice(values).to_vec(), CopyKind::HostToDevice).map(drop)
     }
@@ -112,7 +113,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// Sets every byte, in the order of its stream's work. Does not block.
     ///
     /// # Errors
-    /// `InvalidValue` where its stream is another thread's default stream; what the driver says.
+    /// `InvalidValue` where its stream is another thread's default stream; the driver's error.
     pub fn fill_bytes(&mut self, value: u8) -> Result<()> {
         let stream = self.holds(0)?;
         if self.bytes() > 0 {
@@ -134,8 +135,8 @@ impl<T: Pod> DeviceBuffer<T> {
     pub unsafe fn write_async(&mut self, from: &PinnedBuffer) -> Result<()> {
         let stream = self.holds(from.len())?;
         from.record_stream(stream)?;
-        // SAFETY: rule 2: this buffer is freed in its stream's order, pinned memory is kept for the stream; the rest is the
-        // caller's promise.
+        // SAFETY: rule 2: this buffer is freed in its stream's order, pinned memory is kept for the stream; the rest is
+        // the caller's promise.
         unsafe { self.queue(self.ptr, from.ptr(), from.len(), CopyKind::HostToDevice, stream) }
     }
 
@@ -153,22 +154,23 @@ impl<T: Pod> DeviceBuffer<T> {
         unsafe { self.queue(to.ptr(), self.ptr, to.len(), CopyKind::DeviceToHost, stream) }
     }
 
-    /// Copies all of `from` to its beginning, in the order of `stream`'s work, also from one device to another. Does not
-    /// block: neither buffer's memory is reused before the copy is done.
+    /// Copies all of `from` to its beginning, in the order of `stream`'s work, also from one device to another. Does
+    /// not block: neither buffer's memory is reused before the copy is done.
     ///
     /// # Errors
     /// Those of [`Peers::copy_async`](crate::allocator::Peers::copy_async); `InvalidValue` where `from` is longer.
     ///
     /// # Safety
-    /// Both buffers are one allocator's. `stream` may be another stream than a buffer's own. Then the copy comes after the
-    /// work that the buffer's stream was given for that buffer. And later work of the buffer's stream comes after the copy.
+    /// Both buffers are one allocator's. `stream` may be another stream than a buffer's own. Then the copy comes after
+    /// the work that the buffer's stream was given for that buffer. And later work of the buffer's stream comes after
+    /// the copy.
     pub unsafe fn copy_from(&mut self, from: &Self, stream: Stream) -> Result<()> {
         self.fits(from.bytes())?;
         self.record_stream(stream)?;
         from.record_stream(stream)?;
         let place = |buffer: &Self| (buffer.stream.device, buffer.ptr);
-        // SAFETY: rule 2: both are live, as long as this, and stay until the stream has passed the copy; the rest is the caller's
-        // promise.
+        // SAFETY: rule 2: both are live, as long as this, and stay until the stream has passed the copy; the rest is
+        // the caller's promise.
         unsafe { self.allocator.peers().copy_async(place(self), place(from), from.bytes(), stream) }
     }
 
@@ -199,14 +201,14 @@ impl<T: Pod> DeviceBuffer<T> {
         Err(BackendError::new(ErrorKind::InvalidValue, 0, "DeviceBuffer", device, detail).into())
     }
 
-    /// What the driver calls its stream, where a copy of so many bytes may be queued.
+    /// Driver's name of its stream, if a copy of so many bytes may be queued.
     fn holds(&self, bytes: u64) -> Result<Stream> {
         self.fits(bytes)?;
         self.allocator.device(self.stream.device)?;
         Ok(named(self.stream)?)
     }
 
-    /// What the driver said, which may be that it is unloading.
+    /// Passes the driver's answer on, and notices if it is unloading.
     fn noticing(&self, said: crate::backend::Result<()>) -> Result<()> {
         self.allocator.device(self.stream.device)?.noticing(said.map_err(AllocError::Backend))
     }
@@ -228,8 +230,8 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(())
     }
 
-    /// Copies between the beginning and `host`. It owns the host's bytes, for where the wait fails nobody knows when the
-    /// driver is done with them: they are leaked.
+    /// Copies between the beginning and `host`. It owns the host's bytes: if the wait fails, they are leaked, because
+    /// the driver may still use them.
     fn copy(&self, host: Vec<u8>, kind: CopyKind) -> Result<Vec<u8>> {
         let bytes = host.len() as u64;
         let stream = self.holds(bytes)?;

@@ -115,18 +115,19 @@ impl CapturedGraph {
         self.pools.iter().map(|reference| reference.pool)
     }
 
-    /// Bytes of the device that the driver took for the graph itself: what was used more after its first launch, without what
-    /// allocators took that publish. What a silent neighbour takes in that moment is in it, too. `None` before the first launch.
+    /// Bytes of the device that the driver took for the graph itself: the rise of used memory at its first launch, less
+    /// memory taken by allocators that publish. Memory that a silent neighbour takes at that moment counts, too. `None`
+    /// before the first launch.
     #[must_use]
     pub fn driver_memory(&self) -> Option<u64> {
         self.graph.memory.as_ref().map(|memory| memory.bytes)
     }
 
-    /// Queues the graph's work on `stream`. Does not block. The first launch also asks the driver how much memory is used, before and
-    /// after, and waits for other threads that do so on this device.
+    /// Queues the graph's work on `stream`. Does not block. The first launch also asks the driver for the used memory,
+    /// before and after, and waits for other threads that do so on this device.
     ///
-    /// It writes again what was freed within its capture, as in PyTorch. Other requests of the pool may have got that since: contents
-    /// that are to last belong in another pool.
+    /// It writes blocks again that were freed within its capture, as in PyTorch. Other requests of the pool may have
+    /// got that memory since: put contents that are to last into another pool.
     ///
     /// # Errors
     /// [`AllocError::Backend`], also where `stream` is being captured; [`AllocError::ForeignStream`];
@@ -180,7 +181,7 @@ impl Drop for CapturedGraph {
     }
 }
 
-/// What the driver took for a graph.
+/// Memory that the driver took for a graph.
 #[derive(Debug)]
 struct DriverMemory {
     allocator: Arc<CachingAllocator>,
@@ -229,8 +230,8 @@ impl Recording {
         Ok(OwnedGraph::new(&self.backend, graph))
     }
 
-    /// Ends the capture if it has not ended: a broken one does when it is told to, and answers with an error; an end that
-    /// was refused for another reason is tried once more.
+    /// Ends the capture if it has not ended. A broken capture ends with an error. An end that was refused for another
+    /// reason is tried once more.
     fn abandon(&self) -> Result<()> {
         let capture = capture(&self.backend)?;
         for _ in 0..2 {

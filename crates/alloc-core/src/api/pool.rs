@@ -1,4 +1,4 @@
-//! Memory pools: who they serve, where their memory comes from, and pools as values that clean up after themselves.
+//! Memory pools: their requests, the source of their memory, and pools as values that clean up after themselves.
 //!
 //! A pool is a set of segments with an owner. Requests go to the default pool unless an open *scope* sends them
 //! elsewhere. Pools are counted: when nobody uses one any more, its cached memory can be given back.
@@ -17,10 +17,10 @@ use crate::sync::Arc;
 use crate::types::{DeviceIndex, PoolId};
 use crate::watch::snapshot::Snapshot;
 
-/// How a [`MemoryPool`] is made; the default is an ordinary pool.
+/// Options of a [`MemoryPool`]; the default is an ordinary pool.
 #[derive(Clone, Debug, Default)]
 pub struct PoolOptions {
-    /// Where its memory comes from, if not from the driver.
+    /// Source of its memory, if not the driver.
     pub source: Option<Arc<dyn SegmentSource>>,
     /// Requests to the default pool that cannot be served otherwise may take what it has cached.
     pub use_on_oom: bool,
@@ -108,7 +108,7 @@ impl MemoryPool {
         self.allocator.pools().use_count(self.device, self.id)
     }
 
-    /// What it holds.
+    /// Memory that it holds, and its users.
     ///
     /// # Errors
     /// As for [`use_count`](Self::use_count).
@@ -150,7 +150,7 @@ impl MemoryPool {
         self.allocator.pools().snapshot(self.id, traces)
     }
 
-    /// Sends requests that `filter` accepts to this pool while the answer lives.
+    /// Sends requests that `filter` accepts to this pool while the result lives.
     ///
     /// # Errors
     /// [`AllocError::Pool`](crate::AllocError::Pool) where a scope of it is open already.

@@ -1,5 +1,5 @@
-//! What could take memory from a value that has it is `unsafe`: each of these compiles with `unsafe`, and not without. What is
-//! safe refuses (`tests/tests`: `allocation/pointers.rs`, `graphs/launches.rs`, `pools/checkpoints.rs`).
+//! Calls that could take memory from a value that has it are `unsafe`: each of these compiles with `unsafe`, and not
+//! without. Safe calls refuse (`tests/tests`: `allocation/pointers.rs`, `graphs/launches.rs`, `pools/checkpoints.rs`).
 
 /// Sleep takes memory away under queued work, and with it perhaps its contents.
 ///

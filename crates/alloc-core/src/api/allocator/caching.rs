@@ -15,7 +15,7 @@ impl CachingAllocator {
         self.devices.iter().for_each(|device| device.uncached.turn(!on));
     }
 
-    /// Whether requests are served from the cache. PyTorch: `isEnabled`.
+    /// True if requests are served from the cache. PyTorch: `isEnabled`.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
         self.settings().caching

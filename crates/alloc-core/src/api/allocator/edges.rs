@@ -1,4 +1,4 @@
-//! What calls answer at the edges of a process: in a forked child, and once the driver goes away.
+//! Answers of calls at the edges of a process: in a forked child, and once the driver goes away.
 
 use super::CachingAllocator;
 use crate::device::Device;
@@ -15,7 +15,7 @@ impl CachingAllocator {
         self.all_devices().for_each(Device::abandon);
     }
 
-    /// Why the driver may not be called, if that is so.
+    /// Edge of the process that forbids driver calls, if there is one.
     #[cold]
     pub(super) fn edge(&self) -> Option<Edge> {
         self.all_devices().find_map(Device::edge)

@@ -1,4 +1,4 @@
-//! What is recorded for snapshots: history, contexts, ranges, the log of calls.
+//! Records for snapshots: history, contexts, ranges, the log of calls.
 
 use super::CachingAllocator;
 use crate::backend::Backend;
@@ -12,7 +12,7 @@ use crate::types::{DeviceIndex, DeviceKind, DevicePtr, PoolId};
 use crate::watch::history::{CallLog, Context, HistoryOptions, SnapshotContexts, Stage};
 use crate::watch::snapshot::{HistoryStatus, Snapshot, Value};
 
-/// What an allocator records: [`CachingAllocator::history`].
+/// Records of an allocator: [`CachingAllocator::history`].
 #[derive(Clone, Copy, Debug)]
 pub struct History<'a>(&'a CachingAllocator);
 
@@ -33,13 +33,13 @@ impl<'a> History<'a> {
         self.0.annotations.lock().configure(options.max_entries, options.clear);
     }
 
-    /// Whether history is on. PyTorch: `isHistoryEnabled`.
+    /// True if history is on. PyTorch: `isHistoryEnabled`.
     #[must_use]
     pub fn is_enabled(self) -> bool {
         self.0.reachable().any(|device| history::time(device).is_some())
     }
 
-    /// Whether a device's history is complete, and what is missing in it.
+    /// Completeness of a device's history, and the number of missing entries.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
@@ -59,7 +59,8 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Where the live block at `ptr` was allocated, if contexts are recorded. PyTorch: `getContextForPointer`.
+    /// Context in which the live block at `ptr` was allocated, if contexts are recorded. PyTorch:
+    /// `getContextForPointer`.
     #[must_use]
     pub fn context_of(self, ptr: DevicePtr) -> Option<Context> {
         let at = self.0.map.get(ptr).filter(|_| !self.0.is_forked())?;
@@ -84,7 +85,7 @@ impl<'a> History<'a> {
     /// each block that the program has. Calls that are served while caching is off are not noted. `None` where calls
     /// are noted already.
     ///
-    /// Reading is the caller's business, on a thread of its own that calls nothing of this allocator. Calls of the
+    /// The caller reads the log, on a thread of its own that calls nothing of this allocator. Calls of the
     /// program wait while 65536 are unread.
     ///
     /// # Errors
@@ -139,8 +140,8 @@ impl<'a> History<'a> {
     }
 }
 
-/// The settings as PyTorch's snapshots list them, and whose devices these are. The settings' text has the name of the
-/// variable that a program sets for such devices.
+/// The settings as PyTorch's snapshots list them, and the backend. The settings' text has the name of the variable that
+/// a program sets for such devices.
 fn describe(settings: &Settings, backend: &dyn Backend) -> Vec<(Arc<str>, Value)> {
     let variable = match backend.kind() {
         DeviceKind::PrivateUse1 => GRANULE_VARIABLE,

@@ -14,7 +14,8 @@ use crate::watch::observers::{
 use crate::watch::oom::ProcessMemory;
 use crate::watch::snapshot::TraceEntry;
 
-/// The program's code that an allocator calls: [`CachingAllocator::hooks`]. See [code of the program](crate#code-of-the-program).
+/// The program's code that an allocator calls: [`CachingAllocator::hooks`]. See
+/// [code of the program](crate#code-of-the-program).
 #[derive(Clone, Copy, Debug)]
 pub struct Hooks<'a>(&'a CachingAllocator);
 
@@ -111,8 +112,8 @@ impl<'a> Hooks<'a> {
         }
     }
 
-    /// Where out-of-memory errors learn which processes use how much of a device, from the vendor's management library for
-    /// example. `source` is called with no lock held, once for each error; it replaces an earlier one.
+    /// Sets the source of the memory that processes use of a device, for out-of-memory errors: the vendor's management
+    /// library, for example. `source` is called with no lock held, once for each error; it replaces an earlier one.
     pub fn set_process_memory_source(
         self,
         source: impl Fn(DeviceIndex) -> Vec<ProcessMemory> + Send + Sync + 'static,

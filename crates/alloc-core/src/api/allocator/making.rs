@@ -1,4 +1,4 @@
-//! How an allocator is made.
+//! Construction of an allocator.
 
 use super::CachingAllocator;
 use crate::backend::{Backend, BackendError, ErrorKind, MAX_DEVICES};
@@ -15,8 +15,8 @@ use crate::types::DeviceIndex;
 use crate::watch::history::{Annotations, HistoryOptions};
 
 impl CachingAllocator {
-    /// An allocator for all devices of `backend`, with the policy that the settings name. History is on from the start where
-    /// they say so.
+    /// An allocator for all devices of `backend`, with the policy that the settings name. History is on from the start
+    /// where they say so.
     ///
     /// # Errors
     /// The backend's error to a question about its devices; [`AllocError::Settings`] for settings it cannot honour.

@@ -6,7 +6,7 @@ use crate::error::{AllocError, Result};
 use crate::process::stream_identity::named;
 use crate::types::{DeviceIndex, DevicePtr, Stream};
 
-/// Which devices reach the memory of which: [`CachingAllocator::peers`].
+/// Access of devices to each other's memory: [`CachingAllocator::peers`].
 #[derive(Clone, Copy, Debug)]
 pub struct Peers<'a>(&'a CachingAllocator);
 
@@ -15,10 +15,10 @@ impl<'a> Peers<'a> {
         Self(allocator)
     }
 
-    /// Whether `from` could reach the memory of `to`. Does not block. PyTorch: `canDeviceAccessPeer`.
+    /// True if `from` could reach the memory of `to`. Does not block. PyTorch: `canDeviceAccessPeer`.
     ///
     /// # Errors
-    /// [`AllocError::InvalidDevice`]; what the driver answers.
+    /// [`AllocError::InvalidDevice`]; the driver's error.
     pub fn can_access(self, from: DeviceIndex, to: DeviceIndex) -> Result<bool> {
         self.0.device(from)?;
         self.0.device(to)?;
@@ -49,7 +49,7 @@ impl<'a> Peers<'a> {
         owner.noticing(owner.open_to(from))
     }
 
-    /// Whether work of `from` may use memory of `to`, through [`enable`](Self::enable).
+    /// True if work of `from` may use memory of `to`, through [`enable`](Self::enable).
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`].

@@ -25,7 +25,8 @@ impl CachingAllocator {
         }
     }
 
-    /// The device of the live block at `ptr`, awake or asleep, whatever its memory's source; `None` where that is no live block.
+    /// The device of the live block at `ptr`, awake or asleep, whatever its memory's source; `None` where that is no
+    /// live block.
     #[must_use]
     pub fn block_device(&self, ptr: DevicePtr) -> Option<DeviceIndex> {
         if self.is_forked() {
@@ -38,11 +39,11 @@ impl CachingAllocator {
         })
     }
 
-    /// A value takes the live block at `ptr`, of at least so many bytes and of this stream, or gives it up (`None`). While it has
-    /// it, nobody else frees or shares it, and no checkpoint is restored over it.
+    /// Marks the live block at `ptr`, of at least so many bytes and of this stream, as owned by a value, or takes the
+    /// mark off (`None`). While it is owned, no other caller frees or shares it, and no checkpoint is restored over it.
     ///
     /// # Errors
-    /// [`AllocError::InvalidPointer`] where `ptr` is no such block, or a value has it, or has not, already.
+    /// [`AllocError::InvalidPointer`] where `ptr` is no such block, or already has, or lacks, the mark.
     pub(crate) fn set_owned(&self, ptr: DevicePtr, owned: Option<(u64, Stream)>) -> Result<()> {
         if ptr.is_null() {
             return Ok(());

@@ -49,8 +49,8 @@ impl<'a> Pools<'a> {
     /// when the pool is made. PyTorch: `createOrIncrefPool`.
     ///
     /// # Errors
-    /// [`AllocError::DeadPool`] for a pool that was released by everyone; [`AllocError::Pool`] for the default pool, and
-    /// for a source given to a pool that exists.
+    /// [`AllocError::DeadPool`] for a pool that was released by everyone; [`AllocError::Pool`] for the default pool,
+    /// and for a source given to a pool that exists.
     pub fn create(
         self,
         device: DeviceIndex,
@@ -91,7 +91,8 @@ impl<'a> Pools<'a> {
     /// none. Where several scopes accept a request, the newest of them counts. PyTorch: `beginAllocateToPool`.
     ///
     /// # Errors
-    /// [`AllocError::Pool`] where a scope of the pool is open already; [`AllocError::DeadPool`]. Nothing has changed then.
+    /// [`AllocError::Pool`] where a scope of the pool is open already; [`AllocError::DeadPool`]. Nothing has changed
+    /// then.
     pub fn begin(self, device: DeviceIndex, pool: PoolId, filter: Filter) -> Result<()> {
         self.open_scope(device, pool, filter, Holder::Program)
     }
@@ -115,7 +116,8 @@ impl<'a> Pools<'a> {
     /// [`begin`](Self::begin) away. PyTorch: `endAllocateToPool`.
     ///
     /// # Errors
-    /// [`AllocError::Pool`] where no scope of the pool is open, or a value ([`PoolScope`], [`GraphCapture`]) has it open.
+    /// [`AllocError::Pool`] where no scope of the pool is open, or a value ([`PoolScope`], [`GraphCapture`]) has it
+    /// open.
     ///
     /// [`PoolScope`]: crate::pool::PoolScope
     /// [`GraphCapture`]: crate::graph::GraphCapture
@@ -173,7 +175,7 @@ impl<'a> Pools<'a> {
         pools::use_count(self.0.seen_device(device)?, pool)
     }
 
-    /// Whether requests to the default pool that cannot be served otherwise may take what this pool has cached.
+    /// Lets requests to the default pool that cannot be served otherwise take this pool's cached memory, if `on`.
     /// PyTorch: `setUseOnOOM`.
     ///
     /// # Errors
@@ -218,8 +220,8 @@ impl<'a> Pools<'a> {
     }
 
     /// Takes memory into a pool for requests of these sizes in bytes, all live at a time, for `stream`. The requests
-    /// then need nothing from the device. This is for a capture, which begins with an empty pool. The pool makes no views from then on
-    /// (`policy:granule`): what it has stays where a capture will look for it.
+    /// then need nothing from the device. This is for a capture, which begins with an empty pool. The pool makes no
+    /// views from then on (`policy:granule`): what it has stays where a capture will look for it.
     ///
     /// # Errors
     /// Those of [`malloc`](CachingAllocator::malloc); memory that was taken until then stays cached.
@@ -228,7 +230,7 @@ impl<'a> Pools<'a> {
         self.0.device(stream.device)?.prime_pool(pool, stream, sizes)
     }
 
-    /// Whether the live blocks of a pool are exactly `expected`; pending blocks do not count. PyTorch:
+    /// True if the live blocks of a pool are exactly `expected`; pending blocks do not count. PyTorch:
     /// `checkPoolLiveAllocations`.
     ///
     /// # Errors
@@ -252,8 +254,8 @@ impl<'a> Pools<'a> {
 
     /// Says that a capture has ended, well or not, after its begin was [marked](Self::mark_capture_begin). A
     /// [`GraphCapture`] marks its end by itself. When no capture is under way any more, blocks freed meanwhile become
-    /// free as far as graphs are concerned: at the next request, capture or wait, so retire streams that you destroy before.
-    /// PyTorch: `markCaptureEnd`.
+    /// free as far as graphs are concerned: at the next request, capture or wait, so retire streams that you destroy
+    /// before. PyTorch: `markCaptureEnd`.
     ///
     /// # Errors
     /// [`AllocError::NoCapture`] where no capture is under way.
@@ -270,7 +272,8 @@ impl<'a> Pools<'a> {
     /// Saves which blocks of a pool are live. PyTorch: `getCheckpointState`.
     ///
     /// # Errors
-    /// [`AllocError::UnknownPool`]; [`AllocError::Checkpoint`] while blocks wait for streams, or lie in views (`policy:granule`).
+    /// [`AllocError::UnknownPool`]; [`AllocError::Checkpoint`] while blocks wait for streams, or lie in views
+    /// (`policy:granule`).
     pub fn checkpoint(self, device: DeviceIndex, pool: PoolId) -> Result<PoolCheckpoint> {
         self.0.device(device)?.checkpoint(pool)
     }
@@ -295,8 +298,8 @@ impl<'a> Pools<'a> {
     /// keeps the memory that it holds already.
     ///
     /// # Errors
-    /// [`AllocError::UnknownPool`]; [`AllocError::Budget`] for a limit of nothing, over the whole device, or a soft limit
-    /// above the hard one.
+    /// [`AllocError::UnknownPool`]; [`AllocError::Budget`] for a limit of nothing, over the whole device, or a soft
+    /// limit above the hard one.
     pub fn set_limits(
         self,
         device: DeviceIndex,

@@ -14,8 +14,8 @@ use crate::watch::stats::ScopeStats;
 ///
 /// Scopes nest and overlap, on one thread or on many, and end in any order. They see what every thread does on the
 /// device. Neither [`reset_peaks`](crate::allocator::Statistics::reset_peaks) nor
-/// [`reset_accumulated`](crate::allocator::Statistics::reset_accumulated) changes what a scope says, and no scope changes
-/// the device's own statistics.
+/// [`reset_accumulated`](crate::allocator::Statistics::reset_accumulated) changes a scope's figures, and no scope
+/// changes the device's own statistics.
 ///
 /// Requests and frees cost as much as without a scope, with one exception. A request that raises the peak of the newest
 /// scope compares all streams, as does a request that raises the device's own peak.
@@ -59,7 +59,7 @@ impl StatScope {
         self.device
     }
 
-    /// What happened since the scope began, exact and of one moment. The scope goes on.
+    /// Statistics since the scope began, exact and of one moment. The scope goes on.
     ///
     /// # Errors
     /// [`AllocError::Forked`] in a child of the process that began the scope.
@@ -67,7 +67,7 @@ impl StatScope {
         Ok(statistics::scope_stats(self.allocator.seen_device(self.device)?, self.id))
     }
 
-    /// Ends the scope, and says what happened in it.
+    /// Ends the scope, and returns its statistics.
     ///
     /// # Errors
     /// As for [`peaks`](Self::peaks).

@@ -8,7 +8,7 @@ use crate::features::share::{ImportedMemory, SharedBlock};
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, DevicePtr};
 
-/// What an allocator shares with other processes: [`CachingAllocator::sharing`].
+/// Memory that an allocator shares with other processes: [`CachingAllocator::sharing`].
 #[derive(Clone, Copy, Debug)]
 pub struct Sharing<'a>(&'a CachingAllocator);
 

@@ -26,7 +26,7 @@ fn by_device(pools: Vec<(&Device, Sleeper)>) -> Vec<Together<'_>> {
     devices
 }
 
-/// What sleeps and wakes of an allocator: [`CachingAllocator::sleep_mode`].
+/// Sleep and wake of an allocator's pools: [`CachingAllocator::sleep_mode`].
 #[derive(Clone, Copy, Debug)]
 pub struct SleepMode<'a>(&'a CachingAllocator);
 
@@ -45,9 +45,9 @@ impl<'a> SleepMode<'a> {
         sleep::set_tag(self.0.device(device)?, pool, tag)
     }
 
-    /// Puts the pools with these tags to sleep, on all devices at once. It waits once for each device that may use their
-    /// memory. Then it saves contents as `backup` says, and gives physical memory back while the next contents are copied.
-    /// Blocks.
+    /// Puts the pools with these tags to sleep, on all devices at once. It waits once for each device that may use
+    /// their memory. Then it saves contents as `backup` says, and gives physical memory back while the next contents
+    /// are copied. Blocks.
     ///
     /// # Safety
     /// From the call on until the memory is awake again, no work that uses memory of these pools is queued. That holds
@@ -55,10 +55,11 @@ impl<'a> SleepMode<'a> {
     /// With [`Backup::Discard`] nobody relies on the contents afterwards.
     ///
     /// # Errors
-    /// [`AllocError::Sleep`] for a tag that no pool has, during a capture on a device that may use the memory, from within a
-    /// callback of the same pool, for [`Backup::HostPinned`] of a device whose memory is the host's, and where
-    /// [`Backup::Discard`] meets memory that a graph was captured with. Else the error of the driver or the system. Then some of the memory sleeps
-    /// and the rest is as it was. You can make the call again, or call [`wake`](Self::wake).
+    /// [`AllocError::Sleep`] for a tag that no pool has, during a capture on a device that may use the memory, from
+    /// within a callback of the same pool, for [`Backup::HostPinned`] of a device whose memory is the host's, and where
+    /// [`Backup::Discard`] meets memory that a graph was captured with. Else the error of the driver or the system.
+    /// Then some of the memory sleeps and the rest is as it was. You can make the call again, or call
+    /// [`wake`](Self::wake).
     pub unsafe fn sleep(self, tags: Tags<'_>, backup: &Backup) -> Result<SleepReport> {
         let began = Instant::now();
         let pools = self.tagged(tags)?;
@@ -116,7 +117,8 @@ impl<'a> SleepMode<'a> {
     /// given back first. Blocks.
     ///
     /// # Errors
-    /// [`AllocError::Sleep`] as for [`sleep`](Self::sleep); [`AllocError::NoRoomToWake`]; what the driver answers. Then what is awake is awake, the rest sleeps on with its contents, and the call can be made again.
+    /// [`AllocError::Sleep`] as for [`sleep`](Self::sleep); [`AllocError::NoRoomToWake`]; the driver's error. Then some
+    /// memory is awake, the rest sleeps on with its contents, and the call can be made again.
     pub fn wake(self, tags: Tags<'_>) -> Result<WakeReport> {
         let began = Instant::now();
         let mut pools = self.tagged(tags)?;
@@ -139,13 +141,13 @@ impl<'a> SleepMode<'a> {
         Ok(report)
     }
 
-    /// For the whole of a call, whose devices each begin and end in their own order: no capture elsewhere is broken, and the
-    /// thread's capture mode is what it was afterwards.
+    /// Relaxed capture mode for a whole call, whose devices each begin and end in their own order: no capture elsewhere
+    /// is broken, and the thread's capture mode is restored afterwards.
     fn relaxed(self) -> Result<Option<Relaxed<'a>>> {
         self.0.devices.first().map_or(Ok(None), |first| first.site.relaxed())
     }
 
-    /// Waits for misses that were overtaken, and until no other thread puts one of the pools to sleep or wakes it.
+    /// Waits for overtaken misses, and until no other thread puts one of the pools to sleep or wakes it.
     fn claim(self, pools: &[(&Device, Sleeper)]) -> Result<Option<Alone<'a, (DeviceIndex, PoolId)>>> {
         pools.iter().for_each(|(device, _)| device.slow_path.enter());
         let keys = pools.iter().map(|(device, pool)| (device.index(), pool.id)).collect();
@@ -158,7 +160,7 @@ impl<'a> SleepMode<'a> {
         })
     }
 
-    /// The pools that are meant; an unknown tag is an error, not nothing.
+    /// Pools with these tags; an unknown tag is an error.
     fn tagged(self, tags: Tags<'_>) -> Result<Vec<(&'a Device, Sleeper)>> {
         if let Some(edge) = self.0.edge() {
             return Err(edge.refusal());
@@ -181,7 +183,7 @@ impl<'a> SleepMode<'a> {
         Ok(self.0.all_devices().flat_map(of).collect())
     }
 
-    /// Whether some memory of the pool sleeps.
+    /// True if any memory of the pool sleeps.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`], [`AllocError::UnknownPool`].
@@ -189,18 +191,18 @@ impl<'a> SleepMode<'a> {
         pools::is_asleep(self.0.seen_device(device)?, pool)
     }
 
-    /// Whether the block at `ptr` sleeps; `None` where that is no live block.
+    /// True if the block at `ptr` sleeps; `None` where that is no live block.
     #[must_use]
     pub fn is_asleep(self, ptr: DevicePtr) -> Option<bool> {
         let at = self.0.map.get(ptr).filter(|_| !self.0.is_forked())?;
         self.0.devices[at.device.0 as usize].arenas.sleeps(ptr, at)
     }
 
-    /// Copies what was saved of sleeping memory from `ptr` on, as much as `into` has room for. `false` where some of it is awake,
-    /// or was not saved. Any address may be given. Blocks.
+    /// Copies saved contents of sleeping memory from `ptr` on, as much as `into` has room for. `false` where some of it
+    /// is awake, or was not saved. Any address may be given. Blocks.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// The driver's error.
     pub fn read_backup(self, ptr: DevicePtr, into: &mut [u8]) -> Result<bool> {
         let (bytes, place) = (into.len() as u64, DevicePtr(into.as_mut_ptr() as u64));
         for device in self.0.reachable() {

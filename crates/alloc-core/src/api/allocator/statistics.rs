@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::features::ledger::DeviceLedger;
 use crate::types::{DeviceIndex, Stream};
 
-/// How much could be had in one piece, in bytes.
+/// Memory that can be had in one piece, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheInfo {
     /// The largest free block in the cache.
@@ -34,7 +34,7 @@ impl<'a> Statistics<'a> {
         Self(allocator)
     }
 
-    /// All peaks become the current values. PyTorch: `resetPeakStats`.
+    /// Resets all peaks to the current values. PyTorch: `resetPeakStats`.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
@@ -43,8 +43,8 @@ impl<'a> Statistics<'a> {
         Ok(())
     }
 
-    /// Sums of what came and went, and all counters, Granule's own included, are 0 again: they say what happened since. Levels and
-    /// peaks stay, which are not sums. PyTorch: `resetAccumulatedStats`.
+    /// Resets accumulated sums and all counters to 0, Granule's own included. Levels and peaks stay. PyTorch:
+    /// `resetAccumulatedStats`.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
@@ -53,7 +53,7 @@ impl<'a> Statistics<'a> {
         Ok(())
     }
 
-    /// What can be had of a device, and how much there is, other processes included. Asks the driver. On a device that shares
+    /// Obtainable and total memory of a device, other processes included. Asks the driver. On a device that shares
     /// the host's memory the system knows better than the driver, which counts the page cache as taken: see
     /// [`SharedMemory::obtainable`](crate::system::SharedMemory::obtainable). PyTorch: `getMemoryInfo`.
     ///
@@ -63,8 +63,8 @@ impl<'a> Statistics<'a> {
         self.0.device(device)?.memory_info()
     }
 
-    /// Whose the bytes of a device are. Asks the driver, reads what other processes publish, and asks the program's source of
-    /// figures about processes, if there is one.
+    /// Owners of a device's bytes. Asks the driver, reads figures that other processes publish, and asks the program's
+    /// source of figures about processes, if there is one.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice); the driver's error.
