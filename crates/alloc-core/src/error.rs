@@ -1,4 +1,4 @@
-//! What the allocator answers when it cannot do what was asked.
+//! Errors of the allocator.
 
 use crate::backend::BackendError;
 use crate::config::ConfigError;
@@ -62,7 +62,7 @@ pub enum AllocError {
     InvalidDevice {
         /// The index.
         device: DeviceIndex,
-        /// How many there are.
+        /// Number of devices.
         count: u16,
     },
     /// A stream made by another backend.
@@ -86,20 +86,20 @@ pub enum AllocError {
         /// The id.
         pool: PoolId,
     },
-    /// What was asked of the pool is not possible now.
+    /// The call is not possible on the pool now.
     #[error("pool {pool}: {problem}")]
     Pool {
         /// The id.
         pool: PoolId,
-        /// Why, in PyTorch's words where it has some.
+        /// Reason, in PyTorch's words where it has some.
         problem: &'static str,
     },
-    /// A limit or a budget that cannot be; nothing was changed.
+    /// A limit or a budget that is not possible; nothing was changed.
     #[error("budget of {owner}: {problem}")]
     Budget {
-        /// Whose.
+        /// Owner of the limit or budget.
         owner: String,
-        /// Why not, and what to do instead.
+        /// Reason, and what to do instead.
         problem: String,
     },
     /// No such tenant, or it was removed.
@@ -119,7 +119,7 @@ pub enum AllocError {
     ExactAddress {
         /// The address.
         ptr: DevicePtr,
-        /// Why not.
+        /// Reason.
         problem: &'static str,
     },
     /// A checkpoint could not be taken or restored; nothing was changed.
@@ -127,7 +127,7 @@ pub enum AllocError {
     Checkpoint {
         /// The pool.
         pool: PoolId,
-        /// Why not.
+        /// Reason.
         problem: String,
     },
     /// The block cannot be shared with other processes; nothing was changed.
@@ -135,13 +135,13 @@ pub enum AllocError {
     Share {
         /// The block.
         ptr: DevicePtr,
-        /// Why not, and what to do.
+        /// Reason, and what to do.
         problem: Problem,
     },
-    /// What another process shared cannot be opened; nothing was mapped.
+    /// A block that another process shared cannot be opened; nothing was mapped.
     #[error("{problem}")]
     Open {
-        /// Why not, and what to do.
+        /// Reason, and what to do.
         problem: Problem,
     },
     /// The block lies in growable memory, which has no allocation of the driver's under it.
@@ -149,7 +149,7 @@ pub enum AllocError {
         "the block lies in growable memory, whose parts come and go; share() gives the block to another process"
     )]
     Growable {
-        /// Whether memory of this policy grows whatever the settings say.
+        /// True if memory of this policy grows whatever the settings say.
         always: bool,
     },
     /// The program does not have a pinned block of that name.
@@ -175,7 +175,7 @@ pub enum AllocError {
         "the driver is going away (process exit, unload, or abandon): no device memory can be had any more"
     )]
     DriverGone,
-    /// What was asked needs memory that sleeps.
+    /// The call needs memory that sleeps.
     #[error("{what} sleeps: wake its tag first (sleep_mode().wake)")]
     Asleep {
         /// A block or a pool.
@@ -215,7 +215,7 @@ pub enum AllocError {
     PolicyFixed {
         /// The allocator's.
         policy: crate::config::PolicyName,
-        /// What the settings name.
+        /// The policy that the settings name.
         asked: crate::config::PolicyName,
     },
     /// Settings name another release of PyTorch than the allocator decides as.
@@ -226,7 +226,7 @@ pub enum AllocError {
     ReleaseFixed {
         /// The allocator's.
         release: crate::config::PytorchRelease,
-        /// What the settings name.
+        /// The release that the settings name.
         asked: crate::config::PytorchRelease,
     },
     /// Settings that cannot be honoured on this backend.
@@ -234,7 +234,7 @@ pub enum AllocError {
     Settings(String),
 }
 
-/// As people read it, for `main` shows errors so.
+/// Same as `Display`: `main` shows errors by `Debug`.
 impl fmt::Debug for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -247,7 +247,7 @@ impl From<ConfigError> for AllocError {
     }
 }
 
-/// Why something cannot be, and what to do.
+/// Reason of a refusal, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     text: String,
@@ -335,8 +335,8 @@ impl Edge {
     }
 }
 
-/// Logs what went wrong at a value's end. At an edge of the process that is nothing; and in a forked child the log's
-/// locks may be those of threads that it does not have.
+/// Logs an error at a value's end. An edge of the process is no error; besides, in a forked child other threads may
+/// have left the log's locks locked.
 pub(crate) fn log_end(ended: Result<()>, problem: &'static str) {
     match ended {
         Ok(()) | Err(AllocError::Forked | AllocError::DriverGone) => {}
