@@ -147,8 +147,8 @@ impl Policy {
         }
     }
 
-    /// The unit in which a new growable segment is mapped, where new granules have `granule` bytes and the driver's unit is
-    /// `minimum`.
+    /// The unit in which a new growable segment is mapped, where new granules have `granule` bytes and the driver's
+    /// unit is `minimum`.
     pub(crate) fn unit(&self, granule: u64, minimum: u64) -> u64 {
         let finest = SMALL_SEGMENT.next_multiple_of(minimum);
         match self {

@@ -7,8 +7,8 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// Tables from this size on ask for huge pages. It is the size of one where small pages have 4 KiB; where they have more,
-/// huge ones are larger, and the system decides for itself what it can do.
+/// Tables from this size on ask for huge pages. It is the size of a huge page where small pages have 4 KiB. Where they
+/// are larger, so are huge ones, and the system decides which it uses.
 const HUGE: usize = 2 << 20;
 
 /// Appends to a table, doubling its room when it is full.
@@ -68,7 +68,8 @@ pub(crate) fn reserve_zeroed(layout: Layout) -> NonNull<u8> {
     // The table begins at the border of a huge page.
     let before = all.addr().next_multiple_of(HUGE) - all.addr();
     for (at, bytes) in [(0, before), (before + size, room - before - size)] {
-        // SAFETY: a part of the mapping made above that nothing uses. What is not whole pages is refused, and stays reserved.
+        // SAFETY: a part of the mapping made above that nothing uses. Parts that are not whole pages are refused, and
+        // stay reserved.
         let _ = unsafe { munmap(all.wrapping_add(at).cast(), bytes) };
     }
     let Some(raw) = NonNull::new(all.wrapping_add(before)) else { handle_alloc_error(layout) };

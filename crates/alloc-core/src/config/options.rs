@@ -1,5 +1,5 @@
-//! The one table of options: a row says what an option is called, how it is written and kept, its default, its range, and
-//! what it does. [`Settings`] has a field for each row; parsing, printing, checking, comparing and help follow from it.
+//! The one table of options: a row has an option's name, kind of value, field, default, range and effect. [`Settings`]
+//! has a field for each row; parsing, printing, checking, comparing and help follow from it.
 
 use super::error::Warning;
 use super::values::{Kept, Kind, Value};
@@ -93,8 +93,8 @@ impl OptionInfo {
 }
 
 /// Makes [`Settings`], [`Key`] and the table of the rows
-/// `Key = Owner "name": Kind, field: type = default; "help" { what is not usual }`. Lines of documentation above a row are
-/// for the field alone.
+/// `Key = Owner "name": Kind, field: type = default; "help" { what is not usual }`. Lines of documentation above a row
+/// are for the field alone.
 macro_rules! options {
     ($(
         $(#[doc = $more:literal])*

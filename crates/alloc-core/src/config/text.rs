@@ -40,8 +40,8 @@ impl Settings {
 
     /// The names of PyTorch's options in which `other` differs from these, in the order in which help texts list them.
     ///
-    /// An option that merely follows another, as `max_non_split_rounding_mb` follows `large_segment_size_mb` where it is
-    /// not set, is not named. Granule's own options are not looked at.
+    /// An option that merely follows another, as `max_non_split_rounding_mb` follows `large_segment_size_mb` where it
+    /// is not set, is not named. Granule's own options are not looked at.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
         let differs =

@@ -158,7 +158,7 @@ pub(crate) struct Counters {
     known: i64,
     /// Freed by the program and still in use, by tier: blocks and bytes.
     pending: [(i64, i64); 2],
-    /// By tier, the counts that requests do not change by themselves: inactive splits, their bytes, and oversize allocations.
+    /// Counts that requests do not change directly, by tier: inactive splits, their bytes, and oversize allocations.
     special: [[Special; 3]; 2],
     ceiling: Rows,
     /// `increases` and `decreases` at the last reset.
@@ -373,8 +373,8 @@ impl Counters {
     }
 }
 
-/// A device's recorded peaks, in two parts: a *boundary* ([`restart`](Peaks::restart)) closes one and begins the other, so
-/// that the peak since then is known, too.
+/// A device's recorded peaks, in two parts. A *boundary* ([`restart`](Peaks::restart)) closes one and begins the other,
+/// so that the peak since then is known, too.
 #[derive(Debug, Default)]
 pub(crate) struct Peaks {
     /// The most since the last boundary.

@@ -43,12 +43,13 @@ pub struct SegmentEvent {
     pub growable: bool,
 }
 
-/// Sees memory come and go. Called before the memory is used or leaves; it may call the driver. Must not wait for a thread
-/// that may be inside the allocator (one that has the interpreter's lock, say): others may be waiting for the memory that moves.
+/// Sees memory come and go. Called before the memory is used or leaves; it may call the driver. It must not wait for a
+/// thread that may be inside the allocator (one that has the interpreter's lock, say): others may wait for this memory.
 /// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
 pub type SegmentObserver = Arc<dyn Fn(&SegmentEvent) + Send + Sync>;
 /// Sees a request that was refused before the driver was asked: device, bytes wanted, bytes held, the limit.
-/// PyTorch: `OomRejectionObserver`. It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
+/// PyTorch: `OomRejectionObserver`. It may panic and use the allocator: see
+/// [code of the program](crate#code-of-the-program).
 pub type RejectionObserver = Arc<dyn Fn(DeviceIndex, u64, u64, u64) + Send + Sync>;
 /// Says which processes use how much of a device's memory.
 /// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).

@@ -146,8 +146,8 @@ pub struct OomReport {
     pub allocated: u64,
     /// Held from the device.
     pub reserved: u64,
-    /// Host memory that is pinned in the device's memory, and counts against limits, too; 0 where the device has memory of its
-    /// own.
+    /// Host memory that is pinned in the device's memory, and counts against limits, too; 0 where the device has memory
+    /// of its own.
     pub pinned: u64,
     /// The host's memory, where the device's is of it.
     pub host: Option<HostRoom>,

@@ -78,8 +78,8 @@ figures! {
 }
 
 impl DeviceStats {
-    /// Memory efficiency E: peak requested over peak reserved bytes; 1 when nothing was reserved. Above 1 where memory was
-    /// requested that slept ([`crate::sleep`]) while others had its place.
+    /// Memory efficiency E: peak requested over peak reserved bytes; 1 when nothing was reserved. Above 1 where memory
+    /// was requested that slept ([`crate::sleep`]) while others had its place.
     #[must_use]
     pub fn efficiency(&self) -> f64 {
         efficiency(self.requested_bytes.all.peak, self.reserved_bytes.all.peak)

@@ -1,10 +1,10 @@
 //! Growth of the `granule` policy without virtual memory, where every segment is one `malloc` for good: segments to
 //! take from the device, and to give back for them. Sizes only: `device/miss.rs` takes and gives back.
 //!
-//! A segment that cannot grow or shrink wastes memory in two ways: its rest fits nothing, or it is idle and too small. So
-//! segments are a fraction of held memory. Once a little more is held than the program needed since it last emptied the
-//! cache, one segment replaces idle ones of the same total size. Held memory stays the same and segments become fewer,
-//! so such steps end.
+//! A segment that cannot grow or shrink wastes memory in two ways: its rest fits nothing, or it is idle and too small.
+//! So segments are a fraction of held memory. Once a little more is held than the program needed since it last emptied
+//! the cache, one segment replaces idle ones of the same total size. Held memory stays the same and segments become
+//! fewer, so such steps end.
 
 use crate::base::round::LARGE_ROUND;
 use crate::policy::Request;

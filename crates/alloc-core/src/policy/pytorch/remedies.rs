@@ -9,8 +9,8 @@ pub(crate) struct Cached<T> {
     pub(crate) age: u64,
 }
 
-/// The segments that are at least as old as the average, again and again, until they come to `target` bytes (reference §3.5,
-/// `garbage_collect_cached_blocks`).
+/// The segments that are at least as old as the average, again and again, until they come to `target` bytes (reference
+/// §3.5, `garbage_collect_cached_blocks`).
 pub(crate) fn oldest<T>(mut cached: Vec<Cached<T>>, target: u64) -> Vec<Cached<T>> {
     let (mut chosen, mut sum) = (Vec::new(), 0);
     while sum < target && !cached.is_empty() {
@@ -30,8 +30,9 @@ pub(crate) fn oldest<T>(mut cached: Vec<Cached<T>>, target: u64) -> Vec<Cached<T
     chosen
 }
 
-/// The smallest of `cached`, by size ascending, that alone has `target` bytes; else the largest, down to `oversize`, until they
-/// have. Returns their places, and whether that is enough (reference §3.5, `release_available_cached_blocks`).
+/// Picks of `cached`, by size ascending, the smallest that alone has `target` bytes; else the largest, down to
+/// `oversize`, until the sum does. Returns their places, and true if that is enough (reference §3.5,
+/// `release_available_cached_blocks`).
 pub(crate) fn enough(cached: &[u64], target: u64, oversize: u64) -> (Vec<usize>, bool) {
     if let Some(one) = cached.iter().position(|bytes| *bytes >= target) {
         return (vec![one], true);

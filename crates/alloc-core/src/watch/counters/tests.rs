@@ -24,7 +24,8 @@ impl Model {
     }
 }
 
-/// One thread crosses a ceiling and has told nobody yet; another gives a block back and takes it again. Both blocks are in use then.
+/// One thread crosses a ceiling and has told nobody yet; another gives a block back and takes it again. Both blocks are
+/// in use then.
 #[test]
 fn a_block_that_is_taken_again_beside_one_that_nobody_was_told_of_makes_a_peak() {
     let (mut peaks, mut arena) = (Peaks::default(), Counters::new(0));

@@ -22,7 +22,8 @@ pub trait CallContext: Any + Debug + Send + Sync {
 pub type Context = Arc<dyn CallContext>;
 
 /// Gathers the calling thread's context; `None` where there is none. It may take the interpreter's lock.
-/// PyTorch: `CreateContextFn`. It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
+/// PyTorch: `CreateContextFn`. It may panic and use the allocator: see
+/// [code of the program](crate#code-of-the-program).
 pub type ContextRecorder = Arc<dyn Fn() -> Option<Context> + Send + Sync>;
 
 /// Operations that gather contexts, and the places that keep them. PyTorch: `RecordContext`.
@@ -39,8 +40,8 @@ pub enum RecordContext {
     All,
 }
 
-/// The contexts of a [snapshot](crate::snapshot::Snapshot) as they were gathered, place by place: for programs that look them
-/// up themselves.
+/// The contexts of a [snapshot](crate::snapshot::Snapshot) as they were gathered, place by place: for programs that
+/// look them up themselves.
 #[derive(Clone, Debug, Default)]
 pub struct SnapshotContexts {
     /// Those of the snapshot's segments, in their order.

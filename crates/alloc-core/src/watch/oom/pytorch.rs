@@ -7,9 +7,9 @@ use crate::config::{PolicyName, PytorchRelease};
 const DOCUMENTATION: &str = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf";
 
 impl OomReport {
-    /// The text PyTorch's allocator would give, word for word, in the release that `pytorch_release` names: for programs in which
-    /// PyTorch runs. At its end stands what PyTorch does not know: pinned memory that limits count, and a host that is
-    /// short of memory.
+    /// The text PyTorch's allocator would give, word for word, in the release that `pytorch_release` names: for
+    /// programs in which PyTorch runs. At its end stands what PyTorch does not know: pinned memory that limits count,
+    /// and a host that is short of memory.
     #[must_use]
     pub fn pytorch_message(&self) -> String {
         let private = self.private_free;

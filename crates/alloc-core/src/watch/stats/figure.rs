@@ -128,8 +128,8 @@ macro_rules! shape {
 }
 pub(crate) use shape;
 
-/// Makes the statistics of the rows `name: shape unit "metric"`, those of PyTorch first, then Granule's own. The first line
-/// of documentation above a row is the metric's help, too. Fields that are no figures come after `also`.
+/// Makes the statistics of the rows `name: shape unit "metric"`, those of PyTorch first, then Granule's own. The first
+/// line of documentation above a row is the metric's help, too. Fields that are no figures come after `also`.
 macro_rules! figures {
     (
         $(#[$about:meta])*
