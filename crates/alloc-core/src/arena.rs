@@ -49,7 +49,7 @@ pub(crate) enum ArenaState {
 pub(crate) struct ArenaOf<P: ?Sized = dyn Rules> {
     tenure: Tenure,
     ledger: Ledger,
-    /// Who else uses its blocks.
+    /// Further users of its blocks.
     uses: UseLists,
     map: Arc<AddressMap>,
     parked: Parked,
@@ -80,7 +80,7 @@ impl Arena {
     }
 }
 
-/// What a free has to do next.
+/// Next step of a free.
 #[derive(Debug)]
 pub(crate) enum FreeStep {
     /// The block is free.
@@ -155,7 +155,7 @@ impl<P> ArenaOf<P> {
 }
 
 impl<P: Rules + ?Sized> ArenaOf<P> {
-    /// Whom it serves, and how it decides.
+    /// Stream and pool that it serves, and its policy.
     #[inline(always)]
     pub(crate) fn tenure(&self) -> &Tenure {
         &self.tenure
@@ -185,7 +185,7 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         self.heap.layout()
     }
 
-    /// What is noted of its blocks.
+    /// Counters, epochs and history of its blocks.
     #[inline(always)]
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
@@ -207,7 +207,7 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         self.heap.note_no_spare();
     }
 
-    /// Who else uses its blocks.
+    /// Further users of its blocks.
     pub(crate) fn uses(&self) -> &UseLists {
         &self.uses
     }
@@ -239,8 +239,8 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         self.tenure.decide_by(policy);
     }
 
-    /// Whether its pool has a sleep tag, from here on: its memory stays at home then, and but for the default pool's it
-    /// grows.
+    /// Notes if its pool has a sleep tag, from here on: then its memory stays at home and, but for the default pool's,
+    /// it grows.
     pub(crate) fn set_sleeps(&mut self, has_tag: bool, policy: Arc<Policy>) {
         self.change_tenure(|tenure| tenure.set_sleeps(has_tag));
         self.set_policy(policy);
@@ -257,7 +257,7 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         self.ledger.history_mut().rename(self.tenure.owner());
     }
 
-    /// Whether the device is done with everything freed in `epoch`.
+    /// True if the device is done with everything freed in `epoch`.
     pub(crate) fn is_past(&self, epoch: u64) -> bool {
         self.ledger.epochs().is_closed(epoch)
     }
@@ -268,7 +268,7 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         self.ledger.history_mut().record(action, block.addr, block.size);
     }
 
-    /// Whether its memory may be in another place: growable memory on whose place nobody counts.
+    /// True if its memory may be in another place: growable memory on whose place nobody counts.
     pub(crate) fn is_movable(&self) -> bool {
         self.tenure.grows() && !self.tenure.stays()
     }
@@ -321,7 +321,7 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         uses
     }
 
-    /// Who else uses a block.
+    /// Further users of a block.
     pub(crate) fn uses_of(&mut self, id: BlockId) -> UsesOf<'_> {
         UsesOf::new(&mut self.uses, &mut self.heap.layout_mut().blocks_mut()[id].uses)
     }

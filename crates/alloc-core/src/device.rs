@@ -100,7 +100,7 @@ pub(crate) struct Device {
     naming: InFlight<Stream>,
     pub(crate) exchange: Exchange,
     addresses: Addresses,
-    /// What the `granule` policy knows of the device.
+    /// State of the `granule` policy for the device.
     granule: Option<Learned>,
     pub(crate) slow_path: Arc<SlowPath>,
     /// Arenas, by number, for which a thread takes memory.
@@ -194,7 +194,7 @@ impl Device {
         })
     }
 
-    /// Which device it is.
+    /// Index of the device.
     pub(crate) fn index(&self) -> DeviceIndex {
         self.site.device()
     }
@@ -213,7 +213,7 @@ impl Device {
         }
     }
 
-    /// Why the driver may not be called any more, if that is so.
+    /// Reason why the driver may not be called any more, if any.
     pub(crate) fn edge(&self) -> Option<Edge> {
         self.site.edge()
     }
@@ -223,7 +223,7 @@ impl Device {
         self.site.abandon();
     }
 
-    /// What can be had of it, and how much there is. Calls the driver.
+    /// Free and total bytes. Calls the driver.
     pub(crate) fn memory_info(&self) -> Result<MemoryInfo> {
         self.noticing(self.site.memory_info().map_err(AllocError::Backend))
     }
@@ -233,7 +233,7 @@ impl Device {
         self.site.noticing(outcome)
     }
 
-    /// What is wrong with `ptr`; `None` where it lies in no memory of this device.
+    /// Problem with `ptr`; `None` where it lies in no memory of this device.
     pub(crate) fn diagnose(&self, ptr: DevicePtr) -> Option<Problem> {
         let around = self.uncached.diagnose(ptr);
         around.or_else(|| arenas::diagnose(self, ptr))
@@ -402,7 +402,7 @@ impl Device {
         self.malloc_from(&visit.pool, bytes, stream, call)
     }
 
-    /// Whether a free has to go the longer way, [`free_attentively`](Self::free_attentively).
+    /// True if a free has to take the slow path, [`free_attentively`](Self::free_attentively).
     #[inline(always)]
     pub(crate) fn looks_at_frees(&self) -> bool {
         self.site.attention().concerns_frees()

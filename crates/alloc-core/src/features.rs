@@ -1,4 +1,4 @@
-//! What only some programs use: each with the values and the state that are its own.
+//! Features that only some programs use, each with its own values and state.
 
 pub mod budget;
 pub mod ledger;

@@ -1,4 +1,4 @@
-//! How long memory is in use: by streams, by captures, by other processes.
+//! Lifetimes of memory in use by streams, captures and other processes.
 
 pub(crate) mod call;
 pub(crate) mod epoch;

@@ -1,5 +1,5 @@
-//! What surrounds the engine in its process: forks and exits, threads' names for streams, events of the driver, code of the
-//! program that is called, and the system's memory.
+//! Surroundings of the engine in its process: forks and exits, threads' names for streams, events of the driver, calls
+//! of the program's code, and the system's memory.
 
 pub(crate) mod attention;
 pub(crate) mod edges;

@@ -32,7 +32,7 @@ pub(crate) enum Rank {
     Configuration,
     /// Held while a thread waits for the device on behalf of all.
     Synchronisation,
-    /// Who has a part of memory that devices share with the host; held over limits of devices.
+    /// Parties that share the host's memory; held over limits of devices.
     Unified,
     /// The recorded peaks, taken before all arenas.
     Peaks,
@@ -107,7 +107,7 @@ pub(crate) fn assert_holds_nothing() {
     order::assert_none();
 }
 
-/// Whether the thread holds no lock that others need. Only builds with debug assertions know.
+/// True if the thread holds no lock that others need. Only builds with debug assertions know.
 #[must_use]
 pub fn may_call_drivers() -> bool {
     order::none_above(Rank::Synchronisation)

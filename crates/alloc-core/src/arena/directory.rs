@@ -25,7 +25,7 @@ const CHUNK: usize = 256;
 const CHUNKS: usize = 256;
 /// Places in the stream table; a power of two.
 const STREAM_TABLE: usize = if cfg!(any(loom, miri)) { 16 } else { 1024 };
-/// How many neighbouring places are looked at before the locked table is asked.
+/// Neighbouring places that are searched before the locked table.
 const PROBES: usize = 8;
 
 /// Arrays, not slices: their lengths are known, so that looking one up needs no bounds check.
@@ -42,14 +42,14 @@ const TAKEN: u64 = 0x1_0000;
 /// A place whose stream was retired: the search goes on behind it.
 const LEFT: u64 = 1;
 
-/// Whom an arena serves.
+/// Pool and stream that an arena serves.
 type Key = (PoolSlot, u64);
 
 fn key(slot: PoolSlot, stream: Stream) -> Key {
     (slot, stream.raw)
 }
 
-/// What a new arena starts with; changed together with all existing arenas.
+/// Configuration of a new arena; changed together with all existing arenas.
 #[derive(Debug)]
 pub(crate) struct Template {
     pub(crate) policy: Arc<Policy>,
@@ -295,7 +295,7 @@ impl Directory {
         (0..count).counted().filter_map(|n| self.get(u16::try_from(n).ok()?)).collect()
     }
 
-    /// How many there are.
+    /// Number of arenas.
     pub(crate) fn count(&self) -> usize {
         self.registry.lock().count
     }
@@ -312,7 +312,7 @@ impl Directory {
         change(&mut self.registry.lock().template)
     }
 
-    /// What all arenas share.
+    /// State that all arenas share.
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }

@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use unmapped::Unmapped;
 
-/// What the arenas of a device share.
+/// State that the arenas of a device share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// Searches in all arenas of the default pool, by tier: the clock of block ages.
@@ -53,16 +53,16 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Heap<P: ?Sized = dyn Rules> {
     pub(super) layout: Layout,
-    /// Which of several free blocks of one size comes first.
+    /// Order of free blocks of one size.
     tie_break: TieBreak,
     /// Address space without memory.
     unmapped: Unmapped,
-    /// Whether searches are counted: only while garbage collection is on.
+    /// Set while searches are counted: only with garbage collection.
     ages: bool,
     shared: Arc<Shared>,
     /// The arena's number.
     number: u16,
-    /// Whether it is known that the arena may have free memory for others.
+    /// Set if the arena is known to have free memory for others, perhaps.
     is_spare: bool,
     /// The free blocks.
     pub(super) rules: P,
@@ -97,12 +97,12 @@ impl<P: Rules + ?Sized> Heap<P> {
         self.rules.follow(policy);
     }
 
-    /// What the `granule` policy knows of the arena.
+    /// State of the `granule` policy for the arena.
     pub(crate) fn memory(&self) -> Option<&Memory> {
         self.rules.memory()
     }
 
-    /// Whether ages of free blocks are counted, from here on.
+    /// Counts ages of free blocks from here on, or no more.
     pub(crate) fn count_ages(&mut self, ages: bool) {
         self.ages = ages;
     }
@@ -148,7 +148,7 @@ impl<P: Rules + ?Sized> Heap<P> {
         }
     }
 
-    /// Whether the granule at `addr` of a segment has to keep its memory.
+    /// True if the granule at `addr` of a segment has to keep its memory.
     pub(crate) fn keeps(&self, segment: SegmentId, addr: u64) -> bool {
         self.rules.memory().is_some_and(|memory| memory.keeps(segment, addr))
     }
@@ -182,7 +182,7 @@ impl<P: Rules + ?Sized> Heap<P> {
         self.rules.take_fit(self.layout.blocks(), self.layout.segments(), request)
     }
 
-    /// Whether the policy cuts a block of `block` bytes for `request`.
+    /// True if the policy cuts a block of `block` bytes for `request`.
     #[inline(always)]
     pub(crate) fn splits(&self, block: u64, request: &Request) -> bool {
         self.rules.splits(block, request)
@@ -302,7 +302,7 @@ impl<P: Rules + ?Sized> Heap<P> {
         self.layout.remove_segment(id, only)
     }
 
-    /// Whether a free block of a tier has at least `bytes`.
+    /// True if a free block of a tier has at least `bytes`.
     pub(crate) fn has_free(&self, tier: Tier, bytes: u64) -> bool {
         self.rules.has(tier, bytes)
     }

@@ -10,7 +10,7 @@ use crate::memory::segment::{Origin, Segment};
 use crate::types::DevicePtr;
 use crate::watch::counters::{Count, Counters};
 
-/// What an arena contributes to the device's sums.
+/// Contribution of an arena to the device's sums.
 pub(crate) struct Sums {
     pub(crate) fixed_bytes: u64,
     pub(crate) fixed_segments: u64,

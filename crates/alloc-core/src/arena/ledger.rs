@@ -1,4 +1,4 @@
-//! What an arena notes of each block that comes and goes: its counters, its history, and when the device is done with it.
+//! Ledger of an arena's blocks: counters, history, and the epochs that the device is done with.
 
 use crate::lifetimes::epoch::Epochs;
 use crate::memory::block::{Block, BlockId, Tier};
@@ -10,7 +10,7 @@ use crate::watch::history::Recorder;
 #[derive(Debug)]
 pub(crate) struct Ledger {
     counters: Counters,
-    /// Which of its frees the device is done with.
+    /// Epochs of frees, and those that are closed.
     epochs: Epochs,
     history: Recorder,
     /// From which size on a block is oversize.
@@ -19,7 +19,7 @@ pub(crate) struct Ledger {
     most_needed: u64,
 }
 
-/// How inactive splits change: a number of blocks, and bytes.
+/// Change of inactive splits: a number of blocks, and bytes.
 pub(super) type Splits = (i64, i64);
 
 #[allow(clippy::cast_possible_wrap)] // block sizes are under 2^60
@@ -68,12 +68,12 @@ impl Ledger {
         self.oversize = oversize;
     }
 
-    /// What was needed before says nothing of what follows.
+    /// Forgets the most needed so far: it says nothing of what follows.
     pub(crate) fn forget_need(&mut self) {
         self.most_needed = 0;
     }
 
-    /// What its blocks come to when memory is taken for `size` more bytes.
+    /// Figures of its blocks when memory is taken for `size` more bytes.
     pub(super) fn holding(&mut self, size: u64) -> Holding {
         let in_use = self.counters.both(Count::ActiveBytes).unsigned_abs();
         // The request itself may be refused, and then was not needed.

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-/// Which requests a scope sends to its pool.
+/// Requests that a scope sends to its pool.
 #[derive(Clone)]
 pub enum Filter {
     /// All of them.
@@ -51,7 +51,7 @@ impl Debug for Filter {
     }
 }
 
-/// What a pool holds and who uses it.
+/// Memory of a pool, and its users.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PoolStats {
     /// References to it; at 0 its cached memory goes with the next flush.
@@ -121,7 +121,7 @@ impl OpenScopes<'_> {
         self.scopes.iter().flat_map(|scopes| scopes.iter())
     }
 
-    /// Whether none was opened or has ended since.
+    /// True if none was opened or has ended since.
     pub(crate) fn are_those_of(&self, pools: &Pools) -> bool {
         self.scopes.as_ref().is_some_and(|scopes| Arc::ptr_eq(scopes, &pools.scopes))
     }
@@ -133,7 +133,7 @@ impl Drop for OpenScopes<'_> {
     }
 }
 
-/// Who has a reference, a scope or a mark, and takes it away.
+/// Holder of a reference, a scope or a mark, who takes it away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     /// The program, by its pool's id.
@@ -182,7 +182,7 @@ impl Pools {
         self.records.iter()
     }
 
-    /// Whether a scope is open.
+    /// True if a scope is open.
     pub(crate) fn has_scopes(&self) -> bool {
         !self.scopes.is_empty()
     }
@@ -328,7 +328,7 @@ impl Pools {
         std::mem::take(&mut self.scopes)
     }
 
-    /// Whether the memory of the pool in `slot` may be given back: nobody uses the pool any more, nor does a launch.
+    /// True if the memory of the pool in `slot` may be given back: nobody uses the pool any more, nor does a launch.
     pub(crate) fn is_freeable(&self, slot: PoolSlot) -> bool {
         let unused = |pool: &Pool| pool.use_count == 0 && pool.launches.is_empty();
         slot == PoolSlot::DEFAULT || self.in_slot(slot).is_none_or(unused)
@@ -366,12 +366,12 @@ impl Pools {
         forgotten
     }
 
-    /// Whether addresses of the pool in `slot` are part of graphs.
+    /// True if addresses of the pool in `slot` are part of graphs.
     pub(crate) fn is_captured(&self, slot: PoolSlot) -> bool {
         self.in_slot(slot).is_some_and(|pool| pool.captured && pool.use_count > 0)
     }
 
-    /// Whether graphs got memory of the pool in `slot` when they were captured.
+    /// True if graphs got memory of the pool in `slot` when they were captured.
     pub(crate) fn has_served_captures(&self, slot: PoolSlot) -> bool {
         self.in_slot(slot).is_some_and(|pool| pool.served_captures && pool.use_count > 0)
     }
@@ -403,7 +403,7 @@ impl Pools {
         of_default.chain(private)
     }
 
-    /// Whether graphs, or launches of graphs that are gone, may use what is free in the pool in `slot`.
+    /// True if graphs, or launches of graphs that are gone, may use free memory of the pool in `slot`.
     pub(crate) fn is_known_to_graphs(&self, slot: PoolSlot) -> bool {
         self.is_captured(slot) || self.in_slot(slot).is_some_and(|pool| !pool.launches.is_empty())
     }
@@ -441,7 +441,7 @@ impl Pools {
         self.gone = (!self.records.contains_key(&id)).then_some(id);
     }
 
-    /// Whether that is how this pool went, and it was the last one; once.
+    /// True if this pool was the last to go that way; once.
     pub(crate) fn take_gone(&mut self, id: PoolId) -> bool {
         self.gone.take_if(|gone| *gone == id).is_some()
     }

@@ -1,4 +1,4 @@
-//! What depends on the policy where requests are served and memory comes back.
+//! Decisions of the policy where requests are served and memory comes back.
 //!
 //! A request that is served from the cache, and a free, come here a few times each: their code is compiled for each policy. Whatever
 //! else looks at an arena calls through a table.
@@ -14,9 +14,9 @@ use std::fmt::Debug;
 
 /// An arena's free blocks, in the index of its policy, and what that knows of them.
 pub(crate) trait Rules: Debug + Send + 'static {
-    /// What serves a request of `bytes`.
+    /// Rounds a request of `bytes` to what serves it.
     fn request(&self, bytes: u64) -> Request;
-    /// Whether a block of `block` bytes is cut for `request`.
+    /// True if a block of `block` bytes is cut for `request`.
     fn splits(&self, block: u64, request: &Request) -> bool;
     /// The free block for `request`, taken out.
     fn take_fit(
@@ -33,7 +33,7 @@ pub(crate) trait Rules: Debug + Send + 'static {
     fn take_out(&mut self, block: &Block, id: BlockId);
     /// A block is back that has become longer or shorter at its end.
     fn put_back(&mut self, block: &Block, id: BlockId);
-    /// Whether a free block has at least `bytes`.
+    /// True if a free block has at least `bytes`.
     fn has(&self, tier: Tier, bytes: u64) -> bool;
     /// Free blocks of at least `bytes`, in the index's order.
     fn at_least(&self, tier: Tier, bytes: u64) -> Box<dyn Iterator<Item = BlockId> + '_>;
@@ -44,7 +44,7 @@ pub(crate) trait Rules: Debug + Send + 'static {
     /// Panics where an index is not what it should be.
     fn check(&self, tier: Tier);
 
-    /// What the `granule` policy knows of the arena.
+    /// State of the `granule` policy for the arena.
     fn memory(&self) -> Option<&Memory> {
         None
     }
@@ -60,13 +60,13 @@ pub(crate) trait Rules: Debug + Send + 'static {
         layout.segments().has_fixed().then(|| layout.neighbours_in(BlockPhase::Free, id))
     }
 
-    /// Whether a block that is being freed, with these [neighbours](Self::neighbours_of_freed), is parked.
+    /// Tests if a block that is being freed, with these [neighbours](Self::neighbours_of_freed), is parked.
     #[inline(always)]
     fn parks(&mut self, _: Option<Neighbours>) -> bool {
         true
     }
 
-    /// Whether the policy would hand out just the parked block for a request of its size.
+    /// True if the policy would hand out just the parked block for a request of its size.
     fn takes_parked(&self, layout: &Layout, id: BlockId, request: &Request) -> bool;
     /// The parked block is handed out.
     #[inline(always)]
@@ -139,7 +139,7 @@ impl Rules for Pytorch {
         self.policy.would_take(&self.free[request.tier as usize], layout, (id, above), request)
     }
 
-    /// What is free above is as if it had been cut off anew.
+    /// The free memory above is as if it had been cut off anew.
     #[inline(always)]
     fn took_parked(&mut self, layout: &mut Layout, id: BlockId) {
         self.in_vain = 0;

@@ -102,7 +102,7 @@ pub(super) struct Parked {
     /// 0 while there is none.
     size: u64,
     block: BlockId,
-    /// How inactive splits changed when it was freed.
+    /// Change of inactive splits when it was freed.
     splits: Splits,
     /// It was taken, and no other block came or went since, nor did whom the arena serves change: once freed it lies as it did.
     comes_back: bool,
@@ -111,7 +111,7 @@ pub(super) struct Parked {
 impl Parked {
     pub(super) const NONE: Self = Self { size: 0, block: BlockId::NONE, splits: (0, 0), comes_back: false };
 
-    /// Whether it is taken is asked anew.
+    /// Asks anew if it is taken.
     pub(super) fn looks_again(&mut self) {
         self.comes_back = false;
     }

@@ -1,4 +1,4 @@
-//! Whom an arena serves, and how it decides.
+//! Tenure of an arena: the stream and pool it serves, and its policy.
 
 use crate::base::ids::PoolSlot;
 use crate::lifetimes::last_work::LastWork;
@@ -16,7 +16,7 @@ use crate::watch::history::Owner;
 pub(crate) struct ArenaPool {
     pub(crate) slot: PoolSlot,
     pub(crate) id: PoolId,
-    /// Where its memory comes from; `None` is the driver.
+    /// Source of its memory; `None` is the driver.
     pub(crate) source: Option<Arc<dyn SegmentSource>>,
     /// That has no physical memory for growable segments.
     pub(crate) fixed: bool,
@@ -46,10 +46,10 @@ impl ArenaPool {
     }
 }
 
-/// What an arena held of a pool that is gone.
+/// Remains of a pool that is gone, held by an arena.
 pub(crate) type Left = (ArenaPool, Option<Arc<LastWork>>);
 
-/// What an arena is for. Its stream changes when another adopts the memory of one that is retired, its pool when that is gone.
+/// Tenure of an arena. Its stream changes when another adopts the memory of a retired one, its pool when that is gone.
 #[derive(Debug)]
 pub(crate) struct Tenure {
     device: DeviceIndex,
@@ -59,7 +59,7 @@ pub(crate) struct Tenure {
     /// The end of its stream's work, once that is retired and until another adopts the arena.
     retired: Option<Arc<LastWork>>,
     policy: Arc<Policy>,
-    /// Who took memory for it last.
+    /// Thread that took memory for it last.
     grower: Option<ThreadId>,
 }
 
@@ -111,41 +111,41 @@ impl Tenure {
         &self.policy
     }
 
-    /// For whom memory is mapped.
+    /// Pool and stream for which memory is mapped.
     pub(crate) fn maps_for(&self) -> (PoolId, Stream) {
         (self.pool.id, self.stream)
     }
 
-    /// For whom its records are made.
+    /// Stream and pool of its records.
     pub(crate) fn owner(&self) -> Owner {
         (shown_raw(self.stream.raw), self.pool.id)
     }
 
-    /// What the address map says of a block of the arena.
+    /// Entry of the address map for a block of the arena.
     #[inline(always)]
     pub(super) fn location(&self, block: BlockId) -> Location {
         Location { device: self.device, arena: self.number, block }
     }
 
-    /// Whether requests of `stream`, one of this device, to the pool in `slot` are for this arena.
+    /// True if requests of `stream`, one of this device, to the pool in `slot` are for this arena.
     #[inline(always)]
     pub(crate) fn serves(&self, slot: PoolSlot, stream: Stream) -> bool {
         self.pool.slot == slot && self.belongs_to(stream)
     }
 
-    /// Whether its blocks are for work of `stream`, one of this device.
+    /// True if its blocks are for work of `stream`, one of this device.
     #[inline(always)]
     pub(crate) fn belongs_to(&self, stream: Stream) -> bool {
         self.stream.raw == stream.raw && self.retired.is_none()
     }
 
-    /// Whether it takes growable segments.
+    /// True if it takes growable segments.
     pub(crate) fn grows(&self) -> bool {
         self.policy.grows() && !self.pool.fixed
     }
 
-    /// Whether somebody counts on the place of its memory: graphs, the pool's own source, whoever puts the pool to sleep, and who
-    /// wants blocks as they were cut.
+    /// True if somebody counts on the place of its memory: graphs, the pool's own source, whoever puts the pool to
+    /// sleep, or wants blocks as they were cut.
     pub(crate) fn stays(&self) -> bool {
         let ArenaPool { source, no_split, sleeps, of_graphs, .. } = &self.pool;
         *sleeps || *no_split || *of_graphs || source.is_some()
@@ -167,13 +167,13 @@ impl Tenure {
         (std::mem::replace(&mut self.pool, nobody), self.retired.take())
     }
 
-    /// What served nobody serves `stream` in `pool` from here on. The policy is still to be set.
+    /// A vacant arena serves `stream` in `pool` from here on. The policy is still to be set.
     pub(super) fn begin(&mut self, pool: ArenaPool, stream: Stream) {
         debug_assert!(self.pool.slot == PoolSlot::NONE, "only vacant arenas change their pool");
         (self.pool, self.stream) = (pool, stream);
     }
 
-    /// What was a retired stream's is `stream`'s from here on.
+    /// A retired stream's arena is `stream`'s from here on.
     pub(super) fn pass_to(&mut self, stream: Stream) {
         (self.stream, self.retired) = (stream, None);
     }
@@ -189,7 +189,7 @@ impl Tenure {
         self.grower.replace(me).is_some_and(|grower| grower != me)
     }
 
-    /// Whether the pool has a sleep tag, from here on. The policy is still to be set.
+    /// Notes if the pool has a sleep tag, from here on. The policy is still to be set.
     pub(super) fn set_sleeps(&mut self, has_tag: bool) {
         self.pool.sleeps = has_tag;
     }

@@ -79,7 +79,7 @@ impl Arenas {
         }
     }
 
-    /// Where they are found.
+    /// Directory in which arenas are found.
     #[inline(always)]
     pub(super) fn directory(&self) -> &Directory {
         &self.directory
@@ -103,7 +103,8 @@ impl Arenas {
         }
     }
 
-    /// Whether a request of `bytes` may raise a peak that counts pending blocks. Where it cannot, there is room for it afterwards.
+    /// True if a request of `bytes` may raise a peak that counts pending blocks. If not, its arena has room for it
+    /// afterwards.
     pub(super) fn may_raise_peaks(&self, slot: PoolSlot, stream: Stream, bytes: u64) -> bool {
         let Some(arena) = self.directory.of_stream(slot, stream) else {
             // The first request of a stream misses, which drains, too.
@@ -147,8 +148,8 @@ impl Arenas {
         peaks.settle(&mut counters, self.directory.count() == 1);
     }
 
-    /// Whether an arena has room for `more` without a new peak: out of the reserve, or of what the arenas that got the most lately
-    /// need no more.
+    /// Makes room for `more` in an arena without a new peak: from the reserve, or from arenas that got some lately and
+    /// need it no more. `false` where that is not enough.
     fn make_room(&self, peaks: &mut Peaks, number: u16, more: &Rows) -> bool {
         if self.raise_ceilings(peaks, number, more) {
             return true;
@@ -162,7 +163,7 @@ impl Arenas {
         self.raise_ceilings(peaks, number, more)
     }
 
-    /// Whether the peaks' reserve has what an arena lacks.
+    /// Raises an arena's ceilings by what it lacks, out of the peaks' reserve. `false` where that is too small.
     fn raise_ceilings(&self, peaks: &mut Peaks, number: u16, more: &Rows) -> bool {
         let Some(arena) = self.directory.get(number).filter(|_| peaks.has_reserve()) else { return false };
         let mut state = arena.lock_shortly();
@@ -284,7 +285,7 @@ impl Arenas {
         state.tenure().serves(slot, stream).then_some((arena, state))
     }
 
-    /// Where the live block at `ptr` was allocated, if that was recorded.
+    /// Context in which the live block at `ptr` was allocated, if recorded.
     pub(crate) fn context_of(&self, ptr: DevicePtr, location: Location) -> Option<Context> {
         let state = self.directory.get(location.arena)?.lock();
         state.layout().live(ptr, location.block)?;
@@ -301,7 +302,7 @@ impl Arenas {
         state.heap_mut().layout_mut().set_owned(ptr, location.block, owned.map(|(bytes, _)| bytes))
     }
 
-    /// Whether a value has the live block at `ptr`.
+    /// True if the live block at `ptr` is owned by a value.
     pub(crate) fn is_owned(&self, ptr: DevicePtr, location: Location) -> bool {
         let is_owned = |arena: &Arc<Arena>| {
             let state = arena.lock();
@@ -310,7 +311,7 @@ impl Arenas {
         self.directory.get(location.arena).is_some_and(is_owned)
     }
 
-    /// Whether the block at `ptr` is in the program's hands, and if so, whether it sleeps.
+    /// True if the block at `ptr` sleeps; `None` where it is not in the program's hands.
     pub(crate) fn sleeps(&self, ptr: DevicePtr, location: Location) -> Option<bool> {
         let state = self.directory.get(location.arena)?.lock();
         let block = state.layout().live(ptr, location.block)?;
@@ -318,7 +319,7 @@ impl Arenas {
     }
 }
 
-/// What is wrong with `ptr`; `None` where it lies in no memory of this device.
+/// Problem with `ptr`; `None` where it lies in no memory of this device.
 pub(in crate::device) fn diagnose(device: &Device, ptr: DevicePtr) -> Option<Problem> {
     device.arenas.directory.all().into_iter().find_map(|arena| {
         let state = arena.lock();

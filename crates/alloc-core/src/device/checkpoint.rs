@@ -36,10 +36,10 @@ struct SavedSegment {
     live: Vec<SavedBlock>,
 }
 
-/// Which blocks of a pool were live at one moment. PyTorch: `AllocatorState`.
+/// Live blocks of a pool at one moment. PyTorch: `AllocatorState`.
 #[derive(Clone, Debug)]
 pub struct PoolCheckpoint {
-    /// Whose it is: another allocator's blocks may have the same addresses.
+    /// Address map of its allocator: another allocator's blocks may have the same addresses.
     map: Weak<AddressMap>,
     device: DeviceIndex,
     pool: PoolId,
@@ -68,7 +68,7 @@ impl PoolCheckpoint {
     }
 }
 
-/// What restoring a checkpoint changed. PyTorch: `CheckpointDelta`.
+/// Changes made by restoring a checkpoint. PyTorch: `CheckpointDelta`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct CheckpointDelta {
     /// Live before: whoever holds one of these must not free it any more, also where it is among those allocated.

@@ -1,4 +1,4 @@
-//! Who is told of budgets, and who is asked to make room.
+//! Observers that are told of crossed soft limits, and spill hooks that make room.
 
 use super::Device;
 use super::holdings::accounts::{Accounts, Crossing};
@@ -24,7 +24,7 @@ impl Default for Crossings {
 }
 
 impl Crossings {
-    /// What makes room, in order.
+    /// Spill hooks, by priority.
     pub(super) fn hooks(&self) -> Arc<Vec<(i32, SpillHook)>> {
         Arc::clone(&self.hooks.lock())
     }
@@ -71,7 +71,7 @@ pub(in crate::device) fn tell_in(device: &Device, calls: &Calls<'_>) {
     }
 }
 
-/// What a crossing tells observers; `None` where the tenant was removed meanwhile.
+/// Event of a crossing, for observers; `None` where the tenant was removed meanwhile.
 fn event(device: &Device, accounts: &Accounts, crossing: &Crossing) -> Option<BudgetEvent> {
     let device = device.site.device();
     let Crossing { owner, pool, held, wanted, soft } = *crossing;

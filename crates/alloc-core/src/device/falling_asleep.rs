@@ -1,4 +1,4 @@
-//! The pools of one device on their way to sleep: what lies down, what is copied away, what gives its memory up.
+//! Pools of one device that are being put to sleep: taken out of use, copied away, their memory given up.
 
 use crate::arena::directory::Arena;
 use crate::arena::{Bed, Sleepers};
@@ -25,9 +25,9 @@ pub(crate) struct FallingAsleep<'s> {
     pools: Vec<Sleeper>,
     backup: &'s Backup,
     report: SleepReport,
-    /// What lies down and has its contents on the device.
+    /// Runs out of use whose contents are still on the device.
     awake: VecDeque<Lying>,
-    /// What is being copied away.
+    /// Runs that are being copied away.
     copied: VecDeque<(Lying, Option<Ticket>)>,
     lane: Lane,
     _memory: MemoryInFlight<'s>,
@@ -104,7 +104,7 @@ impl<'s> FallingAsleep<'s> {
         }
     }
 
-    /// What was done. Trackers are told.
+    /// Ends the sleep and reports it. Tells trackers.
     pub(crate) fn end(self) -> SleepReport {
         let Self { device, report, call, .. } = self;
         drop(call);
@@ -232,7 +232,7 @@ impl Pieces for FallingAsleep<'_> {
         self.give_up(&lying)
     }
 
-    /// What has its memory stays awake: the caller decides.
+    /// Wakes all runs that still have memory. The caller decides what to do next.
     fn settle(&mut self) {
         self.lane.abandon();
         let copied = std::mem::take(&mut self.copied).into_iter().map(|(lying, _)| lying);

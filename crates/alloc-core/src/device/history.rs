@@ -1,4 +1,4 @@
-//! How history is recorded, who reads it as it is made, and what every call has to know before any lock is taken.
+//! Recording of history, its readers, and what every call has to learn before it takes a lock.
 
 pub(super) mod observation;
 
@@ -27,7 +27,7 @@ const ENTRIES: usize = 8;
 /// An entry with its place in the order, before its frames are looked up.
 type Found = (u64, TraceEntry, Option<Context>);
 
-/// What is gathered for the history, and who reads it as it is made.
+/// Contexts to gather for the history, and who reads it as it is made.
 #[derive(Default)]
 pub(super) struct Gathering {
     contexts: RecordContext,
@@ -36,7 +36,7 @@ pub(super) struct Gathering {
     gathered: bool,
     /// There are trackers.
     tracked: bool,
-    /// Where the program's calls are noted.
+    /// Log of the program's calls.
     calls: Option<Arc<CallLog>>,
 }
 
@@ -102,12 +102,12 @@ fn kept(device: &Device) -> usize {
     look_at_history(device, |recording, held| recording.kept(held)).unwrap_or(0)
 }
 
-/// Whether the history is complete, and what is missing.
+/// Status of the history: complete, or what is missing.
 pub(crate) fn status(device: &Device) -> HistoryStatus {
     look_at_history(device, Recording::status).unwrap_or_default()
 }
 
-/// What is so of the history and of how many records it holds; `None` where it is off.
+/// Reads the recording and the number of records held; `None` while history is off.
 fn look_at_history<T>(device: &Device, figure: impl FnOnce(&Recording, usize) -> T) -> Option<T> {
     device.arenas.with_all(|_, arenas| {
         let holdings = device.holdings.lock();
@@ -241,7 +241,7 @@ fn apply_history(device: &Device, mut template: HistoryTemplate, clear: bool) ->
     trash
 }
 
-/// What a record made now would have for its time; none where history is off.
+/// Time that a record made now would carry; `None` while history is off.
 pub(crate) fn time(device: &Device) -> Option<i64> {
     device.holdings.lock().recording().map(|recording| recording.stamps.now_us())
 }
@@ -323,8 +323,8 @@ pub(in crate::device) fn tell_trackers(device: &Device) {
     device.outbox.deliver(&device.site.calls());
 }
 
-/// What has to be known before any lock is taken: the context, where contexts are gathered at this level, and
-/// whether the stream of a request is being captured.
+/// Learns what a call needs before it takes a lock: the context, if contexts are gathered at this level, and whether
+/// the stream of a request is captured.
 ///
 /// A driver's refusal to tell fails the call: what it would do next could break the capture.
 #[inline(always)]

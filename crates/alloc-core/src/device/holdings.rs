@@ -1,5 +1,5 @@
-//! What a device holds and may hold: the state under its lock, and the limits that every request meets there before the
-//! driver is asked.
+//! Holdings of a device: the state under its lock, and the limits that a request meets there before it reaches the
+//! driver.
 
 pub(super) mod accounts;
 pub(super) mod ceilings;
@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) struct DeviceState {
     settings: Settings,
-    /// What is held, by pool, and what may be.
+    /// Bytes held, in all and by pool, and their limits.
     accounts: Accounts,
     regions: Regions,
     /// Other devices that reach its memory.
@@ -44,11 +44,11 @@ pub(super) struct DeviceState {
     /// Reserve classes by stream handle.
     reserve_classes: FxHashMap<u64, String>,
     history: Recorder,
-    /// How history is recorded; `None` while it is off.
+    /// Recording of history; `None` while it is off.
     recording: Option<Recording>,
-    /// What other processes are told of what is held, if they are.
+    /// Entry in which other processes read how much is held, if published.
     published: Option<Published>,
-    /// What graphs that live took beyond their pools.
+    /// Bytes that live graphs took beyond their pools.
     graphs: u64,
 }
 
@@ -70,7 +70,7 @@ impl DeviceState {
         }
     }
 
-    /// What graphs that live took beyond their pools.
+    /// Bytes that live graphs took beyond their pools.
     pub(super) fn graphs(&self) -> u64 {
         self.graphs
     }
@@ -106,7 +106,7 @@ impl DeviceState {
         self.settings = settings;
     }
 
-    /// What is held, by pool, and what may be.
+    /// Bytes held, in all and by pool, and their limits.
     pub(super) fn accounts(&self) -> &Accounts {
         &self.accounts
     }
@@ -132,7 +132,7 @@ impl DeviceState {
         &mut self.counters
     }
 
-    /// What the device itself records.
+    /// Records of the device itself.
     pub(super) fn history(&self) -> &Recorder {
         &self.history
     }
@@ -141,7 +141,7 @@ impl DeviceState {
         &mut self.history
     }
 
-    /// How history is recorded; `None` while it is off.
+    /// Recording of history; `None` while it is off.
     pub(super) fn recording(&self) -> Option<&Recording> {
         self.recording.as_ref()
     }
@@ -150,7 +150,7 @@ impl DeviceState {
         self.recording = recording;
     }
 
-    /// What the settings said at first, as PyTorch shows it.
+    /// Initial setting, as PyTorch shows it.
     pub(super) fn max_split_size(&self) -> i64 {
         self.max_split_size
     }
@@ -196,14 +196,15 @@ impl DeviceState {
         self.reserve_classes.get(&stream.raw)
     }
 
-    /// What the stream's reserve class says about a growable segment, on a device with `total` bytes.
+    /// Bytes that the stream's reserve class sets for a growable segment, on a device with `total` bytes.
     pub(super) fn class_reserve(&self, stream: Stream, total: u64) -> Option<u64> {
         let class = self.reserve_class(stream)?;
         let sizes = &self.settings.expandable_segments_reserve_by_class;
         sizes.iter().find(|(name, _)| name == class).map(|(_, size)| size.bytes(total))
     }
 
-    /// What may be held before requests are rejected unasked (`throw_on_cudamalloc_oom`), on a device of `total` bytes.
+    /// Bytes held above which requests are rejected without a driver call (`throw_on_cudamalloc_oom`), on a device of
+    /// `total` bytes.
     pub(super) fn rejects_above(&self, total: u64) -> Option<u64> {
         self.settings.throw_on_oom.then(|| bytes_of(total, self.settings.per_process_memory_fraction))
     }
@@ -227,7 +228,7 @@ pub(super) struct Intent<'a> {
 }
 
 impl<'a> Intent<'a> {
-    /// Whether they do for `bytes`, which is what will be taken: more is admitted as far as limits allow.
+    /// Raises the intent to `bytes`, the amount that will be taken. `false` where limits do not admit more.
     pub(super) fn covers(&mut self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         if more > 0 {
@@ -247,7 +248,7 @@ impl<'a> Intent<'a> {
         Self { holdings, pool, bytes, at_most, coming: None }
     }
 
-    /// Whether the host has them to spare, where they are of its memory. May read files.
+    /// Tests if the host can spare the bytes, where they are of its memory. May read files.
     pub(super) fn is_spared(&mut self, reserve: Option<&HostReserve>) -> bool {
         let Some(reserve) = reserve else { return true };
         let spared = reserve.admit(self.bytes);
@@ -273,7 +274,7 @@ impl Drop for Intent<'_> {
     }
 }
 
-/// What a device holds.
+/// Holdings of a device.
 pub(crate) struct Holdings {
     device: DeviceIndex,
     label: &'static str,
@@ -310,7 +311,7 @@ impl Holdings {
         }
     }
 
-    /// Whether the program uses budgets.
+    /// True if the program uses budgets.
     pub(super) fn has_budgets(&self) -> bool {
         self.has_budgets.load(Ordering::Relaxed)
     }
@@ -387,7 +388,7 @@ impl Holdings {
         self.state.lock().accounts.set_pinned(pinned);
     }
 
-    /// Whether `request` would take the device over its soft limit.
+    /// True if `request` would take the device over its soft limit.
     pub(super) fn is_over_soft_limit(&self, request: &Request) -> bool {
         let accounts = &self.state.lock().accounts;
         accounts
@@ -414,12 +415,12 @@ impl Holdings {
         users
     }
 
-    /// Whether `device` reaches this device's memory.
+    /// True if `device` reaches this device's memory.
     pub(crate) fn is_reached_by(&self, device: DeviceIndex) -> bool {
         device == self.device || self.state.lock().peers.contains(&device)
     }
 
-    /// Whether it holds reserved address space.
+    /// True if the device holds reserved address space.
     pub(crate) fn has_growable_memory(&self) -> bool {
         self.state.lock().regions.iter().next().is_some()
     }

@@ -42,7 +42,7 @@ pub(super) fn replace(
     device.take_memory(arena, &Request { segment_bytes: take, ..*request }, false, call)
 }
 
-/// What the policy wants to take; `None` where segments grow, or are handed out whole, or it wants nothing of its own.
+/// Segment that the policy wants to take; `None` where segments grow or are handed out whole, or it has no wish.
 fn plan_segment(device: &Device, arena: &Arena, request: &Request) -> Option<policy::Growth> {
     let policy = {
         let state = arena.lock();

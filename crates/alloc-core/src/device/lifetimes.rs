@@ -1,4 +1,4 @@
-//! How long memory is in use: frees that wait for other streams or for the end of captures, and streams that end.
+//! Lifetimes of memory: frees that wait for other streams or for the end of captures, and streams that end.
 //!
 //! A captured stream's work has not run, so nothing can be waited for and no event of it says anything. Blocks that other
 //! streams of the graph use are *deferred*: they stay pending until the first request, capture or wait without a capture
@@ -62,7 +62,7 @@ pub(in crate::device) fn synchronise(
     call: &Call<'_>,
 ) -> Result<()> {
     pass_on_deferred(device);
-    // What waits for others holds a lock meanwhile, which a context's destructor may ask for.
+    // Waiting holds a lock, which a context's destructor may ask for.
     let _ends = device.site.foreign().hold_back();
     take_back_shared(device, Ask::Now, call);
     if only.is_some_and(FxHashSet::is_empty) {
@@ -75,7 +75,7 @@ pub(in crate::device) fn synchronise(
     Ok(device.pending.synchronise(backend, &device.naming, &device.slow_path, concerns, done)?)
 }
 
-/// Whether the calling thread has begun a capture that has not ended.
+/// True if the calling thread has begun a capture that has not ended.
 pub(in crate::device) fn thread_captures(device: &Device) -> bool {
     let thread = this_thread();
     device.site.attention().has(Reason::CAPTURE)
@@ -90,7 +90,7 @@ pub(crate) fn mark_capture_begin(device: &Device, holder: Holder) -> Result<()> 
             BackendError::new(ErrorKind::NotSupported, 0, "capture", device.site.device(), text).into()
         );
     }
-    // What an earlier capture left is free for this one.
+    // Blocks deferred by an earlier capture are free for this one.
     pass_on_deferred(device);
     let mut captures = device.captures.lock();
     captures.open.push((this_thread(), holder));
@@ -134,7 +134,7 @@ pub(in crate::device) fn wait_for_all(
     for mut found in uses {
         let asked = found.user.live().filter(|_| beside_capture);
         let now = asked.map_or(Ok(None), |stream| device.site.capture_id(stream));
-        // What an earlier capture recorded may be at work by now, as part of a launch.
+        // Work that an earlier capture recorded may run by now, as part of a launch.
         found.captured = found.captured.filter(|capture| now == Ok(Some(*capture)));
         if now == Ok(None) { ordinary.push(found) } else { captured.push(found) }
     }
@@ -150,8 +150,8 @@ pub(in crate::device) fn wait_for_all(
     }
 }
 
-/// When no capture is under way: deferred blocks are free as far as graphs are concerned, and wait for what was
-/// recorded outside of them.
+/// Releases deferred blocks once no capture is under way: graphs no longer hold them, and they wait for uses recorded
+/// outside of graphs.
 pub(in crate::device) fn pass_on_deferred(device: &Device) {
     if !device.site.attention().has(Reason::DEFERRED) {
         return;
@@ -189,7 +189,7 @@ pub(in crate::device) fn pass_on_deferred(device: &Device) {
     }
 }
 
-/// Whether a deferred free names `stream`.
+/// True if a deferred free names `stream`.
 fn deferred_names(device: &Device, stream: Stream) -> bool {
     let captures = device.captures.lock();
     let mut users = captures.deferred.iter().flat_map(|deferred| &deferred.uses);
@@ -342,7 +342,7 @@ fn finish_naming_then<R>(device: &Device, stream: Stream, then: impl FnOnce() ->
     then()
 }
 
-/// What has to precede the next use of a block; nothing where only the end of the capture will do.
+/// Nodes that must precede the next use of a block; none where only the end of the capture will do.
 fn markers(device: &Device, own: Option<Stream>, uses: &[BlockUse]) -> Vec<CaptureNode> {
     let Some(own) = own else { return Vec::new() };
     if !device.holdings.lock().settings().graph_capture_record_stream_reuse {
@@ -472,7 +472,7 @@ pub(in crate::device) fn free_in(
     true
 }
 
-/// What a request came to. Where foreign code panicked on the way nobody waits for the block any more.
+/// Passes on the outcome of a request. Where foreign code panicked, frees the block: nobody waits for it any more.
 pub(in crate::device) fn arrived(
     device: &Device,
     outcome: Result<DevicePtr>,

@@ -18,7 +18,7 @@ use crate::sync::Attempt;
 use crate::types::DevicePtr;
 use crate::watch::snapshot::Action;
 
-/// How often it begins anew, where pinned memory may have come to be cached since it was asked for.
+/// Retries of a miss, where pinned memory may have been cached since it was asked for.
 const ROUNDS: usize = 8;
 
 /// A request that found no free block.
@@ -31,7 +31,7 @@ struct Miss<'a> {
     asks: Asks,
 }
 
-/// Who is asked for memory, besides the device. The program's own code may ask for memory itself, so it is asked once.
+/// Parties asked for memory besides the device. The program's own code may ask for memory itself, so it is asked once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asks {
     ProgramAndPinned,
@@ -53,7 +53,7 @@ const PYTORCH: [(&str, Remedy); 7] = [
     ("ask spill hooks", spill_hooks),
 ];
 
-/// What costs no driver call comes first.
+/// Remedies of `granule`: those without a driver call come first.
 const GRANULE: [(&str, Remedy); 9] = [
     ("drain finished frees", finished_frees),
     ("use free memory in another order", views),
@@ -146,8 +146,7 @@ impl Miss<'_> {
         self.search().map_or_else(|| self.take_memory(), |ptr| Ok(Some(ptr)))
     }
 
-    /// What a remedy came to that waits for the device. What is captured cannot be waited for: that is no remedy then, and no
-    /// reason to refuse.
+    /// Ignores a refusal to wait for a captured stream: then this is no remedy, and no reason to refuse.
     fn unless_captured(self, outcome: Result<Option<DevicePtr>>) -> Result<Option<DevicePtr>> {
         match outcome {
             Err(AllocError::Backend(error)) if error.kind == ErrorKind::CaptureViolation => {
@@ -189,7 +188,7 @@ fn old_segments(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
 fn grow(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     let Miss { device, arena, request, call, .. } = miss;
     if !call.capturing && device.holdings.is_over_soft_limit(request) {
-        // What is given back makes room under the soft limit; beyond it memory is taken all the same.
+        // Releasing makes room under the soft limit; memory is taken beyond it all the same.
         if let Err(error) = device.release(Flush::Everything, call) {
             tracing::warn!(%error, "not all cached memory could be given back");
         }

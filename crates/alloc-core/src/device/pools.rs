@@ -19,7 +19,7 @@ use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::counters::Count;
 use std::collections::BTreeSet;
 
-/// What a report has to know of a private pool.
+/// Facts about a private pool, for a report.
 pub(super) struct Facts {
     pub(super) id: PoolId,
     pub(super) in_use: bool,
@@ -52,7 +52,7 @@ impl Drop for Visit<'_> {
     }
 }
 
-/// What is to be given back.
+/// Memory to give back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flush {
     /// The default pool's cached memory, and that of pools that nobody uses any more.
@@ -101,17 +101,17 @@ pub(in crate::device) fn abandon_scopes(device: &Device) -> Arc<Vec<Scope>> {
     device.private_pools.lock().abandon_all()
 }
 
-/// Whether graphs were captured with memory of the pool.
+/// True if graphs were captured with memory of the pool.
 pub(in crate::device) fn is_captured(device: &Device, slot: PoolSlot) -> bool {
     device.private_pools.lock().is_captured(slot)
 }
 
-/// Whether graphs got memory of the pool when they were captured.
+/// True if graphs got memory of the pool when they were captured.
 pub(in crate::device) fn has_served_captures(device: &Device, slot: PoolSlot) -> bool {
     device.private_pools.lock().has_served_captures(slot)
 }
 
-/// Whether graphs know addresses of the pool.
+/// True if graphs know addresses of the pool.
 pub(in crate::device) fn is_known_to_graphs(device: &Device, slot: PoolSlot) -> bool {
     device.private_pools.lock().is_known_to_graphs(slot)
 }
@@ -378,7 +378,7 @@ pub(in crate::device) fn forget_empty(device: &Device, only: Option<PoolSlot>) {
     device.site.foreign().end(forgotten);
 }
 
-/// Whether the live blocks of a pool are exactly `expected`. PyTorch: `checkPoolLiveAllocations`.
+/// Tests if the live blocks of a pool are exactly `expected`. PyTorch: `checkPoolLiveAllocations`.
 pub(crate) fn has_live(device: &Device, id: PoolId, expected: &BTreeSet<DevicePtr>) -> Result<bool> {
     let slot = slot_of(device, id)?;
     Ok(device.arenas.with_arenas_of(slot, |arenas| {
@@ -390,7 +390,7 @@ pub(crate) fn has_live(device: &Device, id: PoolId, expected: &BTreeSet<DevicePt
     }))
 }
 
-/// What a pool holds, and who uses it.
+/// Memory of a pool, and its users.
 pub(crate) fn stats(device: &Device, id: PoolId) -> Result<PoolStats> {
     let slot = slot_of(device, id)?;
     let use_count = if id == PoolId::DEFAULT { 1 } else { use_count(device, id)? };
@@ -465,7 +465,7 @@ pub(crate) fn sleepers_of(device: &Device, tags: Tags<'_>) -> Vec<Sleeper> {
     meant.map(sleeper).collect()
 }
 
-/// Whether some memory of the pool sleeps.
+/// True if any memory of the pool sleeps.
 pub(crate) fn is_asleep(device: &Device, id: PoolId) -> Result<bool> {
     let slot = slot_of(device, id)?;
     // Asked at every launch of a graph: mostly, nothing sleeps at all.

@@ -24,7 +24,7 @@ use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
 
-/// What memory is taken for.
+/// Purpose for which memory is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The request is served from it.
@@ -34,7 +34,7 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
-    /// Where an arena has room for the memory, in granules `of` these sizes, or any where that is `None`.
+    /// Plans a growth in an arena, in granules `of` these sizes, or of any where that is `None`.
     fn plan(self, heap: &mut Heap, request: &Request, of: Option<Grain>) -> Option<Growth> {
         match self {
             Self::Serve => Growth::plan(heap, request.tier, request.size, of),
@@ -43,13 +43,13 @@ impl Purpose {
     }
 }
 
-/// How often address space is made for one request.
+/// Regions reserved for one request, at most.
 const REGIONS: usize = 8;
 
-/// How much of what was to be mapped has memory.
+/// Memory behind the planned maps, as far as it was taken.
 struct Backed {
     memory: Vec<Vec<Mapping>>,
-    /// Why the rest has none.
+    /// Reason why the rest has none.
     failure: Option<Failed>,
 }
 
@@ -87,7 +87,7 @@ impl Device {
         state.layout().largest_free(tier).max(in_pieces)
     }
 
-    /// What has to be taken from the device for a request that nothing free serves.
+    /// Bytes to take from the device for a request that nothing free serves.
     pub(super) fn missing_for(&self, state: &mut ArenaState, request: &Request) -> u64 {
         let granule = self.granule.as_ref();
         if let Some(missing) = granule.and_then(|granule| granule.missing(self, state, request)) {
@@ -200,7 +200,8 @@ impl Device {
     }
 }
 
-/// What views of an arena show is about to leave: with `only_past`, only what the device is known to be done with.
+/// Unmaps an arena's views, as their memory is about to leave; with `only_past`, only views whose epochs are known to
+/// be closed.
 fn give_views_up(device: &Device, arena: &Arena, only_past: bool, call: &Call<'_>) -> Result<()> {
     match &device.granule {
         None => Ok(()),
@@ -335,7 +336,7 @@ fn grow_region(
         let sum: u64 = maps.iter().map(Map::bytes).sum();
         let covered = intent.as_mut().is_none_or(|intent| intent.covers(sum));
         if sum > at_most || !covered {
-            // What was free is not any more, or whole granules are more than limits allow.
+            // Free memory was taken meanwhile, or whole granules exceed limits.
             growth.commit(state.heap_mut(), 0);
             return Ok(None);
         }
@@ -403,7 +404,7 @@ fn back(
     backed
 }
 
-/// What was mapped is held from here on, and what was not is vacant again.
+/// Commits a growth: mapped granules are held from here on, the others are vacant again.
 fn commit(
     device: &Device,
     (region, maps): (RegionId, &[Map]),
@@ -429,7 +430,7 @@ fn commit(
     }
 }
 
-/// What a request takes from the device. `bytes` is PyTorch's count of it.
+/// Bytes that a request takes from the device. `bytes` is PyTorch's count of it.
 fn asked(device: &Device, arena: &Arena, request: &Request, of: Option<Grain>, bytes: u64) -> Asked {
     let exact = if device.holdings.has_budgets() { need_in(device, arena, request, of) } else { bytes };
     Asked { bytes, exact }
@@ -440,14 +441,14 @@ fn new_granule(device: &Device, arena: &Arena, request: &Request) -> Option<Grai
     device.granule.as_ref()?.granule(device, arena, request.tier, request.size)
 }
 
-/// What has to be taken for a request in granules `of` these sizes, or any where that is `None`.
+/// Bytes to take for a request in granules `of` these sizes, or of any where that is `None`.
 fn need_in(device: &Device, arena: &Arena, request: &Request, of: Option<Grain>) -> u64 {
     let mut state = arena.lock();
     let missing = if state.tenure().grows() { missing_in(device, &mut state, request, of) } else { None };
     missing.unwrap_or(request.segment_bytes)
 }
 
-/// What would be mapped for a request in a growable segment, a new one where none has room. `None` where PyTorch counts the
+/// Bytes that a request would map in a growable segment, a new one where none has room. `None` where PyTorch counts the
 /// whole request.
 fn missing_in(device: &Device, state: &mut ArenaState, request: &Request, of: Option<Grain>) -> Option<u64> {
     if let Some(missing) = state.heap().missing_memory(request.tier, request.size, of) {

@@ -7,7 +7,7 @@ pub(super) const PIECE: u64 = 64 << 20;
 /// So many pieces of each device are copied while the host does something else.
 const UNDER_WAY: usize = 4;
 
-/// What became of the next piece.
+/// Outcome of beginning the next piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begun {
     /// It is on its way.
@@ -23,7 +23,7 @@ pub(crate) trait Pieces {
     /// Begins the next piece, where memory is short with all remedies if `pressed`. Mostly it does not wait for copies.
     fn begin(&mut self, pressed: bool) -> Result<Begun>;
 
-    /// How many pieces are on their way.
+    /// Number of pieces in flight.
     fn under_way(&self) -> usize;
 
     /// Completes the oldest of them. Blocks.

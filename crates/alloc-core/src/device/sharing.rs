@@ -19,7 +19,7 @@ use crate::sync::{Arc, assert_unlocked};
 use crate::types::DevicePtr;
 use std::ops::Range;
 
-/// Where a live block lies, if its memory can leave the process.
+/// Place of a live block, if its memory can leave the process.
 fn place(block: &Block, state: &ArenaState) -> std::result::Result<Place, String> {
     let segment = &state.layout().segments()[block.segment];
     let registration = segment.registration;
@@ -43,8 +43,8 @@ fn held_by(layout: &Layout, ptr: DevicePtr, id: BlockId, owned: bool) -> Option<
     layout.awake(ptr, id).filter(|block| block.state.is_owned() == owned)
 }
 
-/// Where a block lies whose memory has its home elsewhere: the granules that show it, by their homes. While it lives, or waits
-/// for its users, they keep their memory, since its home bytes are not free.
+/// Place of a block whose memory has its home elsewhere: the granules that show it, by their homes. These keep their
+/// memory while it lives or waits for its users, since its home bytes are not free.
 fn place_elsewhere(
     block: &Block,
     segment: &Segment,
@@ -186,7 +186,7 @@ fn export(device: &Device, ptr: DevicePtr, place: &Place) -> Result<Memory> {
     }
 }
 
-/// Why growable memory stays in the process.
+/// Reason why growable memory stays in the process.
 fn why_private(device: &Device) -> Problem {
     let (what, instead, own) = if device.arenas.directory().policy() == PolicyName::Granule {
         let instead = "use policy:pytorch without expandable_segments";

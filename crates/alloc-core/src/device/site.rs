@@ -1,4 +1,4 @@
-//! What never changes about a device, and the small questions to its driver. Every part has its own copy.
+//! Constants of a device, and small questions to its driver. Every part has its own copy.
 
 use crate::backend::{Backend, CaptureStatus, Granularity, MemoryInfo, VirtualMemory};
 use crate::config::{PytorchRelease, Settings};
@@ -25,13 +25,13 @@ pub(crate) struct Site {
     device: DeviceIndex,
     map: Arc<AddressMap>,
     foreign: Arc<Foreign>,
-    /// Which of the system's memory its memory is; `None` for one with its own.
+    /// Memory of the system that the device shares; `None` for one with its own.
     shared: Option<Arc<SharedMemory>>,
-    /// What it leaves of the host's memory, where it takes that.
+    /// Bytes of the host's memory that it leaves free, where it takes that.
     reserve: Option<Arc<HostReserve>>,
-    /// Where the system describes itself, and processes tell one another what they hold.
+    /// Folder in which the system describes itself, and processes publish what they hold.
     system_root: Arc<Path>,
-    /// Whose words a refusal has under PyTorch.
+    /// PyTorch release whose words a refusal has.
     pytorch_release: PytorchRelease,
     total_memory: u64,
     virtual_memory: bool,
@@ -116,7 +116,7 @@ impl Site {
         self.virtual_memory
     }
 
-    /// What its threads have to look at.
+    /// Conditions that the device's threads have to look at.
     #[inline(always)]
     pub(super) fn attention(&self) -> &'static Attention {
         self.attention
@@ -127,7 +127,7 @@ impl Site {
         self.unit.get().copied()
     }
 
-    /// Why the driver may not be called any more, if that is so.
+    /// Reason why the driver may not be called any more, if any.
     pub(super) fn edge(&self) -> Option<Edge> {
         self.attention.edge()
     }
@@ -145,13 +145,13 @@ impl Site {
         outcome
     }
 
-    /// Whether a capture of this process is under way, on whatever device and whichever allocator was told: it may forbid
-    /// calls about this device, too, and its streams cannot be waited for.
+    /// True if a capture of this process is under way, on any device and with any allocator: it may forbid calls about
+    /// this device, too, and its streams cannot be waited for.
     pub(super) fn is_beside_capture(&self) -> bool {
         self.attention.has(Reason::CAPTURE) || edges::captures_over(self.backend.id())
     }
 
-    /// Whether one is under way on this very device.
+    /// True if a capture is under way on this very device.
     pub(super) fn is_captured(&self) -> bool {
         self.attention.has(Reason::CAPTURE) || edges::captures_on(self.backend.id(), self.device)
     }
@@ -185,13 +185,13 @@ impl Site {
         self.capture_id(stream).ok().flatten()
     }
 
-    /// Whether a stream is known to be captured. Calls the driver.
+    /// True if a stream is known to be captured. Calls the driver.
     pub(super) fn is_capturing(&self, stream: Stream) -> bool {
         self.capture_of(stream).is_some()
     }
 
-    /// Whether a stream is not known not to be captured, whoever began that. It cannot wait for work outside then, and trying
-    /// would break the capture. Calls the driver.
+    /// True if a stream may be captured, whoever began that. It cannot wait for work outside then, and trying would
+    /// break the capture. Calls the driver.
     pub(super) fn may_be_capturing(&self, stream: Stream) -> bool {
         !matches!(self.capture_id(stream), Ok(None))
     }
@@ -218,12 +218,12 @@ impl Site {
         SegmentEvent { change, device: self.device, pool, stream: shown(stream), addr, bytes, growable }
     }
 
-    /// What other processes are told of what is held, where it can be told apart.
+    /// Entry that publishes holdings to other processes, if the device has a UUID.
     pub(super) fn publish(&self) -> Option<Published> {
         Published::new(self.uuid()?, Arc::clone(&self.system_root), self.attention)
     }
 
-    /// What other allocators say that they hold of it. Reads files.
+    /// Entries that other allocators publish about it. Reads files.
     pub(super) fn published_by_others(&self, own: Option<&Path>) -> Vec<Entry> {
         let folder = registry::folder(&self.system_root);
         self.uuid().map_or_else(Vec::new, |uuid| registry::others(&folder, uuid, own))
@@ -238,12 +238,12 @@ impl Site {
         self.shared.as_ref().map(|shared| Unified::of(self.backend.id(), shared.which))
     }
 
-    /// Whether its memory is the host's.
+    /// True if its memory is the host's.
     pub(super) fn is_unified(&self) -> bool {
         self.shared.as_ref().is_some_and(|shared| shared.which == Shared::Host)
     }
 
-    /// What it leaves of the host's memory, where it takes that.
+    /// Bytes of the host's memory that it leaves free, where it takes that.
     pub(super) fn host_reserve(&self) -> Option<&HostReserve> {
         self.reserve.as_deref()
     }
@@ -253,20 +253,19 @@ impl Site {
         self.reserve.as_ref().and_then(|reserve| reserve.look())
     }
 
-    /// What can be had of the device, and how much there is. Calls the driver; asks the system where the device shares its
-    /// memory.
+    /// Free and total bytes of the device. Calls the driver; asks the system where the device shares its memory.
     pub(super) fn memory_info(&self) -> crate::backend::Result<MemoryInfo> {
         let driver = self.backend.memory_info(self.device)?;
         Ok(obtainable(self.shared.as_deref(), driver))
     }
 
-    /// What of the device can be had, if that is known.
+    /// Free bytes of the device, if known.
     pub(super) fn device_free(&self) -> Option<u64> {
         self.memory_info().ok().map(|memory| memory.free)
     }
 }
 
-/// What can be had of a device, where the driver says `driver` of it.
+/// Free and total bytes of a device for which the driver reports `driver`.
 fn obtainable(shared: Option<&SharedMemory>, driver: MemoryInfo) -> MemoryInfo {
     shared.map_or(driver, |shared| shared.obtainable(driver))
 }

@@ -33,7 +33,7 @@ pub(super) struct GranuleRun {
     pub(super) range: Range<u64>,
     pub(super) tier: Tier,
     pub(super) stream: Stream,
-    /// What is behind them, unless they sleep.
+    /// Memory behind the granules, unless they sleep.
     pub(super) memory: Vec<Mapping>,
 }
 
@@ -227,7 +227,7 @@ pub(crate) fn free_asleep(device: &Device, ptr: DevicePtr, location: Location) -
         let Some((segment, range, uses)) = state.free_asleep(ptr, location.block) else {
             return false;
         };
-        // Where a call failed, some of its memory may be awake.
+        // A failed call may have left some of its memory awake.
         let holdings = device.holdings.lock();
         if let Origin::Growable { region, .. } = state.layout().segments()[segment].origin
             && let Some(region) = holdings.regions().get(region)

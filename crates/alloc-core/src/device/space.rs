@@ -20,7 +20,7 @@ use crate::sync::{Mutex, Rank, assert_unlocked};
 use crate::types::{DevicePtr, PhysicalHandle};
 use std::sync::atomic::Ordering;
 
-/// Whether the address map can hold every block of a new range.
+/// True if the address map can hold every block of a new range.
 pub(super) fn can_serve(base: DevicePtr, bytes: u64) -> bool {
     let last = base.0.checked_add(bytes).map(|end| DevicePtr(end - MIN_BLOCK));
     !base.is_null() && AddressMap::can_hold(base) && last.is_some_and(AddressMap::can_hold)
@@ -31,7 +31,7 @@ const MOST_GRANULES: u64 = 1 << 20;
 /// Of a device's regions so many at a time may have huge pages in the address map. Where there are more, each may hold little.
 const ROOMY: u32 = 64;
 
-/// What became of granules that were to be mapped in a second place, side by side.
+/// Outcome of mapping granules in a second place, side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mapped {
     /// They are, and a request was served from there.
@@ -42,7 +42,7 @@ pub(super) enum Mapped {
     Unsupported,
 }
 
-/// Where granules lie that are mapped side by side from `base` on, and their bytes.
+/// Addresses and bytes of granules that are mapped side by side from `base` on.
 pub(super) fn side_by_side(base: u64, granules: &[Shown]) -> impl Iterator<Item = (u64, u64)> {
     granules.iter().scan(base, |at, granule| {
         let here = *at;
@@ -57,11 +57,11 @@ pub(super) struct Addresses {
     retrying: Mutex<()>,
     /// So many bytes of addresses at a time, where the driver refused more.
     largest: AtomicU64,
-    /// Whether the last reservation was refused.
+    /// Set while the last reservation was refused.
     refused: AtomicBool,
     /// Addresses were given back since: more of them may be had at a time.
     came_back: AtomicBool,
-    /// Whether memory can be in two places, once that was tried; held while it is.
+    /// True if memory can be mapped in two places; `None` until that was tried. Held during the trial.
     aliases: Mutex<Option<bool>>,
 }
 
@@ -184,7 +184,7 @@ pub(in crate::device) fn release_addresses(device: &Device, segments: Vec<Segmen
     }
 }
 
-/// Whether a request takes more granules than any device has.
+/// True if a request takes more granules than any device has.
 pub(in crate::device) fn is_beyond_reach(
     device: &Device,
     arena: &Arena,
@@ -254,7 +254,7 @@ pub(in crate::device) fn grain_for(
     state.next_granule(request.tier, minimum, request.size)
 }
 
-/// What new granules are made of.
+/// Properties of new granules.
 pub(in crate::device) fn backing(device: &Device, source: &Source) -> Backing {
     Backing {
         device: device.site.device(),
@@ -390,7 +390,7 @@ fn reserve_up_to(
     alignment: u64,
     vm: &dyn VirtualMemory,
 ) -> Result<Option<(DevicePtr, u64)>> {
-    // What was noted may be no multiple of this unit: it was another tier's.
+    // The noted size may be no multiple of this unit: it was another tier's.
     let whole = |most: u64| bytes.min(most - most % unit).max(least);
     let known = device.addresses.largest.load(Ordering::Relaxed);
     let more = whole(known.saturating_mul(2));

@@ -25,17 +25,17 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How often figures are read again because memory moved meanwhile, and how long is slept before: whoever moves it may need the
+/// Readings of figures while memory moves, at most, and the pause between two: whoever moves memory may need the
 /// processor, and may wait for this thread.
 const READINGS: usize = 256;
 const BETWEEN_READINGS: Duration = Duration::from_micros(50);
 
-/// What the growable segments of a stream and a tier hold. PyTorch: `StreamSegmentSize`.
+/// Bytes in the growable segments of a stream and a tier. PyTorch: `StreamSegmentSize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrowableSize {
     /// The stream's handle.
     pub stream: u64,
-    /// Whether they serve small requests.
+    /// True if they serve small requests.
     pub is_small: bool,
     /// Bytes with memory behind them.
     pub bytes: u64,
@@ -92,7 +92,7 @@ impl Scopes {
 }
 
 impl OpenScope {
-    /// What is to be said at the moment `now`, with the peaks since the last boundary.
+    /// Figures of the scope at the moment `now`, with the peaks since the last boundary.
     fn stats(&self, now: Moment, since_boundary: Bytes) -> ScopeStats {
         let mut peak = self.peak;
         peak.raise(since_boundary);
@@ -273,7 +273,7 @@ pub(crate) fn begin_scope(device: &Device) -> ScopeId {
     })
 }
 
-/// What happened since a scope began; nothing for one that has ended.
+/// Figures since a scope began; zeros for one that has ended.
 pub(crate) fn scope_stats(device: &Device, id: ScopeId) -> ScopeStats {
     notice_finished(device);
     device.arenas.with_all(|peaks, arenas| {
@@ -296,7 +296,7 @@ pub(crate) fn end_scope(device: &Device, id: ScopeId) {
     });
 }
 
-/// What is read while no other thread moves memory of the device. `None` where they never rest.
+/// Reads while no other thread moves memory of the device. `None` where they never rest.
 fn undisturbed<T>(device: &Device, read: impl Fn() -> T) -> Option<T> {
     (0..READINGS).find_map(|_| {
         let mark = device.slow_path.now();
@@ -309,7 +309,8 @@ fn undisturbed<T>(device: &Device, read: impl Fn() -> T) -> Option<T> {
     })
 }
 
-/// What the driver holds for memory nodes of the process's graphs: 0 where it tells of none, `None` where it fails twice.
+/// Bytes that the driver holds for memory nodes of the process's graphs: 0 where it tells of none, `None` where it
+/// fails twice.
 fn node_memory(device: &Device) -> Option<u64> {
     assert_unlocked();
     let site = &device.site;

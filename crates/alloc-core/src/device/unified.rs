@@ -7,7 +7,8 @@ use crate::process::unified::{Membership, PinnedRefusal, Sharing};
 use crate::sync::Arc;
 
 impl Device {
-    /// Where the device shares its memory, pinned memory counts against its limits from here on, for as long as it is a member.
+    /// Joins the devices that share the host's memory: pinned memory counts against this device's limits while it is a
+    /// member.
     pub(crate) fn join_unified(self: &Arc<Self>) -> Option<Membership> {
         self.site.unified().map(|unified| unified.join_device(Arc::clone(self) as Arc<dyn Sharing>))
     }

@@ -28,7 +28,7 @@ pub(crate) struct WakingUp<'w> {
     restoring: VecDeque<Rising<'w>>,
     lane: Lane,
     report: WakeReport,
-    /// What giving up sleeping memory came to.
+    /// Outcome of giving sleeping memory up.
     emptied: Result<()>,
     call: Call<'w>,
     /// The last to go: panics of the program's code go on from there.
@@ -64,7 +64,7 @@ struct Rising<'w> {
     copies: Copies,
 }
 
-/// What a run's contents come with.
+/// Copy that brings a run's contents.
 #[derive(Default)]
 struct Copies {
     ticket: Option<Ticket>,
@@ -97,10 +97,10 @@ impl<'w> WakingUp<'w> {
         }
     }
 
-    /// What was done. Trackers are told.
+    /// Ends the wake and reports it. Tells trackers.
     ///
     /// # Errors
-    /// What giving up sleeping memory came to.
+    /// Outcome of giving sleeping memory up.
     pub(crate) fn end(self) -> Result<WakeReport> {
         let Self { device, report, emptied, call, .. } = self;
         drop(call);
@@ -242,7 +242,7 @@ impl Pieces for WakingUp<'_> {
         Ok(())
     }
 
-    /// What is there wakes; what may not be there sleeps on.
+    /// Wakes runs whose contents arrived; the others sleep on.
     fn settle(&mut self) {
         while !self.restoring.is_empty() && self.finish().is_ok() {}
         self.lane.abandon();

@@ -38,10 +38,10 @@ use crate::config::MemoryLimit;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, PoolId, Stream};
 
-/// What a tenant may hold. No mark is above the next one.
+/// Limits of a tenant. No mark is above the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct Budget {
-    /// What it can always have, whatever others do.
+    /// Memory it can always have, whatever others do.
     pub guarantee: Option<MemoryLimit>,
     /// Beyond it, its cached memory goes back before more is taken.
     pub soft: Option<MemoryLimit>,
@@ -78,7 +78,7 @@ impl Budget {
     }
 }
 
-/// Whose limit it is.
+/// Owner of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BudgetOwner {
     /// Of all that is held: `memory_soft_limit`.
@@ -99,7 +99,7 @@ pub enum BudgetOwner {
 pub struct BudgetEvent {
     /// The device.
     pub device: DeviceIndex,
-    /// Whose limit it is.
+    /// Owner of the limit.
     pub owner: BudgetOwner,
     /// The pool for which memory was taken, or that joined; `None` where the limit was changed.
     pub pool: Option<PoolId>,
@@ -113,14 +113,14 @@ pub struct BudgetEvent {
     pub hard: Option<u64>,
 }
 
-/// What a request lacks.
+/// Limit that a request fails on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shortage {
     /// The pool is at its own limit: only memory of this pool helps.
     Pool,
     /// The tenant is at its hard limit: only memory of its pools helps.
     Tenant,
-    /// What is left is guaranteed to other tenants.
+    /// The rest is guaranteed to other tenants.
     Guarantees,
     /// The device is full, or a limit on all that is held is reached.
     Device,
@@ -137,15 +137,15 @@ pub struct SpillRequest {
     pub pool: PoolId,
     /// The pool's tenant.
     pub tenant: Option<TenantId>,
-    /// What the request takes from the device, in bytes.
+    /// Bytes that the request takes from the device.
     pub wanted: u64,
     /// Bytes that are missing for that, as far as it is known: `wanted` where memory is there, but in pieces.
     pub missing: u64,
-    /// Why they are missing.
+    /// Reason why they are missing.
     pub shortage: Shortage,
 }
 
-/// What a tenant holds and what became of its requests. Sizes are bytes.
+/// Memory of a tenant, and the fate of its requests. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantStats {
     /// Its name.
@@ -160,9 +160,9 @@ pub struct TenantStats {
     pub pools: Vec<PoolId>,
     /// Requests of its pools that ended in an out-of-memory error.
     pub refusals: u64,
-    /// How often it crossed its soft limit upwards.
+    /// Times it crossed its soft limit upwards.
     pub soft_crossings: u64,
-    /// How often a spill hook made room for one of its requests.
+    /// Times a spill hook made room for one of its requests.
     pub spills: u64,
     /// Bytes that hooks said they had freed for it.
     pub spilled_bytes: u64,

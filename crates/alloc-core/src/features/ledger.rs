@@ -1,4 +1,4 @@
-//! Whose the bytes of a device are: this allocator's, this process's, other processes', nobody's that is known.
+//! Owners of a device's bytes: this allocator, this process, other processes, or nobody known.
 //!
 //! ```text
 //! used = ours (live + cached + pending) + pinned + graphs + process_other + other_processes + unaccounted
@@ -50,45 +50,45 @@ impl Ours {
         Self { live, cached: held - pending - live, pending, asleep, views }
     }
 
-    /// What it takes of the device.
+    /// Bytes that it takes of the device.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.live + self.cached + self.pending
     }
 }
 
-/// What another process has of a device, in bytes.
+/// Bytes of a device that another process has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherProcess {
     /// The process, by the number that it has for itself: one of another PID name space may have that of a process of this one.
     pub pid: u32,
     /// All of it that is known.
     pub bytes: u64,
-    /// What Granule's allocators in it hold; `None` where none of them says so.
+    /// Bytes that Granule's allocators in it hold; `None` where none of them publishes.
     pub granule: Option<u64>,
 }
 
-/// Whose the bytes of a device are.
+/// Owners of a device's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceLedger {
     /// All that there is.
     pub total: u64,
-    /// What is taken of it, by whomever.
+    /// Bytes in use, by whomever.
     pub used: u64,
-    /// What this allocator has.
+    /// Bytes of this allocator.
     pub ours: Ours,
     /// Host memory that this process's allocators have pinned, where it is the device's memory; 0 elsewhere.
     pub pinned: u64,
-    /// What the driver took for graphs beyond their pools. For the allocator's own
-    /// [`CapturedGraph`](crate::graph::CapturedGraph)s that live: what was used more after each one's first launch. For memory that
-    /// any graphs of this process allocate themselves: what the driver keeps, also after their end. Graphs that others launch are
-    /// otherwise `unaccounted`.
+    /// Bytes that the driver took for graphs beyond their pools. For the allocator's own live
+    /// [`CapturedGraph`](crate::graph::CapturedGraph)s: the growth of used memory after each one's first launch. For
+    /// memory that any graphs of this process allocate themselves: what the driver keeps, also after their end. Graphs
+    /// that others launch are otherwise `unaccounted`.
     pub graphs: u64,
-    /// What this process has beyond that, as far as it is known: other allocators, contexts, libraries.
+    /// Known bytes of this process beyond that: other allocators, contexts, libraries.
     pub process_other: u64,
-    /// What other processes have, as far as it is known, by number.
+    /// Known bytes of other processes, by number.
     pub other_processes: Vec<OtherProcess>,
-    /// What is used by none of these.
+    /// Bytes used by none of these.
     pub unaccounted: u64,
 }
 
@@ -129,12 +129,12 @@ impl DeviceLedger {
         ledger
     }
 
-    /// What is known to be somebody's.
+    /// Bytes of known owners.
     fn known(&self) -> u64 {
         self.ours.held() + self.pinned + self.graphs + self.process_other + self.others()
     }
 
-    /// What other processes have, together.
+    /// Bytes of all other processes together.
     #[must_use]
     pub fn others(&self) -> u64 {
         self.other_processes.iter().map(|process| process.bytes).sum()
@@ -146,7 +146,7 @@ impl DeviceLedger {
         self.known() + self.unaccounted
     }
 
-    /// What came since `before`, by whose it is. What neighbours took meanwhile is not the phase's.
+    /// Bytes that came since `before`, by owner. Those that neighbours took meanwhile are not the phase's.
     #[must_use]
     pub fn since(&self, before: &Self) -> PhaseUse {
         let change =
@@ -162,19 +162,19 @@ impl DeviceLedger {
     }
 }
 
-/// How the parts of a ledger changed in a phase of the program, in bytes: grown where positive.
+/// Changes of a ledger's parts in a phase of the program, in bytes: grown where positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhaseUse {
-    /// What the allocator took.
+    /// Taken by the allocator.
     pub ours: i64,
-    /// What was pinned of the device's memory.
+    /// Pinned of the device's memory.
     pub pinned: i64,
-    /// What graphs took that were launched for the first time.
+    /// Taken by graphs that were launched for the first time.
     pub graphs: i64,
-    /// What the process took beyond that, as far as it is known.
+    /// Known to be taken by the process beyond that.
     pub process_other: i64,
-    /// What other processes took.
+    /// Taken by other processes.
     pub other_processes: i64,
-    /// What somebody took who says nothing of it.
+    /// Taken by somebody who does not tell.
     pub unaccounted: i64,
 }

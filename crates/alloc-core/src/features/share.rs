@@ -53,10 +53,10 @@ use ledger::{Ledger, Ticket};
 /// A block as another process can open it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SharedBlock {
-    /// What [`open`](crate::allocator::Sharing::open) takes in the other process. The same bytes as long as the
-    /// block lives.
+    /// Bytes that [`open`](crate::allocator::Sharing::open) takes in the other process. The same as long as the block
+    /// lives.
     pub handle: Vec<u8>,
-    /// Where the block begins, in bytes from the address that the other process gets.
+    /// Start of the block, in bytes from the address that the other process gets.
     pub offset: u64,
 }
 

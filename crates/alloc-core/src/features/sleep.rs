@@ -48,7 +48,7 @@ impl SleepTag {
     }
 }
 
-/// Which pools are meant.
+/// Pools that a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tags<'a> {
     /// All that have a tag.
@@ -66,7 +66,7 @@ impl Tags<'_> {
     }
 }
 
-/// Why some memory did not go to sleep.
+/// Reason why some memory did not go to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum KeptBecause {
@@ -95,17 +95,17 @@ impl fmt::Display for KeptBecause {
 /// Memory that stayed awake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Whose.
+    /// Device of the memory.
     pub device: DeviceIndex,
-    /// Of which pool.
+    /// Pool of the memory.
     pub pool: PoolId,
-    /// How much.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Why.
+    /// Reason why it stayed awake.
     pub because: KeptBecause,
 }
 
-/// What a call of [`sleep`](crate::allocator::SleepMode::sleep) did. Bytes.
+/// Outcome of [`sleep`](crate::allocator::SleepMode::sleep). Bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SleepReport {
     /// Put to sleep: unmapped, with the addresses kept.
@@ -120,14 +120,14 @@ pub struct SleepReport {
     pub backed_up: u64,
     /// Held by backups on the host now, those of earlier calls and those kept for later ones included.
     pub backup_held: u64,
-    /// What stayed awake.
+    /// Memory that stayed awake.
     pub kept: Vec<Kept>,
-    /// How long the call took.
+    /// Duration of the call.
     pub took: Duration,
 }
 
 impl SleepReport {
-    /// What another device did.
+    /// Adds the report of another device.
     pub(crate) fn add(&mut self, other: Self) {
         self.slept += other.slept;
         self.uncached += other.uncached;
@@ -149,7 +149,7 @@ impl SleepReport {
     }
 }
 
-/// What a call of [`wake`](crate::allocator::SleepMode::wake) did. Bytes.
+/// Outcome of [`wake`](crate::allocator::SleepMode::wake). Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeReport {
     /// Awake again.
@@ -160,12 +160,12 @@ pub struct WakeReport {
     pub dropped: u64,
     /// Held by backups on the host now.
     pub backup_held: u64,
-    /// How long the call took.
+    /// Duration of the call.
     pub took: Duration,
 }
 
 impl WakeReport {
-    /// What another device did.
+    /// Adds the report of another device.
     pub(crate) fn add(&mut self, other: Self) {
         self.woken += other.woken;
         self.restored += other.restored;

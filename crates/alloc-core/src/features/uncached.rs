@@ -28,14 +28,14 @@ struct Memory {
 /// Memory that was freed and that other processes still have: the driver's free would take it from them.
 type Freed = (DevicePtr, Arc<Share>);
 
-/// What came straight from the driver, while caching was off.
+/// Memory straight from the driver, taken while caching was off.
 #[derive(Debug)]
 pub(crate) struct Uncached {
     backend: Arc<dyn Backend>,
     device: DeviceIndex,
     attention: &'static Attention,
     live: Mutex<FxHashMap<DevicePtr, Memory>>,
-    /// What was freed of it while other processes had it.
+    /// Memory freed while other processes had it.
     freed: Mutex<Vec<Freed>>,
 }
 
@@ -50,7 +50,7 @@ impl Uncached {
         }
     }
 
-    /// Whether requests go straight to the driver from here on.
+    /// Sends requests straight to the driver from here on, or to the cache again.
     pub(crate) fn turn(&self, on: bool) {
         self.attention.set(Reason::UNCACHED, on);
     }
@@ -110,7 +110,7 @@ impl Uncached {
         std::mem::replace(&mut memory.owned, owned.is_some()) != owned.is_some()
     }
 
-    /// Whether a value has such memory; `None` where `ptr` is none.
+    /// True if such memory is owned by a value; `None` where `ptr` is none.
     pub(crate) fn is_owned(&self, ptr: DevicePtr) -> Option<bool> {
         self.live.lock().get(&ptr).map(|memory| memory.owned)
     }
@@ -125,7 +125,7 @@ impl Uncached {
         true
     }
 
-    /// What other processes were given of live memory that came straight from the driver.
+    /// Share of live memory straight from the driver, if other processes were given it.
     pub(crate) fn share(&self, ptr: DevicePtr) -> Option<Arc<Share>> {
         self.live.lock().get(&ptr)?.share.clone()
     }
@@ -165,7 +165,7 @@ impl Uncached {
         }
     }
 
-    /// Whether `ptr` is live memory that came straight from the driver.
+    /// True if `ptr` is live memory straight from the driver.
     pub(crate) fn has(&self, ptr: DevicePtr) -> bool {
         self.live.lock().contains_key(&ptr)
     }

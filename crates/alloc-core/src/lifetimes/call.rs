@@ -1,4 +1,4 @@
-//! What is known about the operation under way, gathered before any lock is taken.
+//! Facts about the operation under way, gathered before any lock is taken.
 
 use crate::backend::{Capture, CaptureMode, Result};
 use crate::process::foreign::Gathered;
@@ -7,7 +7,7 @@ use crate::watch::history::Context;
 /// One call of the program.
 #[derive(Debug, Default)]
 pub(crate) struct Call<'b> {
-    /// Where in the program it came from.
+    /// Place in the program that it came from.
     pub(crate) context: Option<Gathered<'b, Context>>,
     /// The request's stream is being captured: nothing may be waited for, and no event queried.
     pub(crate) capturing: bool,
@@ -19,7 +19,7 @@ impl Call<'_> {
     /// A call of which nothing need be known.
     pub(crate) const PLAIN: Self = Self { context: None, capturing: false, relaxed: None };
 
-    /// Where in the program it came from.
+    /// Place in the program that it came from.
     pub(crate) fn context(&self) -> Option<&Context> {
         self.context.as_deref()
     }

@@ -26,7 +26,7 @@ impl Epochs {
         self.current
     }
 
-    /// Whether the device is done with everything freed in `epoch`.
+    /// True if the device is done with everything freed in `epoch`.
     pub(crate) fn is_closed(&self, epoch: u64) -> bool {
         epoch <= self.closed
     }

@@ -67,7 +67,7 @@ impl LastWork {
         self.device
     }
 
-    /// Whether the device is done with it. Does not block.
+    /// True if the device is done with it. Does not block.
     pub(crate) fn is_done(&self) -> Result<bool> {
         if self.done.load(Ordering::Acquire) {
             return Ok(true);

@@ -21,7 +21,7 @@ use crate::sync::{Arc, AtomicUsize, InFlight, Mutex, Ordering, Rank, SlowPath, a
 use crate::types::{DeviceIndex, Stream};
 use rustc_hash::FxHashMap;
 
-/// What a block waits for.
+/// Moment that a block waits for.
 #[derive(Clone, Debug)]
 enum Moment {
     /// An event recorded at its free.
@@ -55,7 +55,7 @@ impl Moment {
 
 const NO_EVENT: &str = "other processes have a list of their own, without events";
 
-/// When other processes are asked for: those that ended without a word hold nothing.
+/// Moment at which other processes are asked for: those that ended without a word hold nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     /// At this call.
@@ -89,7 +89,7 @@ impl PendingFrees {
         }
     }
 
-    /// Whether anything waits.
+    /// True if any free is pending.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.attention.any_pending()
@@ -100,7 +100,7 @@ impl PendingFrees {
         self.any() && self.requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(64)
     }
 
-    /// How often an event could not be recorded.
+    /// Number of events that could not be recorded.
     pub(crate) fn failures(&self) -> u64 {
         self.queues.lock().failures()
     }
@@ -167,7 +167,7 @@ impl PendingFrees {
         self.queues.lock().begin_use(stream);
     }
 
-    /// Whether `stream` uses a block that is not freed.
+    /// True if `stream` uses a block that is not freed.
     pub(crate) fn is_user(&self, stream: Stream) -> bool {
         self.queues.lock().is_user(stream)
     }
@@ -284,7 +284,7 @@ impl PendingFrees {
             let waited = self.synchronise_stream(backend, naming, slow_path, stream, wanted, &mut done);
             outcome = outcome.and(waited);
         }
-        // What joins the list from here on is for the next round: its work may be later.
+        // Entries that join the list from here on are for the next round: their work may be later.
         let tickets = self.queues.lock().unrecorded_before(bound);
         let mut reached: FxHashMap<Key, (User, bool)> = FxHashMap::default();
         for ticket in tickets {
@@ -364,7 +364,7 @@ impl PendingFrees {
         }
     }
 
-    /// Whether something waits for `stream` by its handle.
+    /// True if a pending free waits for `stream` by its handle.
     pub(crate) fn names(&self, stream: Stream) -> bool {
         self.queues.lock().names(stream)
     }

@@ -1,4 +1,4 @@
-//! Who else uses a block: streams and processes, listed in one recycled table per arena.
+//! Further users of a block: streams and processes, listed in one recycled table per arena.
 
 use crate::base::steps::{Counted, steps};
 use crate::features::share::Share;
@@ -9,7 +9,7 @@ use crate::types::{DeviceIndex, Stream};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// Who uses memory besides the stream it belongs to: another stream, by its handle or, once it is retired, by its last
+/// User of memory besides the stream it belongs to: another stream, by its handle or, once it is retired, by its last
 /// work; or other processes.
 #[derive(Clone, Debug)]
 pub(crate) enum User {
@@ -36,7 +36,7 @@ impl User {
         }
     }
 
-    /// Whether this is the stream, and it is not retired: a later stream with the same handle is another.
+    /// True if this is the stream, and it is not retired: a later stream with the same handle is another.
     pub(crate) fn is(&self, stream: Stream) -> bool {
         self.live() == Some(stream)
     }
@@ -57,7 +57,7 @@ const FEW: usize = 16;
 #[derive(Debug, Default)]
 struct UseList {
     uses: SmallVec<[BlockUse; 4]>,
-    /// Where live streams are in it, once there are many.
+    /// Places of live streams in it, once there are many.
     places: FxHashMap<Stream, usize>,
 }
 
@@ -146,7 +146,7 @@ impl UseLists {
         Some((self.push(id, BlockUse { user: User::Live(stream), captured }), true))
     }
 
-    /// What other processes were given of a block, if it was shared.
+    /// Share of a block, if it was given to other processes.
     pub(crate) fn share(&self, id: u32) -> Option<&Arc<Share>> {
         self.iter(id).find_map(|found| match &found.user {
             User::Shared(share) => Some(share),

@@ -43,7 +43,7 @@ const _: () = assert!(ADDRESS_BITS == backend::ADDRESS_BITS, "as the contract ha
 const LINES: usize = 8;
 const LINE: usize = 8;
 
-/// Where a block's record is.
+/// Place of a block's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Location {
     /// The device.
@@ -82,8 +82,8 @@ struct Root([AtomicPtr<Node>; 1 << ROOT_BITS]);
 /// # Safety
 /// All-zero bytes are a valid value of the type.
 unsafe trait Zeroed: Sized {
-    /// Whether it is far larger than what is used of it: then it comes from the system, which clears what is touched. The
-    /// allocator would clear memory that it had before by hand, and so touch all of it.
+    /// Set for types far larger than their used part: they come from the system, which clears only touched pages. The
+    /// allocator would clear recycled memory by hand, and so touch all of it.
     const LARGE: bool = false;
 }
 // SAFETY: an array of `AtomicU64`, for which any bytes are valid.
@@ -205,7 +205,7 @@ impl AddressMap {
         ((page >> NODE_BITS) as usize, page as usize & (PAGES - 1), slot)
     }
 
-    /// What is entered at `ptr`. Takes no lock; any value may be asked.
+    /// Entry at `ptr`. Takes no lock; any value may be asked.
     #[must_use]
     #[inline(always)]
     pub(crate) fn get(&self, ptr: DevicePtr) -> Option<Location> {

@@ -1,5 +1,5 @@
-//! Whether memory that a device maps in two places is the same in both. Drivers promise it, and some show other bytes in the
-//! second place. Views would lose what is written there, so it is tried before the first of them is made.
+//! Proof that memory mapped in two places is the same in both. Drivers promise it, and some show other bytes in the
+//! second place. Views would lose data there, so it is tried before the first of them is made.
 
 use super::region::{Leftovers, persist, take_down};
 use crate::backend::{
@@ -15,8 +15,8 @@ const SECOND: [u64; 2] = [3, 2];
 /// Bytes that are compared at the beginning, in the middle and at the end of a granule.
 const SAMPLE: u64 = 1024;
 
-/// What `device` does without where its memory cannot be in two places, which is tried with two granules of it. `None` where it
-/// can, and where nothing was learned. Blocks for some milliseconds; not legal during a capture.
+/// Feature that `device` does without, where its memory cannot be in two places; tried with two granules. `None` where
+/// it can, and where nothing was learned. Blocks for some milliseconds; not legal during a capture.
 pub fn dropped(backend: &dyn Backend, device: DeviceIndex) -> Option<Dropped> {
     let memory = backend.virtual_memory().ok()?;
     let dropped = prove(backend, memory, device, &mut Leftovers::default()).ok()??;
@@ -51,10 +51,10 @@ pub(crate) fn prove(
     Ok(reason.map(|reason| Dropped { property: "memory in two places", reason, consequence }))
 }
 
-/// What a trial says of the device.
+/// Result of a trial.
 enum Answer {
     Agree,
-    /// What is told of bytes that differ.
+    /// Report of the bytes that differ.
     Differ(String),
     /// The driver maps no memory twice. Other calls fail for reasons of their own.
     Refused(BackendError),
@@ -137,7 +137,8 @@ impl Trial<'_> {
     fn compare(&self) -> Result<Answer> {
         self.write(FIRST, 1)?;
         if self.read(FIRST)? != pattern(1) {
-            // What is not even seen in its own place are no contents, and none can be lost: a simulated device may have none.
+            // Bytes that cannot be read even in their own place are no contents to lose: a simulated device may have
+            // none.
             return Ok(Answer::Agree);
         }
         if self.read(SECOND)? != pattern(1) {

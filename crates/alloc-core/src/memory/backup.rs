@@ -1,4 +1,4 @@
-//! Where contents are while their memory sleeps.
+//! Stores for contents while their memory sleeps.
 
 mod lane;
 pub(crate) mod refused;
@@ -12,7 +12,7 @@ use crate::types::{BackendId, DeviceIndex, DevicePtr};
 use memmap2::{Advice, MmapRaw};
 use std::path::{Path, PathBuf};
 
-/// What is done with contents.
+/// Treatment of contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backup {
     /// They are lost: woken memory has whatever the driver's new memory has.
@@ -24,7 +24,7 @@ pub enum Backup {
     File(PathBuf),
 }
 
-/// What becomes of a backup's host memory after the wake.
+/// Fate of a backup's host memory after the wake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Retention {
     /// It is given back.
@@ -89,7 +89,7 @@ impl Store {
         }
     }
 
-    /// Whether devices copy from and to it directly, while the host goes on.
+    /// True if devices copy from and to it directly, while the host goes on.
     fn is_pinned(&self) -> bool {
         matches!(self.0, Memory::Pinned { .. })
     }

@@ -164,7 +164,7 @@ impl Layout {
         self.segments.take_contexts()
     }
 
-    /// Whether some block sleeps.
+    /// True if some block sleeps.
     pub(crate) fn has_sleepers(&self) -> bool {
         self.blocks.iter().any(|(_, block)| block.state.is_asleep() || block.state == BlockPhase::Dormant)
     }

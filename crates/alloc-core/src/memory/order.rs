@@ -1,4 +1,4 @@
-//! Which of several free blocks of one size comes first.
+//! Order of free blocks of one size.
 
 use crate::memory::segment::Segment;
 

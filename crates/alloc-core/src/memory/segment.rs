@@ -7,7 +7,7 @@ use crate::memory::region::RegionId;
 use crate::types::DevicePtr;
 use crate::watch::history::Context;
 
-/// Where a segment's addresses come from.
+/// Origin of a segment's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// One `malloc` of the device.
@@ -39,9 +39,9 @@ pub(crate) struct Segment {
     pub tier: Tier,
     /// Fixed or growable.
     pub origin: Origin,
-    /// Where its granules begin and end, if it is growable.
+    /// Bounds of its granules, if it is growable.
     pub(crate) granules: Granules,
-    /// Where it was taken from the device.
+    /// Context in which it was taken from the device.
     pub(crate) context: Option<Context>,
 }
 
@@ -56,13 +56,13 @@ impl Segment {
         Self { base: base.0, bytes, first, registration, tier, origin, granules, context: None }
     }
 
-    /// Whether it is one `malloc` of the device.
+    /// True if it is one `malloc` of the device.
     #[must_use]
     pub(crate) fn is_fixed(&self) -> bool {
         self.origin == Origin::Fixed
     }
 
-    /// Whether it is reserved address space, mapped on demand.
+    /// True if it is reserved address space, mapped on demand.
     #[must_use]
     pub(crate) fn is_growable(&self) -> bool {
         matches!(self.origin, Origin::Growable { .. })
@@ -91,9 +91,9 @@ impl Kind {
 #[derive(Debug, Default)]
 pub(crate) struct SegmentTable {
     records: Vec<Option<Segment>>,
-    /// What they are: asked for with every request.
+    /// Kinds of segments: asked for with every request.
     kinds: Vec<Kind>,
-    /// How many are fixed.
+    /// Number of fixed segments.
     fixed: usize,
     vacant: Vec<SegmentId>,
 }
@@ -114,25 +114,25 @@ impl SegmentTable {
         id
     }
 
-    /// Whether any segment is one `malloc` of the device.
+    /// True if any segment is one `malloc` of the device.
     #[inline(always)]
     pub(crate) fn has_fixed(&self) -> bool {
         self.fixed > 0
     }
 
-    /// Whether a segment is one `malloc` of the device, without a look at its record.
+    /// True if a segment is one `malloc` of the device, without a look at its record.
     #[inline(always)]
     pub(crate) fn is_fixed(&self, id: SegmentId) -> bool {
         self.kinds[id.0 as usize] == Kind::Fixed
     }
 
-    /// Whether a segment is a view of others, without a look at its record.
+    /// True if a segment is a view of others, without a look at its record.
     #[inline(always)]
     pub(crate) fn is_view(&self, id: SegmentId) -> bool {
         self.kinds[id.0 as usize] == Kind::View
     }
 
-    /// Whether a segment is growable, without a look at its record.
+    /// True if a segment is growable, without a look at its record.
     #[inline(always)]
     pub(crate) fn is_growable(&self, id: SegmentId) -> bool {
         self.kinds[id.0 as usize] == Kind::Growable

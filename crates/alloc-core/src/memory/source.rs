@@ -1,9 +1,9 @@
-//! Where memory comes from, if not from the driver.
+//! Sources of memory besides the driver.
 
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, Stream};
 use std::fmt::Debug;
 
-/// Where a pool's memory comes from, instead of the driver's `malloc`. PyTorch: the allocator of a `MemPool`.
+/// Source of a pool's memory, instead of the driver's `malloc`. PyTorch: the allocator of a `MemPool`.
 ///
 /// The functions are called on the thread that needs or returns the memory. They may panic and use the allocator: see
 /// [code of the program](crate#code-of-the-program). They must not wait for a thread that may be inside the allocator: it may be
@@ -23,8 +23,8 @@ pub unsafe trait SegmentSource: Debug + Send + Sync {
     /// `ptr` and `bytes` are those of one `alloc`, given back once; no queued work uses the memory.
     unsafe fn free(&self, ptr: DevicePtr, bytes: u64, stream: Stream);
 
-    /// Whether a segment may be taken back now: asked before [`free`](Self::free). One that may not stays cached, and is asked about
-    /// again whenever cached memory is given back. For memory that a library has registered.
+    /// True if a segment may be taken back now: asked before [`free`](Self::free). One that may not stays cached, and
+    /// is asked about again whenever cached memory is given back. For memory that a library has registered.
     fn may_leave(&self, ptr: DevicePtr, bytes: u64) -> bool {
         let _ = (ptr, bytes);
         true

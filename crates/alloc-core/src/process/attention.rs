@@ -33,7 +33,7 @@ impl Reason {
     const COUNT: u64 = (1 << 32) - 1;
 }
 
-/// Why an allocator's driver may not be called any more.
+/// Reason why an allocator's driver may not be called any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edge {
     /// The process is a fork of the one that made the allocator.
@@ -47,25 +47,25 @@ pub(crate) enum Edge {
 pub(crate) struct Attention(AtomicU64);
 
 impl Attention {
-    /// Whether a request has to look closer.
+    /// True if a request has to look closer.
     #[inline(always)]
     pub(crate) fn concerns_requests(&self) -> bool {
         self.0.load(Ordering::Acquire) != 0
     }
 
-    /// Whether a free has to look closer.
+    /// True if a free has to look closer.
     #[inline(always)]
     pub(crate) fn concerns_frees(&self) -> bool {
         self.0.load(Ordering::Acquire) & Reason::OF_FREES != 0
     }
 
-    /// Whether pending frees are all there is.
+    /// True if there is no reason but pending frees.
     #[inline]
     pub(crate) fn only_pending(&self) -> bool {
         self.0.load(Ordering::Acquire) & !Reason::COUNT == 0
     }
 
-    /// Whether this reason is there.
+    /// True if this reason is set.
     #[inline]
     pub(crate) fn has(&self, reason: Reason) -> bool {
         self.0.load(Ordering::Acquire) & reason.0 != 0
@@ -85,7 +85,7 @@ impl Attention {
         before & reason.0 != 0
     }
 
-    /// Why the driver may not be called any more, if that is so.
+    /// Reason why the driver may not be called any more, if any.
     #[inline]
     pub(crate) fn edge(&self) -> Option<Edge> {
         match self.0.load(Ordering::Acquire) & Reason::EDGES {
@@ -101,7 +101,7 @@ impl Attention {
         self.0.swap(0, Ordering::SeqCst);
     }
 
-    /// Whether any free is pending.
+    /// True if any free is pending.
     #[inline]
     pub(crate) fn any_pending(&self) -> bool {
         self.0.load(Ordering::Acquire) & Reason::COUNT != 0
@@ -140,7 +140,8 @@ mod models {
     use super::*;
     use crate::sync::{Arc, models};
 
-    /// Who finds a reason sees what was prepared for it, whatever another thread counts meanwhile; and no count is lost.
+    /// A thread that finds a reason sees what was prepared for it, whatever others count meanwhile; and no count is
+    /// lost.
     #[test]
     fn a_reason_publishes_what_it_stands_for() {
         models::check(|| {

@@ -22,7 +22,7 @@ use std::time::Duration;
 struct Word {
     attention: Attention,
     lent: AtomicBool,
-    /// Whose driver it is about.
+    /// Backend whose driver the word is about.
     backend: AtomicU64,
     /// On which of its devices; [`NO_DEVICE`] where it is about none.
     device: AtomicU64,
@@ -39,7 +39,7 @@ static WATCHED: AtomicBool = AtomicBool::new(false);
 /// The engine's own threads that call a driver, or are about to. The program does not know of them, so the end of the
 /// process waits for them, but not for ever: one of them may have brought it about.
 static AT_WORK: AtomicU64 = AtomicU64::new(0);
-/// How many words say that a capture is under way. Almost always none: then nobody has to look through the list.
+/// Words that say that a capture is under way. Mostly zero: then nobody has to search the list.
 static CAPTURED: AtomicU64 = AtomicU64::new(0);
 /// No device's number.
 const NO_DEVICE: u64 = u64::MAX;
@@ -104,7 +104,7 @@ fn word_of(attention: &'static Attention) -> Option<&'static Word> {
     words().find(|word| std::ptr::eq(&raw const word.attention, attention))
 }
 
-/// Where the allocator of a word keeps the file in which other processes read what it holds.
+/// File of a word's allocator in which other processes read what it holds.
 pub(crate) fn published_of(attention: &'static Attention) -> Option<&'static Kept> {
     word_of(attention).map(|word| &word.published)
 }
@@ -137,12 +137,12 @@ fn captured(backend: BackendId) -> impl Iterator<Item = &'static Word> {
     any.then(words).into_iter().flatten().filter(is_of)
 }
 
-/// Whether a capture of this process is under way over a backend, on whatever device.
+/// True if a capture of this process is under way over a backend, on any device.
 pub(crate) fn captures_over(backend: BackendId) -> bool {
     captured(backend).next().is_some()
 }
 
-/// Whether a capture of this process is under way on a device, whichever allocator was told.
+/// True if a capture of this process is under way on a device, with any allocator.
 pub(crate) fn captures_on(backend: BackendId, device: DeviceIndex) -> bool {
     captured(backend).any(|word| word.device.load(Ordering::Acquire) == u64::from(device.0))
 }
@@ -191,7 +191,7 @@ extern "C" fn at_exit() {
     }
 }
 
-/// Whether an allocator may be made over a backend.
+/// Admits a new allocator over a backend, or says why not.
 pub(crate) fn admit(backend: BackendId) -> Result<(), Edge> {
     watch();
     if backend.is_inherited() {
@@ -200,8 +200,8 @@ pub(crate) fn admit(backend: BackendId) -> Result<(), Edge> {
     if ENDED.load(Ordering::Acquire) { Err(Edge::DriverGone) } else { Ok(()) }
 }
 
-/// Whether a backend's driver may be called to destroy something: not at an edge of the process, nor when an allocator over
-/// it was told, or noticed, that the driver is gone.
+/// True if a backend's driver may be called to destroy something: not at an edge of the process, nor after an allocator
+/// over it learned that the driver is gone.
 pub(crate) fn may_destroy(backend: BackendId) -> bool {
     let is_gone = |word: &Word| {
         word.lent.load(Ordering::Acquire)

@@ -14,7 +14,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// What foreign code is for.
+/// Kind of foreign code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     SegmentObserver,
@@ -46,19 +46,19 @@ impl Kind {
     }
 }
 
-/// Which foreign code the threads of an allocator are in.
+/// Foreign code that the threads of an allocator are in.
 #[derive(Debug)]
 pub(crate) struct Foreign {
     inside: Mutex<FxHashMap<ThreadId, Inside>>,
 }
 
-/// Which foreign code a thread is in.
+/// Foreign code that a thread is in.
 #[derive(Default)]
 struct Inside {
     kinds: u16,
-    /// How many locks it holds, or is about to take, that destructors may ask for.
+    /// Locks that it holds, or is about to take, that destructors may ask for.
     holding: u16,
-    /// What it gave up within a destructor or under such a lock, and ends after it: destructors are not stacked.
+    /// Values it gave up within a destructor or under such a lock, and ends after it: destructors are not stacked.
     given_up: Vec<Box<dyn Send>>,
 }
 
@@ -138,7 +138,7 @@ impl Foreign {
         Calls { foreign: self, caught: Cell::new(None) }
     }
 
-    /// Whether the calling thread is in foreign code of this kind.
+    /// True if the calling thread is in foreign code of this kind.
     pub(crate) fn is_inside(&self, kind: Kind) -> bool {
         self.inside.lock().get(&this_thread()).is_some_and(|inside| inside.kinds & kind.bit() != 0)
     }
@@ -237,7 +237,7 @@ impl Calls<'_> {
     /// Runs what may panic because of foreign code; `None` where it does.
     #[inline(always)]
     pub(crate) fn catch<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
-        // What the panic leaves behind is the program's own; what is the engine's is committed, or undone by guards.
+        // The program answers for what a panic leaves of its own; the engine's state is committed, or undone by guards.
         catch_unwind(AssertUnwindSafe(work)).map_err(|panic| self.keep(panic)).ok()
     }
 
@@ -253,7 +253,7 @@ impl Calls<'_> {
         }
     }
 
-    /// Whether a panic goes on when this is dropped: nobody gets what the call came to.
+    /// True if a panic goes on when this is dropped: nobody gets the call's outcome.
     pub(crate) fn panicked(&self) -> bool {
         let caught = self.caught.take();
         let panicked = caught.is_some() && !std::thread::panicking();
@@ -261,7 +261,7 @@ impl Calls<'_> {
         panicked
     }
 
-    /// Whether the calling thread is in foreign code of this kind.
+    /// True if the calling thread is in foreign code of this kind.
     pub(crate) fn is_inside(&self, kind: Kind) -> bool {
         self.foreign.is_inside(kind)
     }
@@ -273,7 +273,8 @@ impl Calls<'_> {
 }
 
 impl<'a> Calls<'a> {
-    /// What `recorder` gathers on the calling thread. Inline, as what leads here: each frame of the stack that is gathered costs.
+    /// Value that `recorder` gathers on the calling thread. Inlined, as are its callers: each frame of the gathered
+    /// stack costs.
     #[inline(always)]
     pub(crate) fn gather<T: Send + 'static>(
         &self,

@@ -27,7 +27,7 @@ impl HeldEvent {
         self.backend.record_event(self.event, named(stream)?)
     }
 
-    /// Whether the device has reached it. Does not block.
+    /// True if the device has reached it. Does not block.
     pub(crate) fn is_past(&self) -> Result<bool> {
         Ok(self.backend.query_event(self.event)?.is_ready())
     }

@@ -1,7 +1,8 @@
-//! What is left of the host's memory to the rest of the machine, where a device takes its memory from there.
+//! Host memory left to the rest of the machine, where a device takes its memory from there.
 //!
-//! The system's figures are read on a miss, and serve other misses for a moment, while they leave twice what these take. Whoever
-//! would be refused looks anew. Bytes that this process was admitted, and that a reading may not show, count next to it:
+//! The system's figures are read on a miss, and serve other misses for a moment, while they leave twice what these
+//! take. A request that would be refused reads anew. Bytes that this process was admitted, and that a reading may not
+//! show, count next to it:
 //!
 //! ```text
 //! admitted so far - ended when the reading began + asked  <=  available - host_reserve
@@ -21,11 +22,11 @@ const FRESH: Duration = Duration::from_millis(10);
 /// The host's memory at a moment, and what `host_reserve` leaves of it. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRoom {
-    /// What programs can have without swapping, within the limits of control groups.
+    /// Bytes that programs can have without swapping, within the limits of control groups.
     pub available: u64,
-    /// What is left to the rest of the machine; 0 while that is off.
+    /// Bytes left to the rest of the machine; 0 while that is off.
     pub reserve: u64,
-    /// What is left by default, under the `granule` policy.
+    /// Bytes left by default, under the `granule` policy.
     pub usual: u64,
 }
 
@@ -48,13 +49,13 @@ impl HostRoom {
         ))
     }
 
-    /// What may be taken.
+    /// Bytes that may be taken.
     #[must_use]
     pub fn spare(&self) -> u64 {
         self.available.saturating_sub(self.reserve)
     }
 
-    /// Whether bytes are more than may be taken, or could be if something were left.
+    /// True if bytes are more than may be taken, or than could be if some memory were left.
     pub(crate) fn is_short_of(&self, bytes: u64) -> bool {
         let left = if self.reserve == 0 { self.usual } else { self.reserve };
         bytes > self.available.saturating_sub(left)
@@ -80,7 +81,7 @@ impl fmt::Display for HostRoom {
     }
 }
 
-/// What this process takes of the host's memory, by all allocators over one backend.
+/// Bytes that this process takes of the host's memory, by all allocators over one backend.
 #[derive(Debug)]
 pub(super) struct Spending {
     /// Bytes that were ever admitted, and of these the ones that are taken, or given up. Both wrap.
@@ -89,12 +90,12 @@ pub(super) struct Spending {
     last: Mutex<Option<Reading>>,
 }
 
-/// What the system said.
+/// Reading of the system's figures.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     at: Instant,
     available: u64,
-    /// What had ended when it began: the reading shows that.
+    /// Bytes that had ended when it began: the reading shows those.
     ended: u64,
 }
 
@@ -146,7 +147,7 @@ impl Drop for Coming {
     }
 }
 
-/// What one device leaves of the host's memory.
+/// Host memory that one device leaves free.
 #[derive(Debug)]
 pub(crate) struct HostReserve {
     spending: &'static Spending,

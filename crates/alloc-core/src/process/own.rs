@@ -82,26 +82,27 @@ impl Locked {
         Err(io::Error::new(ErrorKind::WouldBlock, "readers removed the new file again and again"))
     }
 
-    /// Whether its name still leads to it.
+    /// True if its name still leads to it.
     pub(crate) fn is_there(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok_and(|there| (there.dev(), there.ino()) == self.identity)
     }
 
     fn remove(&self) {
         if self.is_there() {
-            // Where it stays, its next reader removes it.
+            // If it stays, its next reader removes it.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Whether a process lives that has the file as a [`Locked`] one, as far as that can be known: where it cannot, it does.
+/// True if a process lives that has the file as a [`Locked`] one. Where that cannot be known, also true.
 pub(crate) fn is_locked(file: &File) -> bool {
     // Shared: two that ask do not take one another for the owner.
     file.try_lock_shared().is_err()
 }
 
-/// Where the edges of the process find a locked file without a lock. Whoever takes the file out owns it.
+/// Slot in which the edges of the process find a locked file without a lock. The thread that takes the file out owns
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct Kept(AtomicPtr<Locked>);
 

@@ -38,7 +38,7 @@ pub(crate) fn resolve(stream: Stream, kind: DeviceKind) -> Stream {
     }
 }
 
-/// What the driver calls the stream, in the calling thread.
+/// Driver's name of the stream, in the calling thread.
 ///
 /// # Errors
 /// Another thread's default stream has no name here.

@@ -1,4 +1,4 @@
-//! What the operating system says of the host's memory: `/proc/meminfo`, and the limits of control groups.
+//! Host memory as the operating system describes it: `/proc/meminfo`, and the limits of control groups.
 //!
 //! ```no_run
 //! use alloc_core::system::System;
@@ -13,7 +13,7 @@ use crate::backend::{Attribute, Backend, MemoryInfo};
 use crate::types::DeviceIndex;
 use std::path::{Path, PathBuf};
 
-/// Where the system describes itself. Questions read small files; they do not block.
+/// Folder in which the system describes itself. Questions read small files; they do not block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
     root: PathBuf,
@@ -24,11 +24,11 @@ pub struct System {
 pub struct HostMemory {
     /// All there is.
     pub total: u64,
-    /// What programs can have without swapping: free memory, and what the page cache would give up.
+    /// Bytes that programs can have without swapping: free memory, and what the page cache would give up.
     pub available: u64,
 }
 
-/// Which memory of the system's a device's memory is. Others have memory of their own, of which only the driver gives.
+/// Memory of the system that a device shares. Other devices have their own, of which only the driver gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
     /// The host's, as on integrated devices.
@@ -40,9 +40,9 @@ pub enum Shared {
 /// The memory that a device shares, and the system that is asked of it.
 #[derive(Clone, Debug)]
 pub struct SharedMemory {
-    /// Which it is.
+    /// Memory that is shared.
     pub which: Shared,
-    /// What AMD's kernel driver says of it, where the device is an APU.
+    /// Figures of AMD's kernel driver, where the device is an APU.
     pub apu: Option<Apu>,
     system: System,
 }
@@ -52,9 +52,9 @@ pub struct SharedMemory {
 pub struct Apu {
     /// Set aside for the device by the firmware (`mem_info_vram_total`).
     pub vram: u64,
-    /// What it may take of the host's (`mem_info_gtt_total`).
+    /// Bytes that it may take of the host's memory (`mem_info_gtt_total`).
     pub gtt: u64,
-    /// Where the system describes the device.
+    /// Folder in which the system describes the device.
     folder: PathBuf,
 }
 
@@ -63,14 +63,14 @@ pub struct Apu {
 pub struct ControlGroup {
     /// The most it may use.
     pub limit: u64,
-    /// What it uses, its page cache included.
+    /// Bytes in use, its page cache included.
     pub used: u64,
     /// Of that, the page cache that would be given up.
     pub cache: u64,
 }
 
 impl ControlGroup {
-    /// What programs in it can still have.
+    /// Bytes that programs in it can still have.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.limit.saturating_sub(self.used.saturating_sub(self.cache))
@@ -119,7 +119,7 @@ impl System {
         Self { root: root.into() }
     }
 
-    /// What is wrong with the folder `root`, and what to do; `None` for one that is there.
+    /// Problem with the folder `root`, and the remedy; `None` for one that is there.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         if self.root.is_dir() {
@@ -131,7 +131,7 @@ impl System {
         ))
     }
 
-    /// Why the memory that a device shares is not known, where that is so.
+    /// Reason why the memory that a device shares is not known, if so.
     #[must_use]
     pub fn unknown_memory(&self, shared: Shared) -> Option<String> {
         let (known, file) = match shared {
@@ -209,7 +209,7 @@ impl System {
         Some(ControlGroup { limit, used, cache })
     }
 
-    /// What the kernel says of the device at this place on the bus.
+    /// Kernel's figures of the device at this place on the bus.
     fn apu(&self, bus: &str) -> Option<Apu> {
         let folder = Path::new("sys").join(pci_folder(bus)?);
         let total = |name| self.bytes(folder.join(name));
@@ -228,7 +228,8 @@ impl System {
 }
 
 impl SharedMemory {
-    /// What the driver and the system say of a device; `None` for one that has memory of its own. Calls the driver.
+    /// Memory that a device shares, as the driver and the system describe it; `None` for a device with its own. Calls
+    /// the driver.
     #[must_use]
     pub fn of(system: &System, backend: &dyn Backend, device: DeviceIndex) -> Option<Self> {
         let asked =
@@ -249,7 +250,7 @@ impl SharedMemory {
         (!is_apart).then_some(Self { which: Shared::Host, apu, system })
     }
 
-    /// What can be had of the device, and how much there is, where the driver says `driver` of it.
+    /// Free and total bytes of the device, for which the driver reports `driver`.
     ///
     /// A node's memory is the device's own: control groups do not limit what the driver gives of it.
     #[must_use]
@@ -287,13 +288,13 @@ impl SharedMemory {
         (self.which == Shared::Host).then_some(&self.system)
     }
 
-    /// Why the memory is not known, where that is so.
+    /// Reason why the memory is not known, if so.
     pub(crate) fn unknown(&self) -> Option<String> {
         self.system.unknown_memory(self.which)
     }
 }
 
-/// Where a device at this place on the bus is described, below `sys`.
+/// Folder that describes a device at this place on the bus, below `sys`.
 pub(crate) fn pci_folder(bus: &str) -> Option<String> {
     let (domain, rest) = bus.split_once(':')?;
     // Some drivers write the domain with eight digits.

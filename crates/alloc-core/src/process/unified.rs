@@ -21,7 +21,7 @@ use std::fmt;
 
 /// A device whose memory pinned memory lies in.
 pub(crate) trait Sharing: Send + Sync {
-    /// What it leaves of the host's memory.
+    /// Host memory that it leaves free.
     fn reserve(&self) -> Option<&HostReserve>;
     /// The refusal of bytes that are to be pinned, for the host's sake.
     fn refusal(&self, bytes: u64, host: HostRoom) -> Box<PinnedRefusal>;
@@ -41,22 +41,22 @@ pub(crate) trait Pins: Send + Sync {
     fn give_back(&self, may_wait: bool);
 }
 
-/// Why memory may not be pinned: with what the device holds it would be more than a limit allows. Sizes are bytes.
+/// Reason why memory may not be pinned: with what the device holds it would exceed a limit. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinnedRefusal {
     /// `CUDA`, `HIP`, or what a vendor's backend calls itself.
     pub label: &'static str,
     /// The device that shares the memory.
     pub device: DeviceIndex,
-    /// What was to be pinned.
+    /// Bytes that were to be pinned.
     pub bytes: u64,
-    /// What the device's allocator holds.
+    /// Bytes that the device's allocator holds.
     pub held: u64,
-    /// What is pinned already.
+    /// Bytes pinned already.
     pub pinned: u64,
     /// The limit, by its name.
     pub limit: String,
-    /// What it allows, for both together.
+    /// Bytes that it allows, for both together.
     pub allowed: u64,
     /// The host's memory, where that is too short, and no limit refuses.
     pub host: Option<HostRoom>,
@@ -103,7 +103,7 @@ impl fmt::Debug for Unified {
     }
 }
 
-/// Who has a part of it. A party leaves before its owner goes.
+/// Parties that share the memory. A party leaves before its owner goes.
 #[derive(Default)]
 struct Parties {
     /// Bytes that are pinned, or about to be.
@@ -221,7 +221,7 @@ impl Unified {
         Moving { unified: self, ticket: Some(self.slow_path.begin()) }
     }
 
-    /// What a device leaves of the host's memory.
+    /// Host memory that a device leaves free.
     pub(crate) fn reserve(&'static self, system: &System, room: &HostRoom) -> HostReserve {
         HostReserve::new(&self.spending, system, room)
     }

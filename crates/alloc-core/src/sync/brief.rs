@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, PoisonError};
 use std::time::Duration;
 
-/// How often a thread looks before it sleeps.
+/// Looks at the word before a thread sleeps.
 const LOOKS: u32 = 100;
 /// A sleeper's first and longest wait before it looks again.
 const WAITS: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(50));
@@ -79,7 +79,7 @@ impl<T> Mutex<T> {
     #[cold]
     #[inline(never)]
     fn wake(&self) {
-        // Who counted itself has looked since, or sleeps: it does both under this lock.
+        // A thread that counted itself has looked since, or sleeps: it does both under this lock.
         drop(self.bed.lock().unwrap_or_else(PoisonError::into_inner));
         self.given_back.notify_one();
     }

@@ -6,7 +6,7 @@ use loom::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
-/// Whether somebody has it.
+/// Set while somebody has it.
 #[derive(Debug)]
 pub(super) struct Held(AtomicBool);
 
@@ -27,7 +27,7 @@ impl Held {
         self.0.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether it is worth while to try.
+    /// True if it is worth while to try.
     #[inline(always)]
     pub(super) fn looks_free(&self) -> bool {
         !self.0.load(Ordering::Relaxed)
@@ -44,7 +44,7 @@ mod models {
     use super::Held;
     use crate::sync::{Arc, AtomicU64, Ordering, models};
 
-    /// What a mutex guards is reached by one thread at a time, and each sees what the one before has written.
+    /// The guarded value is reached by one thread at a time, and each sees what the one before has written.
     #[test]
     fn who_takes_a_mutex_sees_what_was_done_under_it() {
         models::check(|| {

@@ -1,5 +1,5 @@
-//! What threads have in flight: memory between an index and the driver, driver calls that name a stream, visits, and
-//! work that one thread at a time does.
+//! Flights of threads: memory between an index and the driver, driver calls that name a stream, visits, and work that
+//! one thread at a time does.
 
 use super::primitives::{Condvar, Mutex, MutexGuard};
 use super::{ThreadId, assert_unlocked, this_thread, thread_local};
@@ -124,7 +124,7 @@ impl<K> InFlight<K> {
         }
     }
 
-    /// Whether a flight is under way that is meant.
+    /// True if any flight under way is meant.
     pub(crate) fn any(&self, meant: impl Fn(ThreadId, &K) -> bool) -> bool {
         self.lock().under_way.values().any(|(thread, key)| meant(*thread, key))
     }
@@ -135,7 +135,7 @@ impl<K> InFlight<K> {
         Mark { next: state.next, idle: state.under_way.is_empty() }
     }
 
-    /// Whether nothing was in flight at that moment, and nothing of another thread's since.
+    /// True if nothing was in flight at that moment, and nothing of another thread's since.
     pub(crate) fn only_mine_since(&self, mark: Mark) -> bool {
         let (state, me) = (self.lock(), this_thread());
         let mine = |(first, latest): (u64, ThreadId)| latest == me && first <= mark.next;

@@ -1,5 +1,5 @@
-//! Where the primitives come from: the standard library, or a tool that runs the engine's threads in chosen orders.
-//! `cargo xtask schedules` builds with `--cfg shuttle` or `--cfg loom`; nothing else does.
+//! Source of the primitives: the standard library, or a tool that runs the engine's threads in chosen orders. `cargo
+//! xtask schedules` builds with `--cfg shuttle` or `--cfg loom`; nothing else does.
 
 #[cfg(loom)]
 pub(crate) use loom::{

@@ -10,7 +10,7 @@ use super::{ThreadId, assert_unlocked, this_thread, thread_local};
 use std::cell::Cell;
 
 thread_local! {
-    /// How often the thread has memory in flight, on any slow path.
+    /// Number of flights of memory that the thread has, on any slow path.
     static HAS_MEMORY: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -34,12 +34,12 @@ impl Drop for MemoryInFlight<'_> {
     }
 }
 
-/// What an attempt is to do.
+/// Kind of attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
     /// All that can be done.
     First,
-    /// What costs little: something landed.
+    /// Only cheap remedies: something landed.
     Search,
     /// All that needs no other thread: those that come wait.
     Again,
@@ -52,8 +52,8 @@ impl SlowPath {
         MemoryInFlight { _flight: self.memory.begin(()) }
     }
 
-    /// Whether the calling thread has memory in flight here already: it runs foreign code that the engine called. Others may wait for
-    /// that memory, so that the thread waits for none of theirs.
+    /// True if the calling thread has memory in flight here already: it runs foreign code that the engine called. It
+    /// waits for no other thread's memory, since others may wait for its own.
     pub(crate) fn is_nested(&self) -> bool {
         let me = this_thread();
         self.memory.any(|thread, ()| thread == me)
@@ -64,7 +64,7 @@ impl SlowPath {
         self.memory.now()
     }
 
-    /// Whether no other thread had memory in flight since then.
+    /// True if no other thread had memory in flight since then.
     pub(crate) fn only_mine_since(&self, mark: Mark) -> bool {
         self.memory.only_mine_since(mark)
     }
@@ -74,7 +74,7 @@ impl SlowPath {
         self.memory.wait_for(others(), || None::<()>);
     }
 
-    /// Whether a thread that was overtaken comes first.
+    /// True if a thread that was overtaken comes first.
     pub(crate) fn others_first(&self) -> bool {
         let me = this_thread();
         self.overtaken.any(|thread, ()| thread != me) && !self.overtaken.any(|thread, ()| thread == me)
@@ -100,7 +100,7 @@ impl SlowPath {
         if found.is_some() || self.is_nested() || self.only_mine_since(mark) {
             return Ok(found);
         }
-        // Who has work alone that others wait for goes on beside the first in line.
+        // A thread whose work others wait for goes on beside the first in line.
         let _in_turn = self.overtaken.begin_alone(&[()].into());
         loop {
             let landed = self.memory.wait_for(others(), || attempt(Attempt::Search).transpose());
@@ -119,7 +119,7 @@ impl SlowPath {
     }
 }
 
-/// Whether a flight is another thread's than the calling one's.
+/// Tests if a flight is another thread's than the calling one's.
 fn others() -> impl Fn(ThreadId, &()) -> bool {
     let me = this_thread();
     move |thread, ()| thread != me
@@ -167,7 +167,7 @@ mod tests {
         let slow_path = SlowPath::default();
         let mut attempts = Vec::new();
         let found = slow_path.until_final(|attempt| {
-            // What it moves itself, and what it begins meanwhile, holds it up nowhere.
+            // Neither its own flights nor those it begins meanwhile hold it up.
             slow_path.enter();
             let memory = slow_path.begin();
             slow_path.enter();

@@ -1,5 +1,5 @@
-//! Which thread this is. The standard library forgets that before a thread's last destructors run, and these may free
-//! memory.
+//! Identity of the calling thread. The standard library forgets it before a thread's last destructors run, and these
+//! may free memory.
 
 use super::primitives::{Ordering, plain::AtomicU64, thread_local};
 use std::cell::Cell;

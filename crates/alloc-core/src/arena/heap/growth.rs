@@ -17,7 +17,7 @@ enum Link {
     ToMap(BlockId, Sizes),
 }
 
-/// Where a request has room.
+/// Room for a request.
 struct Room {
     region: RegionId,
     /// New granules are of these sizes.
@@ -81,7 +81,7 @@ impl Growth {
         Some(room.chain.iter().map(|(_, bytes)| bytes).sum())
     }
 
-    /// What to map, in order.
+    /// Ranges to map, in order.
     pub(crate) fn maps(&self, layout: &Layout) -> Vec<Map> {
         let to_map = |link: &Link| match link {
             Link::ToMap(id, sizes) => Some(Map { addr: layout.blocks()[*id].addr, sizes: sizes.clone() }),
@@ -93,7 +93,7 @@ impl Growth {
     fn room_for(heap: &Heap, tier: Tier, size: u64, of: Option<Grain>) -> Option<Room> {
         let layout = &heap.layout;
         let blocks = layout.blocks();
-        // What begins in a run that has too little has less.
+        // A later start in a run that is too small has even less room.
         let mut too_little = 0;
         let start = heap.unmapped.of(tier).find_map(|(addr, unmapped)| {
             region_of(layout, blocks[unmapped].segment, of).filter(|_| too_little <= addr)?;

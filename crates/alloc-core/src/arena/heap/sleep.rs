@@ -9,7 +9,7 @@ use crate::memory::block::{BlockId, BlockPhase, SegmentId};
 use crate::memory::region::{GranuleState, Region};
 use std::ops::Range;
 
-/// What of a segment can go to sleep: ranges of mapped granules, and what cannot, with reasons.
+/// Parts of a segment that can sleep: ranges of mapped granules; and parts that cannot, with reasons.
 #[derive(Debug, Default)]
 pub(crate) struct Sleepers {
     pub(crate) ranges: Vec<Range<u64>>,
@@ -17,7 +17,7 @@ pub(crate) struct Sleepers {
 }
 
 impl Sleepers {
-    /// What of a growable segment can go to sleep. Blocks in the program's hands sleep as a whole or not at all; with
+    /// Parts of a growable segment that can sleep. Blocks in the program's hands sleep as a whole or not at all; with
     /// `free_too`, so do free ones, else they stay.
     pub(crate) fn of(
         heap: &Heap,
@@ -221,7 +221,7 @@ fn sleeps(state: GranuleState) -> bool {
     matches!(state, GranuleState::Asleep | GranuleState::Pending)
 }
 
-/// What is busy or asleep is free memory that sleeps, joined with what sleeps beside it.
+/// Turns a busy or sleeping block into dormant free memory, joined with its dormant neighbours.
 pub(in crate::arena) fn make_dormant(heap: &mut Heap, id: BlockId) {
     let id = heap.layout.join(id, BlockPhase::Dormant);
     let block = &mut heap.layout.blocks_mut()[id];

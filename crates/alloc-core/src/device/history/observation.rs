@@ -1,4 +1,4 @@
-//! What a device has to show: its segments, and its history.
+//! Snapshot of a device: its segments and its history.
 
 use crate::arena::ArenaState;
 use crate::device::holdings::recording::Recording;
@@ -19,8 +19,7 @@ pub(super) struct RawRecord {
     pub(super) details: Option<Box<Details>>,
 }
 
-/// What is collected under the locks. The rest is done afterwards: it takes a while, and contexts are looked up by
-/// foreign code.
+/// Data collected under the locks. The rest is slow, and foreign code resolves contexts, so both follow afterwards.
 #[derive(Default)]
 pub(super) struct Raw {
     pub(super) segments: Vec<RawSegment>,
@@ -29,7 +28,7 @@ pub(super) struct Raw {
     pub(super) status: HistoryStatus,
 }
 
-/// What a device has to show, with its contexts as they were gathered.
+/// Snapshot of a device, with contexts as they were gathered.
 pub(crate) struct Observation {
     pub(crate) segments: Vec<RawSegment>,
     pub(crate) entries: Vec<(TraceEntry, Option<Context>)>,
@@ -74,7 +73,7 @@ pub(in crate::device) fn segments(device: DeviceIndex, arena: &ArenaState) -> Ve
                 BlockPhase::Pending => BlockState::ActivePendingFree,
                 BlockPhase::Free | BlockPhase::Dormant => BlockState::Inactive,
                 BlockPhase::Busy if segment.is_fixed() => BlockState::Inactive,
-                // What is lent shows where it is used.
+                // Lent memory shows where it is used.
                 BlockPhase::Unmapped
                 | BlockPhase::Busy
                 | BlockPhase::Lent

@@ -21,18 +21,18 @@ pub(in crate::device) struct Limit {
     pub(in crate::device) name: String,
     pub(in crate::device) bytes: u64,
     pub(in crate::device) held: u64,
-    /// What is lacking where it refuses.
+    /// Limit that is too low where a request is refused.
     pub(in crate::device) shortage: Shortage,
     /// Pools whose memory counts; `None` is all.
     pub(in crate::device) counts: Option<Vec<PoolId>>,
 }
 
-/// What a request would take from the device. Bytes.
+/// Bytes that a request would take from the device.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device) struct Asked {
     /// As PyTorch counts it against the limits of the device.
     pub(in crate::device) bytes: u64,
-    /// What is really missing: counted against budgets.
+    /// Bytes really missing: counted against budgets.
     pub(in crate::device) exact: u64,
 }
 
@@ -50,7 +50,7 @@ pub(in crate::device) struct Crossing {
 #[derive(Debug, Default)]
 struct Account {
     reserved: StatArray,
-    /// Whether it ever held memory: its figures are listed from then on.
+    /// Set once it has held memory: its figures are listed from then on.
     used: bool,
     /// The most the pool may hold, if limited.
     limit: Option<u64>,
@@ -78,7 +78,7 @@ impl Account {
     }
 }
 
-/// What is held from the device, in all and by pool, and what may be.
+/// Bytes held from the device, in all and by pool, and their limits.
 #[derive(Debug)]
 pub(in crate::device) struct Accounts {
     whole: Whole,
@@ -104,7 +104,7 @@ impl Accounts {
         }
     }
 
-    /// What the whole device may hold.
+    /// Limits of the whole device.
     pub(in crate::device) fn ceilings(&self) -> &Ceilings {
         &self.ceilings
     }
@@ -124,7 +124,7 @@ impl Accounts {
         }
     }
 
-    /// What observers were not told yet.
+    /// Takes the crossings that observers were not told of yet.
     pub(in crate::device) fn take_crossings(&mut self) -> Vec<Crossing> {
         std::mem::take(&mut self.crossings)
     }
@@ -165,7 +165,7 @@ impl Accounts {
         of_device.into_iter().flatten().chain(own).chain(of_tenant).collect()
     }
 
-    /// Why the budgets refuse `bytes` more for `pool`, if they do.
+    /// Limit by which budgets refuse `bytes` more for `pool`, if any.
     pub(in crate::device) fn budget_refusal(&self, pool: PoolId, bytes: u64) -> Option<Shortage> {
         let tenant = self.tenant_of(pool);
         if self.pools.get(&pool).is_some_and(|account| account.refuses(bytes)) {
@@ -211,12 +211,12 @@ impl Accounts {
         self.tenants.add(name, marks)
     }
 
-    /// What is guaranteed to tenants.
+    /// Guarantees of tenants.
     pub(in crate::device) fn guarantees(&self) -> Guarantees<'_> {
         Guarantees::new(&self.tenants, self.whole.counted(), &self.ceilings)
     }
 
-    /// What a pool holds, what is being taken for it included.
+    /// Bytes of a pool, those being taken for it included.
     pub(in crate::device) fn held_by(&self, pool: PoolId) -> u64 {
         self.pools.get(&pool).map_or(0, |account| clamped(account.held()))
     }
@@ -233,7 +233,7 @@ impl Accounts {
         }
     }
 
-    /// What is held and pinned in all.
+    /// Bytes held and pinned in all.
     pub(in crate::device) fn whole(&self) -> &Whole {
         &self.whole
     }
@@ -306,12 +306,12 @@ impl Accounts {
         }
     }
 
-    /// Whether `bytes` more are more than `memory_limit` allows.
+    /// True if `bytes` more would exceed `memory_limit`.
     pub(in crate::device) fn is_over_hard(&self, bytes: u64) -> bool {
         self.ceilings.hard.is_some_and(|hard| self.whole.counted().saturating_add(bytes) > hard)
     }
 
-    /// Whether limits admit that `more` is to be taken than was admitted.
+    /// True if limits admit `more` beyond what was admitted.
     pub(in crate::device) fn admits_more(&self, pool: PoolId, more: u64) -> bool {
         !self.is_over_hard(more) && self.budget_refusal(pool, more).is_none()
     }
@@ -408,7 +408,7 @@ impl Accounts {
         (self.whole.figures(), private.map(|(id, account)| (*id, account.reserved)).collect())
     }
 
-    /// What one pool holds.
+    /// Bytes reserved for one pool.
     pub(in crate::device) fn of_pool(&self, pool: PoolId) -> StatArray {
         self.pools.get(&pool).map(|account| account.reserved).unwrap_or_default()
     }

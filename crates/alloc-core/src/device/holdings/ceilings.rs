@@ -1,13 +1,13 @@
-//! What the device as a whole may hold.
+//! Limits of a whole device.
 
 use crate::config::{MemoryLimit, Settings};
 
-/// What the device as a whole may hold. Bytes.
+/// Limits of a whole device. Bytes.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device) struct Ceilings {
     /// The device's memory.
     pub(in crate::device) total: u64,
-    /// What the memory fraction allows; `None` is all.
+    /// Limit by the memory fraction; `None` is none.
     pub(in crate::device) fraction: Option<u64>,
     /// `memory_limit`.
     pub(in crate::device) hard: Option<u64>,
@@ -28,8 +28,7 @@ impl Ceilings {
         Self { hard: hard.as_ref().map(bytes), soft: soft.as_ref().map(bytes), ..self }
     }
 
-    /// What becomes of the limits where `settings` follow those `before` them. One about which both say the same stays as it was
-    /// set since.
+    /// Limits after `settings` replace those `before`. A limit that both give alike keeps its value of now.
     pub(in crate::device) fn following(self, before: &Settings, settings: &Settings) -> Self {
         let named = self.with_limits(settings);
         let hard = if settings.memory_limit == before.memory_limit { self.hard } else { named.hard };

@@ -1,8 +1,8 @@
-//! What is counted under the device's lock.
+//! Counters under the device's lock.
 
 use crate::watch::stats::{Stat, StatArray};
 
-/// What is counted under the device's lock.
+/// Counters under the device's lock.
 #[derive(Debug, Default)]
 pub(in crate::device) struct DeviceCounters {
     pub(in crate::device) segment: StatArray,
@@ -14,13 +14,13 @@ pub(in crate::device) struct DeviceCounters {
     pub(in crate::device) device_free: i64,
     pub(in crate::device) oom_rejections: i64,
     pub(in crate::device) granules_moved: i64,
-    /// What these had come to when they were reset: scopes go on counting.
+    /// Values at the last reset: scopes go on counting.
     pub(in crate::device) at_reset: Events,
     /// Frees of which no event had been recorded then.
     pub(in crate::device) unrecorded_at_reset: u64,
 }
 
-/// What is counted and never goes down.
+/// Counters that never go down.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::device) struct Events {
     pub(in crate::device) alloc_retries: i64,

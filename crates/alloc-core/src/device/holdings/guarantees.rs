@@ -1,4 +1,4 @@
-//! What is guaranteed to tenants: whether it can be promised, and what it leaves for others.
+//! Guarantees of tenants: those that can be promised, and the memory they leave for others.
 
 use super::ceilings::Ceilings;
 use super::tenants::{Tenant, Tenants};
@@ -6,7 +6,7 @@ use crate::base::round::format_bytes;
 use crate::error::{AllocError, Result};
 use crate::features::budget::Marks;
 
-/// Why a guarantee cannot be given. Bytes.
+/// Reason to refuse a guarantee. Bytes.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device) enum Unkept {
     /// Others have promises already.
@@ -15,7 +15,7 @@ pub(in crate::device) enum Unkept {
     Held { taken: u64, capacity: u64 },
 }
 
-/// What is guaranteed, next to what is held and may be.
+/// Guarantees, next to the bytes held and the capacity.
 pub(in crate::device) struct Guarantees<'a> {
     tenants: &'a Tenants,
     held: u64,
@@ -27,9 +27,9 @@ impl<'a> Guarantees<'a> {
         Self { tenants, held, capacity: ceilings.capacity() }
     }
 
-    /// What a request of this tenant, or of none, may take without touching what is guaranteed to others; `None`
-    /// where nothing is. Where they have all of it in use it is what is left of the whole: what they give back while
-    /// the driver is asked would go to this request otherwise.
+    /// Bytes that a request of this tenant, or of none, may take without touching others' guarantees; `None` without
+    /// any. Where others use all of theirs, the rest is the limit: else this request would get what they give back
+    /// during the driver call.
     pub(in crate::device) fn left_for(&self, own: Option<(u32, &Tenant)>) -> Option<u64> {
         let number = own.map(|(number, _)| number);
         if !self.tenants.are_others_guaranteed(number) {
@@ -41,12 +41,12 @@ impl<'a> Guarantees<'a> {
         Some(clamped(rest.max(promised)))
     }
 
-    /// What is guaranteed to others than this tenant, or to all, and not used by them.
+    /// Bytes guaranteed and unused, of all tenants but this one, or of all.
     pub(in crate::device) fn kept_from(&self, own: Option<(u32, &Tenant)>) -> u64 {
         clamped(self.tenants.kept_for_others(own.map(|(number, _)| number)))
     }
 
-    /// Whether these limits on all that is held leave room for what is guaranteed, next to what others hold.
+    /// Tests if limits on the whole device leave room for all guarantees, next to what others hold.
     pub(in crate::device) fn are_kept_under(&self, ceilings: &Ceilings) -> Result<()> {
         let allowed = ceilings.allowed().unwrap_or(ceilings.total);
         let guaranteed = self.tenants.guaranteed(None);
@@ -71,8 +71,8 @@ impl<'a> Guarantees<'a> {
         Err(AllocError::Budget { owner: "the device".into(), problem })
     }
 
-    /// Whether `marks` can be promised to tenant `number`, or to a new one: within what may be held, next to what is
-    /// guaranteed to others, and to what others hold beyond that.
+    /// Tests if `marks` can be promised to tenant `number`, or to a new one: within the capacity, next to others'
+    /// guarantees and to what others hold beyond those.
     pub(in crate::device) fn can_promise(
         &self,
         number: Option<u32>,
@@ -96,7 +96,7 @@ impl<'a> Guarantees<'a> {
         Ok(())
     }
 
-    /// Whether `bytes` that a tenant's pool holds can become nobody's without eating into what the tenant is guaranteed.
+    /// True if `bytes` of a tenant's pool can pass to no tenant without eating into this tenant's guarantee.
     pub(in crate::device) fn may_leave(&self, (number, tenant): (u32, &Tenant), bytes: u64) -> bool {
         let left = tenant.held() - u128::from(bytes);
         let unused = u128::from(tenant.marks().guarantee).saturating_sub(left);

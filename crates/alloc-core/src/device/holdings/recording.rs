@@ -1,10 +1,10 @@
-//! How history is being recorded.
+//! State of the recording of history.
 
 use crate::sync::Arc;
 use crate::watch::history::Stamps;
 use crate::watch::snapshot::HistoryStatus;
 
-/// How history is being recorded.
+/// State of the recording of history.
 #[derive(Clone, Debug)]
 pub(in crate::device) struct Recording {
     pub(in crate::device) max_entries: usize,
@@ -18,12 +18,12 @@ pub(in crate::device) struct Recording {
 }
 
 impl Recording {
-    /// How many of `held` records are shown.
+    /// Number of `held` records that are shown.
     pub(in crate::device) fn kept(&self, held: usize) -> usize {
         held.min(self.max_entries)
     }
 
-    /// What can be said of a history that has `held` records now.
+    /// Status of a history that has `held` records now.
     pub(in crate::device) fn status(&self, held: usize) -> HistoryStatus {
         let overwritten = (self.stamps.made() - self.cleared).saturating_sub(self.kept(held) as u64);
         HistoryStatus {

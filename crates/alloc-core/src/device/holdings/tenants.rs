@@ -11,7 +11,7 @@ pub(in crate::device) fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// Whose limits are meant.
+/// Owner of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device) enum Owner {
     /// All that is held.
@@ -107,7 +107,7 @@ impl Tenant {
         u128::from(self.bytes()) + self.intents
     }
 
-    /// What of its guarantee it does not use.
+    /// Unused bytes of its guarantee.
     pub(in crate::device) fn unused_guarantee(&self) -> u128 {
         u128::from(self.marks.guarantee).saturating_sub(self.held())
     }
@@ -121,7 +121,7 @@ impl Tenant {
         self.marks.hard.is_some_and(|hard| self.held() + u128::from(bytes) > u128::from(hard))
     }
 
-    /// What it holds has changed; returns the soft limit if it was crossed just now.
+    /// Compares its holdings with its soft limit, after a change; returns the limit if just crossed.
     fn review(&mut self) -> Option<u64> {
         self.watch.review(self.bytes(), self.marks.soft)
     }
@@ -193,7 +193,7 @@ impl Tenants {
         number
     }
 
-    /// What is guaranteed in all, with `marks` for one tenant instead of its own.
+    /// Sum of all guarantees, with `marks` for one tenant instead of its own.
     pub(in crate::device) fn guaranteed(&self, instead: Option<(u32, Marks)>) -> u128 {
         let own = |(number, tenant): (&u32, &Tenant)| match instead {
             Some((other, marks)) if other == *number => marks.guarantee,
@@ -202,12 +202,12 @@ impl Tenants {
         self.records.iter().map(|record| u128::from(own(record))).sum()
     }
 
-    /// Whether anything is guaranteed to tenants besides `own`.
+    /// True if any tenant but `own` has a guarantee.
     pub(in crate::device) fn are_others_guaranteed(&self, own: Option<u32>) -> bool {
         self.records.iter().any(|(number, tenant)| Some(*number) != own && tenant.marks.guarantee > 0)
     }
 
-    /// What is guaranteed to all tenants but `own`, and not used by them.
+    /// Bytes guaranteed and unused, of all tenants but `own`.
     pub(in crate::device) fn kept_for_others(&self, own: Option<u32>) -> u128 {
         let others = self.records.iter().filter(|(number, _)| Some(**number) != own);
         others.map(|(_, tenant)| tenant.unused_guarantee()).sum()

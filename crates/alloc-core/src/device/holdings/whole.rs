@@ -1,11 +1,11 @@
-//! What is held from a device in all, and pinned in the same memory.
+//! Bytes held from a device in all, and pinned in the same memory.
 
 use super::guarantees::clamped;
 use super::tenants::signed;
 use crate::memory::block::Tier;
 use crate::watch::stats::{Stat, StatArray};
 
-/// What a device holds in all. Bytes.
+/// Bytes held from a device in all.
 #[derive(Debug, Default)]
 pub(in crate::device) struct Whole {
     reserved: StatArray,
@@ -23,7 +23,7 @@ impl Whole {
         clamped(u128::from(self.reserved()) + self.intents)
     }
 
-    /// What counts against limits of the whole device: what is held, and what is pinned in the same memory.
+    /// Bytes that count against limits of the whole device: held, and pinned in the same memory.
     pub(in crate::device) fn counted(&self) -> u64 {
         self.held().saturating_add(self.pinned)
     }
@@ -43,7 +43,7 @@ impl Whole {
         self.reserved.all.current.unsigned_abs()
     }
 
-    /// Whether nothing is on its way.
+    /// True if nothing is in flight.
     pub(in crate::device) fn is_at_rest(&self) -> bool {
         self.intents == 0
     }
@@ -71,7 +71,7 @@ impl Whole {
         std::mem::replace(&mut self.pinned, pinned)
     }
 
-    /// What is reserved, over time.
+    /// Bytes reserved, over time.
     pub(super) fn figures(&self) -> StatArray {
         self.reserved
     }

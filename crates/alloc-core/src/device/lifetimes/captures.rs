@@ -18,7 +18,7 @@ pub(in crate::device) struct Deferred {
     /// Its own stream, unless that is retired.
     pub(super) own: Option<Stream>,
     pub(super) slot: PoolSlot,
-    /// What it waits for, each counted once by the block.
+    /// Uses that it waits for, each counted once by the block.
     pub(super) uses: SmallVec<[BlockUse; 4]>,
     /// Once all of these precede work of its own stream, the graph itself orders the reuse; none: not before the end.
     pub(super) markers: Vec<CaptureNode>,

@@ -1,5 +1,5 @@
-//! Why a request could not be served, and what would help: worked out from what is held and how things are set when all
-//! remedies were tried in vain, so that nothing is advised that is on already or was just done.
+//! Report of a request that failed, with remedies. It reads holdings and settings after all remedies failed, so it
+//! advises nothing that is on already or was just done.
 //!
 //! Early reuse is never among the remedies: all pending frees were waited for by then.
 
@@ -28,7 +28,7 @@ use crate::watch::oom::{
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// What sets a bound where no limit does.
+/// Bound where no limit sets one.
 const THE_DEVICE: &str = "the device";
 
 /// The one limit that is lowered for more.
@@ -37,11 +37,11 @@ const HOST_RESERVE: &str = "host_reserve";
 /// Blockers named in a report.
 const BLOCKERS: usize = 5;
 
-/// What may still be taken from the device.
+/// Room left on the device.
 struct Room<'a> {
     device_free: u64,
     limits: &'a [Limit],
-    /// What the request would take.
+    /// Bytes that the request would take.
     wanted: u64,
 }
 
@@ -91,7 +91,7 @@ struct Reserve {
     too_small: Option<u64>,
 }
 
-/// What would help, as it is found out.
+/// Remedies, as they are found.
 struct Remedies {
     found: Vec<Remedy>,
 }
@@ -117,7 +117,7 @@ impl Remedies {
         }
     }
 
-    /// What is enough first, then by how much it gives.
+    /// Sorts remedies: first those that are enough, then by the bytes they give.
     fn in_order(mut self) -> Vec<Remedy> {
         self.found.sort_by_key(|remedy| (!remedy.enough, Reverse(remedy.bytes)));
         self.found
@@ -147,7 +147,7 @@ fn caches(arenas: &[Guard<'_, ArenaState>]) -> Vec<PoolCache> {
     pools
 }
 
-/// What of a free block can go back to the device by itself: a whole segment, or whole granules.
+/// Bytes of a free block that can go back to the device by themselves: a whole segment, or whole granules.
 fn releasable(layout: &Layout, block: &Block) -> u64 {
     let segment = &layout.segments()[block.segment];
     match segment.origin {
@@ -185,8 +185,8 @@ fn blockers(layout: &Layout, tier: Tier) -> Vec<Blocker> {
 }
 
 impl Device {
-    /// Why `request` cannot be served on `stream` from the pool in `slot`. Calls the driver, and the program's source of
-    /// figures about processes.
+    /// Explains why `request` cannot be served on `stream` from the pool in `slot`. Calls the driver, and the program's
+    /// source of figures about processes.
     pub(super) fn explain(
         &self,
         slot: PoolSlot,
@@ -331,13 +331,13 @@ impl Case<'_> {
         }
     }
 
-    /// Whether no limit refused, but the pool's own source.
+    /// True if no limit refused, but the pool's own source.
     fn source_refused(&self) -> bool {
         let refuses = |facts: &Facts| facts.id == self.pool && facts.source_refused;
         self.room.refusing().next().is_none() && self.private.iter().any(refuses)
     }
 
-    /// What a growable segment of the stream reserves.
+    /// Reservation of the stream's growable segments.
     fn reserve(&self) -> Reserve {
         let (total, bytes) = (self.device.site.total_memory(), self.request.segment_bytes);
         let of_class = self.state.class_reserve(self.stream, total);
@@ -350,7 +350,7 @@ impl Case<'_> {
         }
     }
 
-    /// What the request failed on.
+    /// Bound that the request failed on.
     fn bound(
         &self,
         reserve: &Reserve,
@@ -370,7 +370,7 @@ impl Case<'_> {
         Bound { in_one_piece, in_pieces, missing, available, set_by: set_by.to_owned() }
     }
 
-    /// What would help, what is enough first.
+    /// Remedies, those that are enough first.
     fn remedies(&self, capturing: bool) -> Vec<Remedy> {
         let mut remedies = Remedies::of_limits(&self.room);
         self.advise_on_pieces(&mut remedies);
@@ -403,7 +403,7 @@ impl Case<'_> {
         }
     }
 
-    /// What private pools have free.
+    /// Adds free memory of private pools.
     fn advise_on_pools(&self, remedies: &mut Remedies) {
         let Request { tier, size, .. } = *self.request;
         for facts in self.private.iter().filter(|facts| facts.in_use && facts.id != self.pool) {
@@ -417,7 +417,7 @@ impl Case<'_> {
                 let layout = arena.layout();
                 remedies.add(what, layout.free_sizes(tier).sum(), layout.largest_free(tier) >= size);
             }
-            // What goes back to a pool's own source is not the device's again.
+            // Memory that goes back to a pool's own source is not the device's again.
             let releasable = self.pools.iter().find(|cache| cache.pool == facts.id && !facts.has_source);
             let bytes = releasable.map_or(0, |cache| cache.releasable);
             let what = format!(
@@ -428,7 +428,7 @@ impl Case<'_> {
         }
     }
 
-    /// What a miss may not do while the stream is captured.
+    /// Adds remedies that a miss may not use while the stream is captured.
     fn advise_after_capture(&self, remedies: &mut Remedies) {
         let Request { tier, size, .. } = *self.request;
         if let Some(own) = self.own {

@@ -13,12 +13,12 @@ use crate::process::foreign::Kind;
 use crate::process::stream_identity::shown;
 use crate::types::{DevicePtr, PoolId, Stream};
 
-/// What is given back next for a request that misses.
+/// Next step to give memory back for a miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// What the owner's pools have cached.
+    /// Cached memory of the owner's pools.
     Of(Owner),
-    /// What belongs to no tenant.
+    /// Memory of no tenant.
     Rest(Flush),
     /// Pinned memory of the host's, where that is the device's memory.
     Pinned,
@@ -132,9 +132,9 @@ fn release_pinned(device: &Device, call: &Call<'_>) -> bool {
     device.site.unified().is_some_and(|unified| unified.ask_caches(!call.capturing))
 }
 
-/// What may be given back for somebody in need, in order. A pool or a tenant at its own limit gets room from its own
-/// cache only. Else those who hold more than their marks come first, then the requester's own cache, then what belongs to
-/// no tenant, then tenants that keep to their marks. Last comes pinned memory that is of the device's memory.
+/// Steps to give memory back for somebody in need, in order. A pool or tenant at its own limit gets room from its own
+/// cache only. Else tenants above their marks come first, then the requester's own cache, then memory of no tenant,
+/// then tenants within their marks. Pinned memory that is of the device's memory comes last.
 fn steps(device: &Device, need: &Need) -> Vec<Step> {
     let pinned = device.site.unified().map(|_| Step::Pinned);
     if !device.holdings.has_budgets() {
@@ -166,7 +166,7 @@ fn steps(device: &Device, need: &Need) -> Vec<Step> {
     steps
 }
 
-/// What a request takes from the device.
+/// Bytes that a request takes from the device, and for whom.
 fn need_of(device: &Device, arena: &Arena, request: &Request) -> Need {
     let bytes = device.exact_need(arena, request);
     let state = arena.lock();
@@ -195,7 +195,7 @@ fn take<T>(
 ) -> Result<Option<T>> {
     let mut outcome = Ok(());
     for step in steps {
-        // What one stream or region refuses to give back is no reason to refuse what others gave.
+        // A refusal by one stream or region is no reason to refuse what others gave.
         let given = match step {
             Step::Rest(what) => device.release(what, call),
             Step::Of(owner) => release_owner(device, owner, call),

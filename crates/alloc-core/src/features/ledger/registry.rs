@@ -1,4 +1,4 @@
-//! What Granule's allocators in the processes of a user say of themselves: a file each.
+//! Files in which Granule's allocators in the processes of a user publish their holdings, one each.
 //!
 //! The folder is `granule` in the user's run directory: `$XDG_RUNTIME_DIR`, else `/run/user/UID`, else one of the user's own in
 //! `/tmp`. It is used only where it is the user's and nobody else may write to it. Under another `system_root` it is
@@ -22,13 +22,13 @@ const MAGIC: u64 = u64::from_le_bytes(*b"granule1");
 /// Words of a file: kind, two of UUID, bytes held.
 const WORDS: usize = 4;
 const HELD: usize = 3;
-/// How names of files begin.
+/// Prefix of the files' names.
 const NAME: &str = "held.";
 
-/// What identifies a device in every process that sees it.
+/// Identity of a device in every process that sees it.
 pub type Uuid = [u8; 16];
 
-/// What an allocator holds of a device.
+/// Bytes of a device that an allocator holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The PID name space of its process; 0 for that of this one.
@@ -39,7 +39,7 @@ pub struct Entry {
     pub held: u64,
 }
 
-/// Which PID name space this process is in, where the system tells.
+/// PID name space of this process; 0 where the system does not tell.
 fn name_space() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |there| there.ino())
 }
@@ -59,7 +59,7 @@ pub fn folder(system_root: &Path) -> PathBuf {
     }
 }
 
-/// What an allocator tells other processes of one device.
+/// Entry by which an allocator tells other processes about one device.
 #[derive(Debug)]
 pub(crate) struct Published {
     uuid: Uuid,
@@ -120,8 +120,8 @@ impl Published {
     }
 }
 
-/// What others have published of a device, without the file `own`. Removes files whose processes have ended. Reads a file for every
-/// allocator that publishes.
+/// Entries that others have published about a device, without the file `own`. Removes files whose processes have ended.
+/// Reads a file for every allocator that publishes.
 pub(crate) fn others(folder: &Path, uuid: Uuid, own: Option<&Path>) -> Vec<Entry> {
     if own::folder(folder).is_err() {
         return Vec::new();
@@ -132,7 +132,7 @@ pub(crate) fn others(folder: &Path, uuid: Uuid, own: Option<&Path>) -> Vec<Entry
     files.filter(|path| own != Some(path)).filter_map(|path| read(&path, uuid, here)).collect()
 }
 
-/// What the file of an allocator says of a device; `None` where it is about another one, and of a process that has ended.
+/// Reads an allocator's entry about a device; `None` where it is about another one, or its process has ended.
 fn read(path: &Path, uuid: Uuid, here: u64) -> Option<Entry> {
     let mut name = path.file_name()?.to_str()?.strip_prefix(NAME)?.split('.');
     let (name_space, pid) = (name.next()?.parse().ok()?, name.next()?.parse().ok()?);

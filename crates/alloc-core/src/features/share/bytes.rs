@@ -1,6 +1,6 @@
 //! Reading and writing of fixed layouts, little-endian whatever the machine.
 
-/// What is left to be read. Every answer is `None` where the bytes are not enough.
+/// Bytes left to be read. Every answer is `None` where they are not enough.
 #[derive(Debug)]
 pub(super) struct Reader<'a>(&'a [u8]);
 

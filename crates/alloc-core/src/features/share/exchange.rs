@@ -16,7 +16,7 @@ use crate::types::{DeviceIndex, DevicePtr};
 use rustc_hash::FxHashMap;
 use std::os::fd::AsRawFd;
 
-/// Where a block lies.
+/// Place of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Fixed {
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// What a device has to do with other processes.
+/// A device's dealings with other processes.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     backend: Arc<dyn Backend>,
@@ -64,9 +64,9 @@ pub(crate) struct Exchange {
     ledger: Mutex<Option<Arc<Ledger>>>,
     /// The driver's handles of fixed segments, by base and registration.
     segments: Mutex<FxHashMap<u64, (u32, IpcMemoryHandle)>>,
-    /// How physical memory is made, once the driver was asked.
+    /// Handle type of physical memory, once the driver was asked.
     handle_type: OnceLock<HandleType>,
-    /// What tells models of devices apart, once the driver was asked.
+    /// Identity of the device's model, once the driver was asked.
     model: OnceLock<u64>,
     imports: Arc<Imports>,
 }
@@ -92,7 +92,7 @@ impl Exchange {
         Ok(Arc::clone(self.ledger.lock().get_or_insert(made)))
     }
 
-    /// What goes over the wire, with the block open in the ledger.
+    /// Share that goes over the wire, with the block open in the ledger.
     pub(crate) fn describe(&self, ptr: DevicePtr, size: u64, place: &Place, memory: Memory) -> Result<Share> {
         let refused = |problem: String| AllocError::Share { ptr, problem: problem.into() };
         let ledger = self.ledger().map_err(|error| {
@@ -133,12 +133,12 @@ impl Exchange {
         Ok(handle)
     }
 
-    /// Whether the driver was asked, and has no way to share growable memory.
+    /// True if the driver was asked, and has no way to share growable memory.
     pub(crate) fn cannot_share_growable(&self) -> bool {
         self.handle_type.get() == Some(&HandleType::None)
     }
 
-    /// What other processes share with this one.
+    /// Blocks that other processes share with this one.
     pub(crate) fn imports(&self) -> &Imports {
         &self.imports
     }
@@ -149,7 +149,7 @@ impl Exchange {
         tag
     }
 
-    /// What devices of one model have in common. The driver is asked once.
+    /// Identity that devices of one model have in common. The driver is asked once.
     fn model(&self) -> Result<u64> {
         if let Some(known) = self.model.get() {
             return Ok(*known);
@@ -158,12 +158,12 @@ impl Exchange {
         Ok(*self.model.get_or_init(|| bytes::checksum(properties.name.as_bytes())))
     }
 
-    /// Whether a handle is of a block of this very allocator.
+    /// True if a handle is of a block of this very allocator.
     pub(crate) fn is_exporter(&self, nonce: u64) -> bool {
         self.ledger.lock().as_ref().is_some_and(|ledger| ledger.nonce() == nonce)
     }
 
-    /// Whether a handle is of memory that this backend can map at all. Calls no driver.
+    /// Refuses a handle of memory that this backend cannot map at all. Calls no driver.
     pub(crate) fn admit(&self, handle: &Handle) -> Result<()> {
         let (theirs, ours) = (handle.exporter.backend, self.backend_tag());
         if theirs == ours {
@@ -207,8 +207,8 @@ impl Exchange {
         self.imports.open(bytes, handle)
     }
 
-    /// How the physical memory of this device is made, so that other processes can be given it. The driver is asked once,
-    /// and only where that is `wanted`.
+    /// Handle type of this device's physical memory, by which other processes can be given it. The driver is asked
+    /// once, and only where that is `wanted`.
     pub(crate) fn handle_type(&self, wanted: impl FnOnce() -> bool) -> HandleType {
         if let Some(known) = self.handle_type.get() {
             return *known;
@@ -217,7 +217,7 @@ impl Exchange {
         *self.handle_type.get_or_init(|| found)
     }
 
-    /// How physical memory of this device can be made so that others can be given it. Asks the driver.
+    /// Handle type by which others can be given physical memory of this device. Asks the driver.
     pub(crate) fn shareable(&self) -> HandleType {
         assert_unlocked();
         if self.backend.physical_sharing().is_err() {
@@ -231,7 +231,7 @@ impl Exchange {
         }
     }
 
-    /// What an attribute says; `unsaid` where the backend answers no such question.
+    /// True if the device offers an attribute; `unsaid` where the backend answers no such question.
     fn offers(&self, attribute: Attribute, unsaid: bool) -> bool {
         let ask = || self.backend.attribute(self.device, attribute);
         // A driver that fails once is survived.

@@ -40,7 +40,7 @@ pub(crate) enum Memory {
     Fabric(Vec<(u64, [u8; 64])>),
 }
 
-/// Whose memory it is.
+/// Allocator whose memory it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exporter {
     /// The backend's name, and zeros.
@@ -63,7 +63,7 @@ pub(crate) struct Handle {
     pub(crate) registration: u32,
     /// Bytes of the segment, or of all the granules.
     pub(crate) whole: u64,
-    /// Where the block is in it.
+    /// Offset of the block in it.
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
 }
@@ -234,7 +234,7 @@ fn granules(body: &[u8], several: bool) -> Result<(Memory, &[u8]), String> {
         FABRIC => 64,
         _ => return Err(format!("Unknown Expandable_Segments_Handle_Type in IPC share header: {kind}")),
     };
-    // What is not there is not made room for.
+    // Nothing is reserved for handles that are not there.
     let length = |each: usize| usize::try_from(count).ok().and_then(|count| count.checked_mul(each));
     let sizes = if several { length(8) } else { Some(0) };
     let (sizes, rest) = sizes.and_then(|length| rest.split_at_checked(length)).ok_or_else(cut)?;

@@ -1,4 +1,4 @@
-//! What this process opened of others, on one device: each block once, each driver mapping once.
+//! Blocks that this process opened of others, on one device: each block once, each driver mapping once.
 
 use super::handle::{Handle, Memory};
 use super::ledger::{Holding, LedgerView};
@@ -34,13 +34,13 @@ struct Parts {
 }
 
 impl ImportedMemory {
-    /// Where it begins here.
+    /// First byte in this process.
     #[must_use]
     pub fn base(&self) -> DevicePtr {
         self.parts.shown.base
     }
 
-    /// How many bytes there are from [`base`](Self::base) on.
+    /// Bytes from [`base`](Self::base) on.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.parts.shown.bytes
@@ -75,7 +75,7 @@ struct Shown {
     mapping: Mapping,
 }
 
-/// What tells fixed segments apart: the exporter's ledger, its number there, and the driver's handle.
+/// Identity of a fixed segment: the exporter's ledger, its number there, and the driver's handle.
 type SegmentKey = (u64, u32, IpcMemoryHandle);
 
 #[derive(Debug, Default)]
@@ -86,20 +86,20 @@ struct Table {
     ledgers: Vec<Weak<LedgerView>>,
     /// Other devices that reach what is mapped here.
     peers: SmallVec<[DeviceIndex; 4]>,
-    /// What the driver refused to close, or what may not be closed during a capture.
+    /// Mappings that the driver refused to close, or that may not be closed during a capture.
     left: Vec<Left>,
     /// The word of the device's allocator, while that is there.
     attention: Option<&'static Attention>,
 }
 
-/// What is closed later.
+/// Mappings to close later.
 #[derive(Debug)]
 enum Left {
     /// A block that work may still use.
     Block(Arc<Shown>, Holding),
     /// A mapping that nothing uses; its block is held until it is gone.
     Mapping(Mapping, u64, Holding),
-    /// What a trial made, which is no block's.
+    /// A trial's mapping, which belongs to no block.
     Trial(Mapping),
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct Imports {
     /// Held while a block is opened: a second opening of it waits and finds it.
     opening: Mutex<()>,
     table: Mutex<Table>,
-    /// Whether something is left to be closed.
+    /// True if something is left to be closed.
     has_left: AtomicBool,
     /// Of all mappings.
     bytes: AtomicU64,
@@ -143,7 +143,7 @@ impl Imports {
         self.abandoned.store(true, Ordering::Release);
     }
 
-    /// Whether the driver may still be called to close something.
+    /// True if the driver may still be called to close something.
     fn may_close(&self) -> bool {
         !self.abandoned.load(Ordering::Acquire) && edges::may_destroy(self.backend.id())
     }
@@ -314,7 +314,7 @@ impl Imports {
         }
     }
 
-    /// Whether a capture is under way, in which nothing can be waited for.
+    /// True if a capture is under way, in which nothing can be waited for.
     fn captures(&self) -> bool {
         let is_alive = self.table.lock().attention.is_some();
         is_alive && edges::captures_over(self.backend.id())

@@ -102,14 +102,14 @@ impl Page {
     }
 }
 
-/// What only the exporter knows.
+/// State known to the exporter only.
 #[derive(Debug)]
 struct Slots {
     /// Slots that were used and are not.
     vacant: Vec<u16>,
     next: usize,
     generation: u64,
-    /// When it was last asked whether the holders are alive.
+    /// Time of the last question if the holders are alive.
     asked: Option<Instant>,
 }
 
@@ -192,7 +192,7 @@ impl Ledger {
         if slot.compare_exchange(ticket.generation, 0, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             return true;
         }
-        // Who noted it before that saw it open.
+        // A process that noted it before saw it open.
         let is_noted = |cell| {
             self.page.holder(cell).load(Ordering::SeqCst) != 0
                 && self.page.held(cell).load(Ordering::SeqCst) == ticket.to_word()
@@ -205,7 +205,7 @@ impl Ledger {
         true
     }
 
-    /// Whether a process that is alive holds a block. Asks about those only that hold it.
+    /// True if a process that is alive holds a block. Asks only about processes that hold it.
     pub(crate) fn is_held(&self, ticket: Ticket) -> bool {
         (0..self.page.cells_used()).any(|cell| {
             let holder = self.page.holder(cell).load(Ordering::SeqCst);
@@ -227,8 +227,8 @@ impl Ledger {
         (self.page.cells_used() + waiting <= FEW || is_due()).then(|| self.holds(false))
     }
 
-    /// What other processes hold. Whether those are alive is asked only if `now`, or if it was not for a while: else
-    /// the dead hold, too.
+    /// Tickets that other processes hold. Asks if those are alive only if `now`, or after a while: else the dead hold,
+    /// too.
     pub(crate) fn holds(&self, now: bool) -> HeldTickets {
         let asks = {
             let mut slots = self.slots.lock();
@@ -312,7 +312,7 @@ impl LedgerView {
         Ok(Self { page, exporter, nonce })
     }
 
-    /// Whether it is that ledger of that process.
+    /// True if it is that ledger of that process.
     pub(crate) fn is_of(&self, exporter: Process, nonce: u64) -> bool {
         (self.exporter, self.nonce) == (exporter, nonce)
     }

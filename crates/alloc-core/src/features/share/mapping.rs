@@ -1,5 +1,5 @@
-//! What the driver was asked for to show another process's memory here, or to make memory that others are shown. It can be undone
-//! at any point, and again where the driver refused.
+//! Driver calls that show another process's memory here, or make memory that others are shown. They can be undone at
+//! any point, and again where the driver refused.
 
 use crate::backend::{Access, Backend, HandleType, IpcMemoryHandle, Result, ShareableHandle, VirtualMemory};
 use crate::sync::assert_unlocked;

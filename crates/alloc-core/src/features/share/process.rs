@@ -25,7 +25,7 @@ impl Process {
         Ok(Self { id, started })
     }
 
-    /// Whether it still runs, as far as that can be known: where it cannot, it does.
+    /// True if it still runs. Where that cannot be known, also true.
     pub(crate) fn is_alive(self) -> bool {
         match read(self.id) {
             Ok((started, over)) => started == self.started && !over,
@@ -54,7 +54,7 @@ impl Process {
     /// Says why not.
     pub(super) fn descriptors(self, numbers: &[i32]) -> Result<Vec<OwnedFd>, Problem> {
         let process = pidfd_open(self.id).map_err(|error| refusal("pidfd_open", ":", &error))?;
-        // What was just opened is the process that is meant, if that still runs now.
+        // The descriptor is of the process that is meant, if that still runs now.
         if !self.is_alive() {
             return Err(GONE.into());
         }
@@ -69,7 +69,7 @@ impl Process {
 pub(super) const GONE: &str =
     "the process that shared the block has ended; its memory cannot be opened any more";
 
-/// When a process was started, and whether it is over though its parent has not asked for its end yet.
+/// Start of a process, and `true` if it is over though its parent has not asked for its end yet.
 #[allow(clippy::cast_possible_truncation)] // the lower half is wanted
 fn read(id: u32) -> io::Result<(u32, bool)> {
     let text = fs::read_to_string(format!("/proc/{id}/stat"))?;
@@ -78,7 +78,7 @@ fn read(id: u32) -> io::Result<(u32, bool)> {
         .map(|(started, over)| (started as u32, over))
 }
 
-/// Whether some process has this number.
+/// True if some process has this number.
 fn is_there(id: u32) -> bool {
     let Ok(id) = i32::try_from(id) else { return false };
     // SAFETY: signal 0 is sent to nobody; the call takes two numbers.

@@ -11,7 +11,7 @@ use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, Stream};
 use crate::watch::pointer::{BadPointer, Problem};
 use std::collections::BTreeMap;
 
-/// What is registered wants of its memory.
+/// Wishes for memory that is to be registered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegisteredOptions {
@@ -66,7 +66,7 @@ impl Chunk {
 struct Chunks {
     /// By first address.
     in_use: BTreeMap<u64, Chunk>,
-    /// What the driver did not take back; tried again.
+    /// Mappings that the driver did not take back; tried again.
     leftovers: Vec<Mapping>,
 }
 
@@ -107,7 +107,7 @@ pub struct RegisteredMemory {
     backend: Arc<dyn Backend>,
     /// The device that it is of, and those that reach it.
     devices: Vec<DeviceIndex>,
-    /// What sizes and addresses of handles are multiples of.
+    /// Unit of the sizes and addresses of handles.
     unit: u64,
     chunk: u64,
     handle_type: HandleType,
@@ -131,13 +131,13 @@ impl RegisteredMemory {
         Ok(Self { backend: Arc::clone(backend), devices, unit, chunk, handle_type, chunks })
     }
 
-    /// What sizes and addresses of its handles are multiples of, in bytes.
+    /// Unit of the sizes and addresses of its handles, in bytes.
     #[must_use]
     pub fn unit(&self) -> u64 {
         self.unit
     }
 
-    /// How its handles can be given to other processes.
+    /// Handle type by which other processes can be given its handles.
     #[must_use]
     pub fn handle_type(&self) -> HandleType {
         self.handle_type

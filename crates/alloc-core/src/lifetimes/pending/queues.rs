@@ -1,4 +1,4 @@
-//! What is pending, by the stream that it waits for.
+//! Pending frees, by the stream that they wait for.
 
 use super::{Moment, Waiting};
 use crate::base::steps::Counted;
@@ -30,7 +30,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Where the entry with this ticket is.
+    /// Index of the entry with this ticket.
     pub(super) fn place(&self, ticket: u64) -> Option<usize> {
         self.entries.binary_search_by_key(&ticket, |entry| entry.ticket).ok()
     }
@@ -94,12 +94,12 @@ pub(super) struct Queues {
     unrecorded: BTreeMap<u64, Unrecorded>,
     /// Blocks that no event frees, by ticket: other processes let go of them when they like.
     shared: BTreeMap<u64, Shared>,
-    /// How many blocks each stream uses besides their own, that are not freed.
+    /// Number of unfreed blocks that each stream uses besides its own.
     uses: FxHashMap<Stream, usize>,
     /// Mostly one.
     events: BTreeMap<DeviceIndex, Events>,
     tickets: u64,
-    /// How often an event could not be recorded.
+    /// Number of events that could not be recorded.
     failures: u64,
 }
 
@@ -121,7 +121,7 @@ impl Queues {
         self.unrecorded.insert(ticket, Unrecorded { user: User::Live(stream), block });
     }
 
-    /// How often an event could not be recorded.
+    /// Number of events that could not be recorded.
     pub(super) fn failures(&self) -> u64 {
         self.failures
     }
@@ -152,7 +152,7 @@ impl Queues {
         self.shared.clone()
     }
 
-    /// Where it says who holds them, and how many they are.
+    /// Ledger that says who holds shared blocks, and the number of these blocks.
     pub(super) fn ledger(&self) -> Option<(Arc<Ledger>, usize)> {
         let first = self.shared.values().next()?;
         Some((Arc::clone(first.share.ledger()), self.shared.len()))
@@ -229,7 +229,7 @@ impl Queues {
         }
     }
 
-    /// Whether `stream` uses a block that is not freed.
+    /// True if `stream` uses a block that is not freed.
     pub(super) fn is_user(&self, stream: Stream) -> bool {
         self.uses.contains_key(&stream)
     }
@@ -244,7 +244,7 @@ impl Queues {
         self.events(event.device()).spare.push(event);
     }
 
-    /// Whether something waits for `stream` by its handle.
+    /// True if a pending free waits for `stream` by its handle.
     pub(super) fn names(&self, stream: Stream) -> bool {
         let mut unrecorded = self.unrecorded.values().counted();
         self.numbers.contains_key(&Key::Live(stream)) || unrecorded.any(|entry| entry.user.is(stream))

@@ -36,7 +36,7 @@ impl Entry {
     }
 }
 
-/// What a cell is made of: the standard library's word, or a model's.
+/// Word of a cell: the standard library's, or a model's.
 pub(super) trait Word {
     fn load(&self, order: Ordering) -> u64;
     fn store(&self, value: u64, order: Ordering);

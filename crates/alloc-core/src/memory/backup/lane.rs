@@ -43,7 +43,7 @@ struct Flight {
     landing: Option<Landing>,
 }
 
-/// Where a slot's bytes go once they are there.
+/// Place where a slot's bytes go once they have arrived.
 struct Landing {
     slot: DevicePtr,
     store: Arc<Store>,
@@ -55,7 +55,7 @@ struct Landing {
 struct Ring {
     memory: Store,
     slot: u64,
-    /// Up to which copy each slot is in use.
+    /// Number of the last copy that uses each slot.
     users: [u64; SLOTS],
     next: usize,
 }
@@ -215,7 +215,7 @@ impl Lane {
         Ok((slot, ring.slot))
     }
 
-    /// Whether there is a ring; makes one for copies of so many bytes where that can be had.
+    /// True if there is a ring. Makes one for copies of so many bytes, if possible.
     fn has_ring(&mut self, bytes: u64) -> bool {
         if self.ring.as_ref().is_some_and(|ring| ring.slot >= bytes.min(SLOT)) {
             return true;

@@ -7,9 +7,9 @@ use crate::types::{BackendId, DevicePtr};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-/// Whose it is, and where. Stores end in anybody's hands, also where no device is known.
+/// Refused memory, with its backend. Stores may end in any thread, also where no device is known.
 static LEFT: Mutex<Vec<(BackendId, DevicePtr)>> = Mutex::new(Vec::new());
-/// Whether there is any.
+/// True if there is any.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 fn host_free(backend: &dyn Backend, ptr: DevicePtr) -> Result<()> {

@@ -15,7 +15,7 @@ use crate::memory::block::{Block, BlockId};
 use chunk::{Chunk, Chunks, FEW};
 use sequence::Sequence;
 
-/// Where the blocks of a class are.
+/// Place of a class's blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -30,7 +30,7 @@ enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor {
     class: usize,
-    /// Which chunk of the class, and which entry of that.
+    /// Number of the chunk in the class, and of the entry in the chunk.
     chunk: usize,
     at: usize,
 }
@@ -237,7 +237,7 @@ impl BestFitIndex {
         std::iter::successors(first, |at| self.next(*at)).map(|at| self.block(at)).counted()
     }
 
-    /// Whether there is one of at least so many bytes.
+    /// True if there is one of at least so many bytes.
     pub(crate) fn has(&self, bytes: u64) -> bool {
         self.at_least(bytes).next().is_some()
     }

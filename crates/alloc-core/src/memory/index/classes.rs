@@ -10,7 +10,7 @@ const STEP_BITS: u32 = STEPS.trailing_zeros();
 const WORD: usize = 64;
 /// Sizes are less than 2^32 units: 27 doublings from 32 units on, and what is below.
 const WORDS: usize = 14;
-/// How many there are.
+/// Number of size classes.
 pub(super) const CLASSES: usize = WORD * WORDS;
 
 /// A size in units of 512 bytes; those that do not fit count as the largest that does, 2 TiB.
@@ -30,7 +30,7 @@ pub(super) fn class(units: u32) -> usize {
 /// A set of classes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClassSet {
-    /// Which words of `classes` are not zero.
+    /// Words of `classes` that are not zero.
     words: u32,
     classes: [u64; WORDS],
 }

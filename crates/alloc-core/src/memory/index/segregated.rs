@@ -32,13 +32,13 @@ struct Link {
 /// Free blocks by size class.
 #[derive(Debug, Default)]
 pub(crate) struct SegregatedIndex {
-    /// Which classes have a block.
+    /// Classes that have a block.
     present: ClassSet,
     /// The heads by class, then blocks by number; nothing before the first block comes.
     links: Vec<Link>,
 }
 
-/// Where the link of a block is.
+/// Place of a block's link.
 #[inline(always)]
 fn place(block: BlockId) -> usize {
     CLASSES + block.index() as usize
@@ -199,7 +199,7 @@ impl SegregatedIndex {
         self.present.from(class(size)).flat_map(sorted).map(block_at).counted()
     }
 
-    /// Whether there is one of at least so many bytes.
+    /// True if there is one of at least so many bytes.
     pub(crate) fn has(&self, bytes: u64) -> bool {
         let (own, size) = (class(units(bytes)), units(bytes));
         // All blocks of the classes above are large enough.

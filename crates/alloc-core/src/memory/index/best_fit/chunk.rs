@@ -58,7 +58,7 @@ impl Chunk {
         &self.entries[..self.len.min(CHUNK)]
     }
 
-    /// Where the first key that is not less than `key` is; the length if there is none.
+    /// Index of the first key that is not less than `key`; the length if there is none.
     #[inline(always)]
     pub(super) fn lower_bound(&self, key: FitKey) -> usize {
         self.entries().partition_point(|entry| entry.key() < key)
