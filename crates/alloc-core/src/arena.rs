@@ -35,8 +35,8 @@ use short::Parked;
 use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut, Range};
 
-/// The state under an arena's lock, under either policy. Requests that are served and frees are told apart by the policy once;
-/// whatever else looks at it need not know.
+/// State under an arena's lock, under either policy. Hits and frees ask once which policy it is; all others need not
+/// know.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // it is where it is, which is one load less on a hit
 pub(crate) enum ArenaState {
@@ -44,7 +44,7 @@ pub(crate) enum ArenaState {
     Granule(ArenaOf<Granule>),
 }
 
-/// An arena: what it is for, its blocks, and what is noted of them.
+/// An arena: its tenure, its blocks, and their ledger.
 #[derive(Debug)]
 pub(crate) struct ArenaOf<P: ?Sized = dyn Rules> {
     tenure: Tenure,
@@ -66,14 +66,15 @@ impl Arena {
         Self(Mutex::new(Rank::Arena(state.tenure().number()), state))
     }
 
-    /// Locks it for anything: what is free is joined and in the index.
+    /// Locks it for any operation: free memory is coalesced and in the index.
     pub(crate) fn lock(&self) -> Guard<'_, ArenaState> {
         let mut state = self.0.lock();
         state.settle();
         state
     }
 
-    /// Locks it for the short way of a request or a free: the block that was freed last may be kept for the next.
+    /// Locks it for the fast path of a request or a free: the block that was freed last may stay parked for the next
+    /// request.
     #[inline(always)]
     pub(crate) fn lock_shortly(&self) -> Guard<'_, ArenaState> {
         self.0.lock()
@@ -161,7 +162,8 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         &self.tenure
     }
 
-    /// Changes whom it serves. Where somebody counts on the place of its memory from then on, nothing is served from another one.
+    /// Changes its tenure. Where somebody counts on the place of its memory from then on, no view serves requests any
+    /// more.
     pub(crate) fn change_tenure<R>(&mut self, change: impl FnOnce(&mut Tenure) -> R) -> R {
         let changed = change(&mut self.tenure);
         // Blocks that were taken from a view before may not be any more.
@@ -170,7 +172,7 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         changed
     }
 
-    /// Its blocks, and which of them are free.
+    /// Its blocks, and the index of the free ones.
     pub(crate) fn heap(&self) -> &Heap<P> {
         &self.heap
     }
@@ -195,13 +197,13 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         &mut self.ledger
     }
 
-    /// Others look at it from here on: its counters may be settled, and it may have free memory for them.
+    /// Lets others look at it from here on: its counters may be settled, and it may have free memory for them.
     pub(crate) fn note_used(&mut self, peaks: &mut Peaks) {
         self.heap.note_spare();
         peaks.note(self.ledger.counters_mut());
     }
 
-    /// It has no free memory for others: nobody looks again before its next operation, which says so.
+    /// Notes that it has no free memory for others: nobody looks again before its next operation.
     pub(crate) fn note_no_spare(&mut self) {
         self.ledger.counters_mut().tell_next();
         self.heap.note_no_spare();
@@ -216,7 +218,7 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         &mut self.uses
     }
 
-    /// An arena that holds nothing serves nobody from here on. What is returned is to be dropped without a lock.
+    /// Ends the tenure of an arena that holds nothing. Drop the remains without a lock.
     pub(crate) fn vacate(&mut self) -> Left {
         self.heap.reset();
         self.uses = UseLists::default();
@@ -224,7 +226,7 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         self.tenure.end()
     }
 
-    /// A vacant arena serves `stream` in `pool` from here on.
+    /// Makes a vacant arena serve `stream` in `pool` from here on.
     pub(crate) fn serve_another(&mut self, pool: ArenaPool, stream: Stream, policy: Arc<Policy>) {
         self.tenure.begin(pool, stream);
         self.ledger.history_mut().rename(self.tenure.owner());
@@ -246,12 +248,12 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         self.set_policy(policy);
     }
 
-    /// A growable segment got memory: the first operation that did so is where it came from.
+    /// Notes the context of a growable segment that got memory: that of the first operation counts.
     pub(crate) fn note_context(&mut self, region: RegionId) {
         self.heap.layout_mut().note_context(region, self.ledger.history().call());
     }
 
-    /// The arena of a retired stream is `stream`'s from here on.
+    /// Gives the arena of a retired stream to `stream`.
     pub(crate) fn adopt(&mut self, stream: Stream) {
         self.tenure.pass_to(stream);
         self.ledger.history_mut().rename(self.tenure.owner());
@@ -273,13 +275,13 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         self.tenure.grows() && !self.tenure.stays()
     }
 
-    /// The granules of a new growable segment for a request of `size` bytes, in units of `minimum`.
+    /// Granules of a new growable segment for a request of `size` bytes, in units of `minimum`.
     pub(crate) fn next_granule(&mut self, tier: Tier, minimum: u64, size: u64) -> Grain {
         let holding = self.ledger.holding(size);
         self.tenure.policy().granule(tier, minimum, &holding)
     }
 
-    /// Hands out `size` bytes at `addr` of a free block, and what lies above them, too, unless `cuts_above`.
+    /// Hands out `size` bytes at `addr` of a free block, and the bytes above them, too, unless `cuts_above`.
     pub(crate) fn hand_out_at(
         &mut self,
         id: BlockId,
@@ -309,7 +311,7 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         self.hand_out_whole(target, requested)
     }
 
-    /// Takes a block back that others use, which it waits for. Returns them.
+    /// Takes back a block that has further users, for which it waits. Returns them.
     #[cold]
     pub(crate) fn free_and_wait(&mut self, id: BlockId) -> SmallVec<[BlockUse; 4]> {
         let block = &mut self.heap.layout_mut().blocks_mut()[id];
@@ -328,8 +330,8 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
 }
 
 impl ArenaOf {
-    /// Takes a sleeping block back from the program; returns where it was, and its uses, which are over, to be dropped
-    /// without a lock. `None` where that is no sleeping block.
+    /// Takes a sleeping block back from the program; returns its place, and its uses, which are over. Drop them without
+    /// a lock. `None` where that is no sleeping block.
     pub(crate) fn free_asleep(
         &mut self,
         ptr: DevicePtr,

@@ -1,12 +1,12 @@
 //! The engine: one caching allocator for one device.
 //!
-//! What has invariants is a type of its own; what orders these are functions by topic, in `device/`. A request takes the lock of its
-//! stream's arena, finds a free block, cuts it and returns: that is here. Only a miss goes further: through the policy's
-//! remedies (`device/miss.rs`), which take memory from the device (`device/provider.rs`) or give some back
-//! (`device/release.rs`), without a lock over any driver call. What a stream leaves behind when it ends goes to another
+//! Types keep the invariants; functions in `device/`, by topic, order their calls. A request takes the lock of its
+//! stream's arena, finds a free block, cuts it and returns: that is here. Only a miss goes further: through the
+//! policy's remedies (`device/miss.rs`), which take memory from the device (`device/provider.rs`) or give some back
+//! (`device/release.rs`), without a lock over any driver call. The remains of a stream that ends go to another
 //! (`device/lifetimes.rs`).
 //!
-//! Each request and each free has a short way, which is all that most programs ever take, and one that looks closer: at
+//! Each request and each free has a fast path, which is all that most programs ever take, and one that looks closer: at
 //! contexts, captures and pool scopes. One test of a word decides.
 
 pub(crate) mod arenas;
@@ -83,7 +83,7 @@ use statistics::Scopes;
 
 /// A caching allocator for one device. Reach it through [`CachingAllocator`](crate::allocator::CachingAllocator).
 ///
-/// What has invariants is a type of its own, whose methods alone change it. What orders them stands in files by topic.
+/// Types keep the invariants: only their methods change them. Functions that order these stand in files by topic.
 pub(crate) struct Device {
     pub(crate) site: Site,
     pub(crate) holdings: Holdings,
@@ -108,9 +108,9 @@ pub(crate) struct Device {
     /// Held while the memory is opened to another device.
     opening: Mutex<()>,
     scopes: Mutex<Scopes>,
-    /// A graph whose memory is being measured, or goes.
+    /// Graph whose memory is being measured, or that goes.
     measured: InFlight<()>,
-    /// Pools that are being put to sleep or woken, of any device: the first device's serve the whole allocator.
+    /// Pools of any device that are being put to sleep or woken. The first device's list serves the whole allocator.
     pub(crate) sleeping: InFlight<(DeviceIndex, PoolId)>,
     /// Host memory kept for the next sleep.
     spares: Mutex<Spares>,
@@ -127,7 +127,7 @@ impl std::fmt::Debug for Device {
 }
 
 impl Drop for Device {
-    /// Gives everything back to the device that is not in the program's hands.
+    /// Gives all cached memory back to the device.
     fn drop(&mut self) {
         let scopes = pools::abandon_scopes(self);
         self.site.foreign().end(Arc::unwrap_or_clone(scopes));
@@ -199,7 +199,7 @@ impl Device {
         self.site.device()
     }
 
-    /// Tells observers that so many bytes of a growable segment come or go; nothing of none.
+    /// Tells observers that a growable segment gains or loses `bytes`; not of 0.
     fn tell_growable(
         &self,
         change: SegmentChange,
@@ -228,7 +228,7 @@ impl Device {
         self.noticing(self.site.memory_info().map_err(AllocError::Backend))
     }
 
-    /// Looks at what an operation that called the driver came to: was it that the driver is unloading?
+    /// Notes if the operation failed because the driver is unloading.
     pub(crate) fn noticing<T>(&self, outcome: Result<T>) -> Result<T> {
         self.site.noticing(outcome)
     }
@@ -239,7 +239,7 @@ impl Device {
         around.or_else(|| arenas::diagnose(self, ptr))
     }
 
-    /// Ends without a word to the driver: what is held is lost to it, and no destructor runs.
+    /// Ends without a word to the driver: held memory is lost to it, and no destructor runs.
     pub(crate) fn leak(self: Arc<Self>) {
         if self.site.edge() != Some(Edge::Forked) {
             self.exchange.imports().abandon();
@@ -302,12 +302,12 @@ impl Device {
         miss::serve(self, arena, &request, call)
     }
 
-    /// The arena that serves `stream`, locked; on first use it gets one.
+    /// Locks the arena that serves `stream`; on first use it gets one.
     #[cold]
     fn enter_slowly(&self, pool: &ArenaPool, stream: Stream) -> Result<(&Arena, Guard<'_, ArenaState>)> {
         let mut made_room = false;
         loop {
-            // The table of likely arenas may have had no place for it. That is no reason to wait for others.
+            // The table of likely arenas may have had no place for it; no reason to wait for others.
             let arena = match self.arenas.directory().of_stream(pool.slot, stream) {
                 Some(arena) => arena,
                 None => match arenas::arena_for(self, pool, stream) {
@@ -326,7 +326,7 @@ impl Device {
         }
     }
 
-    /// Pools that nobody uses any more give their memory and their arenas up.
+    /// Takes memory and arenas of pools that nobody uses any more.
     fn forget_unused_pools(&self) {
         if let Err(error) = self.release_unused() {
             tracing::warn!(%error, "not all memory of unused pools could be given back");
@@ -344,7 +344,7 @@ impl Device {
         {
             return outcome;
         }
-        // The short way: from the default pool, with nothing to look at besides.
+        // The fast path: from the default pool, with nothing else to look at.
         let (arena, mut state) = match self.arenas.enter(PoolSlot::DEFAULT, stream) {
             Some(entered) => entered,
             None => self.enter_slowly(&ArenaPool::DEFAULT, stream)?,
@@ -365,7 +365,7 @@ impl Device {
         miss::serve_plainly(self, arena, &request)
     }
 
-    /// `None` where pending frees were all there was to look at, and the short way will do.
+    /// `None` where only pending frees were to be looked at, and the fast path will do.
     #[cold]
     fn look_closer(&self, bytes: u64, stream: Stream) -> Option<Result<DevicePtr>> {
         if self.site.attention().only_pending() {
@@ -402,14 +402,14 @@ impl Device {
         self.malloc_from(&visit.pool, bytes, stream, call)
     }
 
-    /// True if a free has to take the slow path, [`free_attentively`](Self::free_attentively).
+    /// True if a free has to look closer, by [`free_attentively`](Self::free_attentively).
     #[inline(always)]
     pub(crate) fn looks_at_frees(&self) -> bool {
         self.site.attention().concerns_frees()
     }
 
-    /// Takes back the block at `ptr`, which the address map says is at `location`. `false` where that is
-    /// not, or no longer, a block in the program's hands.
+    /// Takes back the block at `ptr`, which the address map says is at `location`. `false` where no block in the
+    /// program's hands is there, or none any longer.
     #[inline]
     pub(crate) fn free(&self, ptr: DevicePtr, location: Location) -> bool {
         let Some(arena) = self.arenas.directory().get(location.arena) else { return false };

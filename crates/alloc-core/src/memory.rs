@@ -1,5 +1,5 @@
-//! The tables of memory: blocks and the index of the free ones, segments, regions and their granules, and where memory and
-//! backups come from.
+//! Tables of memory: blocks and the index of the free ones, segments, regions and their granules; sources of memory,
+//! and backups.
 
 pub(crate) mod address_map;
 pub mod aliases;

@@ -28,7 +28,7 @@ pub(crate) use threads::{this_thread, thread_number};
 pub(crate) enum Rank {
     /// Held while the settings of all devices change.
     Settings,
-    /// Held while what all arenas begin with changes, or a device is opened to another one.
+    /// Held while the configuration of new arenas changes, or a device is opened to another one.
     Configuration,
     /// Held while a thread waits for the device on behalf of all.
     Synchronisation,
@@ -66,7 +66,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Access to what a [`Mutex`] guards.
+/// Access to the value of a [`Mutex`].
 #[derive(Debug)]
 pub(crate) struct Guard<'a, T> {
     inner: primitives::brief::MutexGuard<'a, T>,
@@ -123,7 +123,7 @@ mod order {
     }
 
     pub(super) fn enter(rank: Rank) {
-        // A thread that is going away has lost its list; nothing to check then.
+        // A thread that is going away has lost its list: nothing to check then.
         let _ = HELD.try_with(|held| {
             let mut held = held.borrow_mut();
             if let Some(highest) = held.iter().max() {

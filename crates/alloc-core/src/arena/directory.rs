@@ -1,4 +1,4 @@
-//! A device's arenas: found by number, or by pool and stream, without a lock once they are there.
+//! Directory of a device's arenas: found by number, or by pool and stream, without a lock once they are there.
 
 #[cfg(all(test, loom))]
 mod models;
@@ -66,7 +66,7 @@ struct Registry {
     pools_of: FxHashMap<u64, BTreeSet<PoolSlot>>,
     /// All arenas of each pool.
     by_pool: FxHashMap<PoolSlot, BTreeSet<u16>>,
-    /// Those whose stream is retired, in that order.
+    /// Arenas whose stream is retired, in that order.
     retired: FxHashMap<PoolSlot, VecDeque<u16>>,
     /// Arenas of pools that are gone, for new ones.
     vacant: Vec<u16>,
@@ -82,8 +82,8 @@ pub(crate) struct Directory {
     first: Chunk,
     /// All chunks but the first.
     further: Box<[OnceLock<Chunk>; CHUNKS]>,
-    /// Open addressing by stream handle, changed under the registry's lock. It only points at a likely arena: whoever
-    /// has locked that asks it whether it serves the stream.
+    /// Open addressing by stream handle, changed under the registry's lock. It only points at a likely arena: lock
+    /// that, then ask if it serves the stream.
     streams: Box<[StreamPlace; STREAM_TABLE]>,
     registry: Mutex<Registry>,
     shared: Arc<Shared>,
@@ -117,7 +117,7 @@ impl Directory {
         }
     }
 
-    /// The policy by which all decide.
+    /// Policy by which all arenas decide.
     pub(crate) fn policy(&self) -> PolicyName {
         self.policy
     }
@@ -165,7 +165,7 @@ impl Directory {
         mine.into_iter().filter_map(|(number, slot)| Some((slot, self.get(number)?))).collect()
     }
 
-    /// The arenas of a pool whose streams are retired, one by one: that of the one retired for longest has place 0.
+    /// Arenas of a pool whose streams are retired, one by one: the one retired for longest has place 0.
     pub(crate) fn retired_in_line(&self, slot: PoolSlot, place: usize) -> Option<&Arc<Arena>> {
         let registry = self.registry.lock();
         let number = *registry.retired.get(&slot)?.get(place)?;
@@ -173,14 +173,15 @@ impl Directory {
         self.get(number)
     }
 
-    /// A new arena for a stream that has none in this pool. One caller at a time, and none while arenas are recycled.
+    /// Makes an arena for a stream that has none in this pool. One caller at a time, and none while arenas are
+    /// recycled.
     #[cold]
     pub(crate) fn make(&self, pool: &ArenaPool, stream: Stream) -> Result<&Arc<Arena>> {
         let vacant = self.registry.lock().vacant.last().copied();
         if let Some(arena) = vacant.and_then(|number| self.get(number)) {
             let mut state = arena.lock();
-            // It stops being vacant in the moment in which it is found: nobody sees it as neither. Whoever changes the
-            // template afterwards finds it, and changes it, too, once it is unlocked.
+            // It stops being vacant in the moment in which it is found: nobody sees it as neither. A later change of
+            // the template finds it, and changes it, too, once it is unlocked.
             let policy = {
                 let mut registry = self.registry.lock();
                 registry.vacant.pop();
@@ -211,8 +212,8 @@ impl Directory {
         self.get(number).ok_or(AllocError::Limit("an arena was registered and not found"))
     }
 
-    /// Takes the arenas of a pool that is gone, if none of them holds anything; `None` where one does. What is returned
-    /// is to be dropped without a lock: that may call the driver, or foreign code.
+    /// Takes the arenas of a pool that is gone, if none of them holds anything; `None` where one does. Drop the remains
+    /// without a lock: that may call the driver, or foreign code.
     pub(crate) fn recycle(&self, slot: PoolSlot) -> Option<Vec<Left>> {
         let mut mine = Vec::new();
         for arena in self.of_pool(slot) {
@@ -236,7 +237,7 @@ impl Directory {
         Some(mine.iter_mut().map(|arena| arena.vacate()).collect())
     }
 
-    /// An arena serves a pool from here on.
+    /// Registers an arena that serves a pool from here on.
     fn register(&self, registry: &mut Registry, slot: PoolSlot, stream: Stream, number: u16) {
         registry.by_pool.entry(slot).or_default().insert(number);
         self.bind(registry, slot, stream, number);
@@ -254,14 +255,14 @@ impl Directory {
         }
     }
 
-    /// A stream is retired: its arena, locked by the caller, is found by number only.
+    /// Notes a retired stream: its arena, locked by the caller, is found by number only.
     pub(crate) fn retired(&self, slot: PoolSlot, stream: Stream, number: u16) {
         let mut registry = self.registry.lock();
         registry.retired.entry(slot).or_default().push_back(number);
         self.unbind(&mut registry, slot, stream, number);
     }
 
-    /// An arena is found by number only, from here on.
+    /// Makes an arena findable by number only.
     fn unbind(&self, registry: &mut Registry, slot: PoolSlot, stream: Stream, number: u16) {
         registry.by_stream.remove(&key(slot, stream));
         if let Entry::Occupied(mut slots) = registry.pools_of.entry(stream.raw) {
@@ -278,7 +279,7 @@ impl Directory {
         }
     }
 
-    /// A retired arena, locked by the caller, serves `stream` from here on.
+    /// Notes that a retired arena, locked by the caller, serves `stream` from here on.
     pub(crate) fn adopted(&self, slot: PoolSlot, stream: Stream, number: u16) {
         let mut registry = self.registry.lock();
         if let Some(line) = registry.retired.get_mut(&slot) {
@@ -300,14 +301,14 @@ impl Directory {
         self.registry.lock().count
     }
 
-    /// All arenas of a pool, by number. They are other pools' once this one is gone.
+    /// All arenas of a pool, by number. They serve other pools once this one is gone.
     pub(crate) fn of_pool(&self, slot: PoolSlot) -> Vec<&Arc<Arena>> {
         let registry = self.registry.lock();
         let mine = registry.by_pool.get(&slot).into_iter().flatten().counted();
         mine.filter_map(|number| self.get(*number)).collect()
     }
 
-    /// Changes what new arenas start with; the caller changes the existing ones after.
+    /// Changes the configuration of new arenas; the caller changes the existing ones after.
     pub(crate) fn with_template<R>(&self, change: impl FnOnce(&mut Template) -> R) -> R {
         change(&mut self.registry.lock().template)
     }
@@ -349,7 +350,7 @@ impl Directory {
 }
 
 /// Fibonacci hashing: handles are pointers or small numbers, both regular in their low bits. The upper bits tell
-/// handles apart, those above the middle choose the place.
+/// handles apart; those above the middle choose the place.
 #[inline(always)]
 fn hash((slot, raw): Key) -> u64 {
     let of_pool = u64::from(slot.number()).wrapping_mul(0xd6e8_feb8_6659_fd93);

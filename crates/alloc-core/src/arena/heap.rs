@@ -1,7 +1,7 @@
-//! The blocks of an arena, the index of those that are free, and address space that has no memory.
+//! Heap of an arena: its blocks, the index of the free ones, and address space without memory.
 //!
-//! Nothing is counted here, and no history is kept. What is to be changed by the driver is taken out first, as
-//! [`BlockPhase::Busy`]: the caller talks to the driver, and comes back to commit or undo.
+//! Nothing is counted here, and no history is kept. Blocks for the driver are taken out first, as [`BlockPhase::Busy`]:
+//! the caller calls the driver, and comes back to commit or undo.
 
 pub(super) mod growth;
 pub(super) mod sleep;
@@ -49,7 +49,7 @@ impl Shared {
     }
 }
 
-/// The blocks of an arena, whose free ones are as `P` has them.
+/// Blocks of an arena, whose free ones are indexed by `P`.
 #[derive(Debug)]
 pub(crate) struct Heap<P: ?Sized = dyn Rules> {
     pub(super) layout: Layout,
@@ -62,7 +62,7 @@ pub(crate) struct Heap<P: ?Sized = dyn Rules> {
     shared: Arc<Shared>,
     /// The arena's number.
     number: u16,
-    /// Set if the arena is known to have free memory for others, perhaps.
+    /// Set once the arena is noted as one that may have free memory for others.
     is_spare: bool,
     /// The free blocks.
     pub(super) rules: P,
@@ -84,7 +84,7 @@ impl<P> Heap<P> {
 }
 
 impl<P: Rules + ?Sized> Heap<P> {
-    /// It holds nothing, and is as it was at first: tables have the size of what they once held.
+    /// Empties it, as it was at first: tables have the size of their former contents.
     pub(super) fn reset(&mut self) {
         debug_assert!(self.layout.blocks().is_empty(), "nothing is forgotten");
         self.layout = Layout::default();
@@ -92,7 +92,7 @@ impl<P: Rules + ?Sized> Heap<P> {
         self.unmapped = Default::default();
     }
 
-    /// Free blocks are chosen as this policy does, which has the same name, from here on.
+    /// Chooses free blocks by this policy, of the same name, from here on.
     pub(super) fn follow(&mut self, policy: &Policy) {
         self.rules.follow(policy);
     }
@@ -112,19 +112,19 @@ impl<P: Rules + ?Sized> Heap<P> {
         self.ages
     }
 
-    /// Free blocks of a tier are searched.
+    /// Counts a search of a tier's free blocks.
     pub(super) fn count_search(&self, tier: Tier) {
         self.shared.searches[tier as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The arena may have free memory for others.
+    /// Notes that the arena may have free memory for others.
     pub(crate) fn note_spare(&mut self) {
         if !std::mem::replace(&mut self.is_spare, true) {
             self.shared.spare.lock().insert(self.number);
         }
     }
 
-    /// It has none.
+    /// Notes that it has none.
     pub(crate) fn note_no_spare(&mut self) {
         self.is_spare = false;
         self.shared.spare.lock().remove(&self.number);
@@ -135,13 +135,13 @@ impl<P: Rules + ?Sized> Heap<P> {
         &self.layout
     }
 
-    /// The records may be changed; what is free stays as it is.
+    /// Records, to be changed; free blocks stay as they are.
     #[inline(always)]
     pub(crate) fn layout_mut(&mut self) -> &mut Layout {
         &mut self.layout
     }
 
-    /// Nothing is served from another place than its home from here on, or is again.
+    /// Serves nothing from views from here on, or again.
     pub(super) fn stay_at_home(&mut self, home: bool) {
         if let Some(memory) = self.rules.memory_mut() {
             memory.stay_at_home(home);
@@ -153,7 +153,7 @@ impl<P: Rules + ?Sized> Heap<P> {
         self.rules.memory().is_some_and(|memory| memory.keeps(segment, addr))
     }
 
-    /// Panics where the indexes of a tier do not hold what they should.
+    /// Panics where the indexes of a tier are wrong.
     pub(super) fn check(&self, tier: Tier) {
         self.rules.check(tier);
         let of = |wanted: BlockPhase| -> BTreeSet<BlockId> {
@@ -176,7 +176,7 @@ impl<P: Rules + ?Sized> Heap<P> {
         }
     }
 
-    /// Takes the block that serves `request` out of the free ones, which do not age by that.
+    /// Takes the block that serves `request` out of the free ones, without ageing them.
     #[inline(always)]
     pub(crate) fn find(&mut self, request: &Request) -> Option<BlockId> {
         self.rules.take_fit(self.layout.blocks(), self.layout.segments(), request)
@@ -188,7 +188,7 @@ impl<P: Rules + ?Sized> Heap<P> {
         self.rules.splits(block, request)
     }
 
-    /// A block that is in no index is in the program's hands.
+    /// Marks a block that is in no index as allocated.
     #[inline(always)]
     pub(super) fn give(&mut self, id: BlockId, requested: u64) -> &Block {
         let block = &mut self.layout.blocks_mut()[id];
@@ -202,8 +202,8 @@ impl<P: Rules + ?Sized> Heap<P> {
         self.put_free(id, false);
     }
 
-    /// The same of a block that is not noted as spare, or that [was free](Self::take_out) and has become longer or shorter at its
-    /// end.
+    /// [`insert_free`](Self::insert_free) without noting spare memory; for a block that [was free](Self::take_out),
+    /// too, and has become longer or shorter at its end.
     #[inline(always)]
     pub(super) fn put_free(&mut self, id: BlockId, was_free: bool) {
         let block = &mut self.layout.blocks_mut()[id];
@@ -218,7 +218,7 @@ impl<P: Rules + ?Sized> Heap<P> {
         }
     }
 
-    /// Takes a free block out of its index; its state is the caller's business.
+    /// Takes a free block out of its index; the caller sets its state.
     #[inline(always)]
     pub(super) fn take_from_index(&mut self, id: BlockId) {
         self.rules.remove(&self.layout.blocks()[id], id);
@@ -236,8 +236,8 @@ impl<P: Rules + ?Sized> Heap<P> {
         self.layout.blocks_mut()[id].state = BlockPhase::Busy;
     }
 
-    /// Takes the bytes from `low` to `high` out of a free block, as busy. What is beside them stays free, and nobody asked for it
-    /// as it is.
+    /// Takes the bytes from `low` to `high` out of a free block, as busy. The rest stays free, without a requested
+    /// size.
     #[inline(always)]
     pub(crate) fn take_range(&mut self, id: BlockId, low: u64, high: u64) -> BlockId {
         let block = &mut self.layout.blocks_mut()[id];
@@ -272,19 +272,19 @@ impl<P: Rules + ?Sized> Heap<P> {
         upper
     }
 
-    /// The same: others may have what is free of it.
+    /// [`cut`](Self::cut) that lets others have the free part.
     pub(crate) fn cut_above(&mut self, id: BlockId, size: u64, upper_state: BlockPhase) -> BlockId {
         self.note_spare();
         self.cut(id, size, upper_state)
     }
 
-    /// Returns a busy block with memory to the free ones, joined with its neighbours.
+    /// Returns a busy block with memory to the free ones, coalesced with its neighbours.
     pub(crate) fn return_free(&mut self, id: BlockId) {
         let id = self.join_free(id);
         self.insert_free(id);
     }
 
-    /// A new segment with one block that covers it, in state `state` and in no index.
+    /// Adds a segment with one block that covers it, in state `state` and in no index.
     pub(crate) fn add_segment(&mut self, segment: Segment, state: BlockPhase) -> (SegmentId, BlockId) {
         let order = self.tie_break.order_in(&segment);
         let (id, block) = self.layout.add_segment(segment, order, state);
@@ -294,7 +294,7 @@ impl<P: Rules + ?Sized> Heap<P> {
         (id, block)
     }
 
-    /// Takes out a segment whose one block is in no index. What is returned is to be dropped without a lock.
+    /// Takes out a segment whose one block is in no index. Drop it without a lock.
     pub(crate) fn remove_segment(&mut self, id: SegmentId, only: BlockId) -> Option<Segment> {
         if let Some(memory) = self.rules.memory_mut() {
             memory.segment_removed(id, self.layout.segments());
@@ -312,11 +312,11 @@ impl<P: Rules + ?Sized> Heap<P> {
         self.rules.at_least(tier, bytes).collect()
     }
 
-    /// The segment in whose address space `addr` lies, where requests of `tier` may be served from it.
+    /// Segment in whose address space `addr` lies, if it may serve requests of `tier`.
     pub(crate) fn segment_at(&self, tier: Tier, addr: u64) -> Option<SegmentId> {
         let (id, segment) = self.layout.segment_at(addr)?;
-        // Without a place of its own a small request is served from the small tier of `granule` only because that keeps small
-        // blocks out of large holes. Who names a place knows better.
+        // A small request for no special place is served from the small tier of `granule` only to keep small blocks out
+        // of large holes. A caller that names a place knows better.
         (segment.tier == tier || self.rules.memory().is_some()).then_some(id)
     }
 
@@ -327,15 +327,15 @@ impl<P: Rules + ?Sized> Heap<P> {
         self.layout.free_at(start, addr)
     }
 
-    /// A busy block is address space without memory from here on.
+    /// Makes a busy block address space without memory.
     pub(crate) fn insert_unmapped(&mut self, id: BlockId) {
         let block = &mut self.layout.blocks_mut()[id];
         block.state = BlockPhase::Unmapped;
         self.unmapped.insert(block, id);
     }
 
-    /// Joins a busy block that has memory with free neighbours; it stays busy, possibly under the lower
-    /// neighbour's id.
+    /// Coalesces a busy block that has memory with free neighbours; it stays busy, possibly under the lower neighbour's
+    /// id.
     fn join_free(&mut self, id: BlockId) -> BlockId {
         let (below, above) = self.layout.neighbours_in(BlockPhase::Free, id);
         for neighbour in [below, above].into_iter().flatten() {
@@ -346,8 +346,8 @@ impl<P: Rules + ?Sized> Heap<P> {
         id
     }
 
-    /// Makes a busy block without memory part of the unmapped address space around it, which keeps its requested size: what is
-    /// mapped there again shows that, as in PyTorch.
+    /// Makes a busy block without memory part of the unmapped address space around it, which keeps its requested size:
+    /// memory mapped there again shows that, as in PyTorch.
     fn join_unmapped(&mut self, id: BlockId) -> BlockId {
         let Block { requested, segment, .. } = self.layout.blocks()[id];
         let range = self.layout.blocks()[id].addr..self.layout.blocks()[id].end();
@@ -364,8 +364,8 @@ impl<P: Rules + ?Sized> Heap<P> {
         id
     }
 
-    /// Takes the whole granules of a free block out, as busy, that need not be [kept](Self::keeps) and of which
-    /// `is_elsewhere` says that nothing else maps their memory.
+    /// Takes the whole granules of a free block out, as busy, that need not be [kept](Self::keeps) and whose memory
+    /// nothing else maps, as `is_elsewhere` says.
     pub(crate) fn begin_vacate(
         &mut self,
         id: BlockId,
@@ -396,8 +396,8 @@ impl<P: Rules + ?Sized> Heap<P> {
             .collect()
     }
 
-    /// Commits a vacating of which the first `bytes` lost their memory. Returns the segment if nothing of
-    /// it has memory any more; its one block is busy then, ready to be given back.
+    /// Commits a vacating of which the first `bytes` lost their memory. Returns the segment if nothing of it has memory
+    /// any more; its one block is busy then, ready to be given back.
     pub(crate) fn commit_vacate(&mut self, id: BlockId, bytes: u64) -> Option<(SegmentId, BlockId)> {
         if bytes == 0 {
             self.return_free(id);
@@ -435,8 +435,8 @@ impl<P: Rules + ?Sized> Heap<P> {
 }
 
 impl Heap {
-    /// Bytes to be mapped for `size` bytes in new granules `of` these sizes, or any where that is `None`, where the arena has
-    /// room for them.
+    /// Bytes to be mapped for `size` bytes in new granules `of` these sizes, or of any where that is `None`, if the
+    /// arena has room for them.
     pub(crate) fn missing_memory(&self, tier: Tier, size: u64, of: Option<Grain>) -> Option<u64> {
         growth::Growth::missing(self, tier, size, of)
     }

@@ -1,4 +1,4 @@
-//! The invariants of an arena, walked from end to end. Panics name the rule that is broken.
+//! Invariants of an arena, walked from end to end. Panics name the broken rule.
 
 use crate::arena::granule::{check_shown, check_views};
 use crate::arena::{ArenaState, Tenure};
@@ -14,7 +14,7 @@ use crate::watch::counters::{Count, Counters};
 pub(crate) struct Sums {
     pub(crate) fixed_bytes: u64,
     pub(crate) fixed_segments: u64,
-    /// Some block is in transit.
+    /// Some block is busy.
     pub(crate) busy: bool,
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
     sums
 }
 
-/// Blocks are lent at home only, and only in a view are they blank. Everything else in a view is in use.
+/// Blocks are lent at home only, and blank only in a view. Everything else in a view is in use.
 fn check_place(segment: &Segment, block: &Block) {
     let fits = match (segment.origin, block.state) {
         (Origin::View, state) => {
@@ -160,8 +160,8 @@ fn check_counters(counters: &Counters, layout: &Layout, tier: Tier) {
     }
 }
 
-/// Blocks with memory lie on backed granules, unmapped ones on free granules, those that sleep on sleeping ones. Only while
-/// nothing is in transit. Returns how much is mapped in a second place.
+/// Blocks with memory lie on backed granules, unmapped ones on free granules, sleeping ones on sleeping granules. Only
+/// while nothing is in flight. Returns the bytes mapped in a second place.
 pub(crate) fn check_regions(arena: &ArenaState, regions: &Regions) -> usize {
     for (id, segment) in arena.layout().segments().iter() {
         let Origin::Growable { region, .. } = segment.origin else { continue };

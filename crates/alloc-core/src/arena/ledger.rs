@@ -13,7 +13,7 @@ pub(crate) struct Ledger {
     /// Epochs of frees, and those that are closed.
     epochs: Epochs,
     history: Recorder,
-    /// From which size on a block is oversize.
+    /// Size from which on a block is oversize.
     oversize: u64,
     /// The most bytes in use when memory was taken.
     most_needed: u64,
@@ -63,7 +63,7 @@ impl Ledger {
         &mut self.history
     }
 
-    /// From which size on a block is oversize, from here on.
+    /// Sets the size from which on a block is oversize.
     pub(super) fn set_oversize(&mut self, oversize: u64) {
         self.oversize = oversize;
     }
@@ -82,7 +82,7 @@ impl Ledger {
         Holding { most, in_use, taken_back: self.counters.bytes_taken_back() }
     }
 
-    /// Free blocks beside others in fixed segments became more or fewer.
+    /// Counts a change of inactive splits: free blocks beside others in fixed segments.
     #[inline(always)]
     pub(super) fn change_splits(&mut self, tier: Tier, (blocks, bytes): Splits) {
         if (blocks, bytes) != (0, 0) {
@@ -90,7 +90,7 @@ impl Ledger {
         }
     }
 
-    /// A block is handed out; if it is the one that came back last, it was used for `before` bytes.
+    /// Counts a block that is handed out; if it is the one that came back last, it was used for `before` bytes.
     #[inline(always)]
     pub(super) fn gave(&mut self, id: BlockId, block: &Block, before: Option<u64>) {
         let Block { tier, size, requested, .. } = *block;
@@ -106,7 +106,7 @@ impl Ledger {
         }
     }
 
-    /// A block came back that nobody else uses.
+    /// Counts a block that came back and has no further users.
     #[inline(always)]
     pub(super) fn took_back(&mut self, id: BlockId, block: &mut Block) {
         block.epoch = self.epochs.current();
@@ -117,7 +117,7 @@ impl Ledger {
         self.counters.take_back(block.tier, block.size, block.requested);
     }
 
-    /// A block came back that others use.
+    /// Counts a block that came back and has further users.
     pub(super) fn suspended(&mut self, id: BlockId, block: &mut Block) {
         block.epoch = self.epochs.current();
         self.leave_oversize(block);
@@ -125,7 +125,7 @@ impl Ledger {
         self.counters.suspend(block.tier, block.size);
     }
 
-    /// Nobody uses a [suspended](Self::suspended) block any more.
+    /// Counts a [suspended](Self::suspended) block that nobody uses any more.
     pub(super) fn released(&mut self, id: BlockId, block: &Block) {
         self.note(id, block, Recorder::free_completed);
         self.counters.release(block.tier, block.size, block.requested);
@@ -138,7 +138,7 @@ impl Ledger {
         }
     }
 
-    /// Records something about a block. Off the hot path, which only asks whether anything is recorded.
+    /// Records something about a block. Off the hot path, which only asks if anything is recorded.
     #[cold]
     #[inline(never)]
     fn note(&mut self, id: BlockId, block: &Block, record: impl FnOnce(&mut Recorder, BlockId, u64, u64)) {

@@ -1,4 +1,4 @@
-//! Pools as a device knows them: who they serve, who uses them, and what graphs know of them.
+//! Pools of a device: the requests they serve, their users, and the graphs that know them.
 
 use crate::base::ids::PoolSlot;
 use crate::base::steps::{Counted, step};
@@ -17,22 +17,22 @@ use std::fmt::Debug;
 /// Requests that a scope sends to its pool.
 #[derive(Clone)]
 pub enum Filter {
-    /// All of them.
+    /// All requests.
     Always,
-    /// Those of one thread; see [`this_thread`](Self::this_thread).
+    /// Requests of one thread; see [`this_thread`](Self::this_thread).
     Thread(ThreadId),
-    /// Those for one stream.
+    /// Requests for one stream.
     Stream(Stream),
-    /// Those for streams that are part of the same capture as this one. While it is not being captured there are none,
-    /// so that a scope can be opened before its capture begins.
+    /// Requests for streams that are part of the same capture as this one. While it is not being captured there are
+    /// none, so that a scope can be opened before its capture begins.
     CaptureOf(Stream),
-    /// Those for which the function says so. It is called at every request.
+    /// Requests that the function accepts. It is called at every request.
     /// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
     Custom(Arc<dyn Fn(Stream) -> bool + Send + Sync>),
 }
 
 impl Filter {
-    /// Those of the calling thread.
+    /// Requests of the calling thread.
     #[must_use]
     pub fn this_thread() -> Self {
         Self::Thread(this_thread())
@@ -72,7 +72,7 @@ pub struct PoolStats {
     pub segments: u64,
 }
 
-/// A pool as its device knows it.
+/// A private pool of a device.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) slot: PoolSlot,
@@ -80,7 +80,7 @@ pub(crate) struct Pool {
     /// References among these that values have: nobody else takes them away.
     held: u32,
     pub(crate) source: Option<Arc<dyn SegmentSource>>,
-    /// It has no physical memory for growable segments.
+    /// Its source has no physical memory for growable segments.
     pub(crate) fixed: bool,
     pub(crate) no_split: bool,
     pub(crate) use_on_oom: bool,
@@ -88,11 +88,11 @@ pub(crate) struct Pool {
     pub(crate) captured: bool,
     /// Captures are expected: it came with a scope, as those of graphs do, or was primed.
     pub(crate) expects_captures: bool,
-    /// Some request was served for a capture: graphs write there, and may read it at the next launch.
+    /// Requests were served for a capture: graphs write there, and may read it at the next launch.
     pub(crate) served_captures: bool,
     /// Its own source had no memory when it was asked last.
     pub(crate) source_refused: bool,
-    /// Requests under way: the pool's arenas are not given to others meanwhile.
+    /// Requests in flight: the pool's arenas are not given to others meanwhile.
     pub(crate) visitors: u32,
     /// Its sleep tag, if it has one.
     pub(crate) tag: Option<SleepTag>,
@@ -108,8 +108,8 @@ pub(crate) struct Scope {
     holder: Holder,
 }
 
-/// The scopes that were open at a moment, oldest first. One that has ended since may be kept by this alone: it ends here as
-/// foreign code does. Drop it without a lock.
+/// Scopes that were open at a moment, oldest first. This may be the last holder of one that has ended since: then it
+/// ends here, as foreign code does. Drop it without a lock.
 pub(crate) struct OpenScopes<'a> {
     foreign: &'a Foreign,
     /// There until this is dropped.
@@ -202,7 +202,7 @@ impl Pools {
         self.records.get_mut(&id).ok_or(AllocError::UnknownPool { pool: id })
     }
 
-    /// Adds a reference to a pool, which is made on its first one. What is refused stays the caller's, to be dropped
+    /// Adds a reference to a pool, which is made on its first one. Refused values stay the caller's, to be dropped
     /// without a lock.
     pub(crate) fn create_or_reference(
         &mut self,
@@ -287,7 +287,7 @@ impl Pools {
         Ok(Arc::make_mut(&mut self.scopes).remove(at))
     }
 
-    /// From here on no scope means `stream` by its handle, which may become another one's.
+    /// Makes scopes forget `stream` by its handle, which may become another one's.
     pub(crate) fn retire(&mut self, stream: Stream) {
         let means = |scope: &&mut Scope| match scope.filter {
             Filter::Stream(of) | Filter::CaptureOf(of) => of == stream,
@@ -298,7 +298,7 @@ impl Pools {
         }
     }
 
-    /// Takes a reference away; returns whether it was the last.
+    /// Takes a reference away; returns if it was the last.
     pub(crate) fn release(&mut self, id: PoolId, holder: Holder) -> Result<bool> {
         let pool = self.get(id)?;
         if pool.use_count == 0 {
@@ -322,7 +322,7 @@ impl Pools {
         Ok(pool.use_count == 0)
     }
 
-    /// Nobody uses any pool any more: the allocator goes away. Returns what is to be dropped without a lock.
+    /// Ends all uses of all pools: the allocator goes away. Drop the scopes without a lock.
     pub(crate) fn abandon_all(&mut self) -> Arc<Vec<Scope>> {
         self.records.values_mut().for_each(|pool| pool.use_count = 0);
         std::mem::take(&mut self.scopes)
@@ -340,7 +340,7 @@ impl Pools {
         unused.flat_map(|(_, pool)| pool.launches.iter().cloned()).collect()
     }
 
-    /// Graphs that are gone knew the pool's addresses in these launches. Returns all such launches of the pool.
+    /// Notes launches in which graphs that are gone knew the pool's addresses. Returns all such launches of the pool.
     pub(crate) fn keep_for(&mut self, id: PoolId, launches: &[Arc<LastWork>]) -> Result<Vec<Arc<LastWork>>> {
         let pool = self.get(id)?;
         pool.launches.extend_from_slice(launches);
@@ -349,7 +349,7 @@ impl Pools {
         Ok(known)
     }
 
-    /// These launches are done; returns what is to be dropped without a lock.
+    /// Forgets launches that are done; drop them without a lock.
     pub(crate) fn forget_launches(&mut self, done: &[Arc<LastWork>]) -> Vec<Arc<LastWork>> {
         if done.is_empty() {
             return Vec::new();
@@ -376,7 +376,7 @@ impl Pools {
         self.in_slot(slot).is_some_and(|pool| pool.served_captures && pool.use_count > 0)
     }
 
-    /// Gives a pool a sleep tag, or takes it away; returns the pool's place.
+    /// Sets or removes a pool's sleep tag; returns the pool's place.
     pub(crate) fn set_tag(&mut self, id: PoolId, tag: Option<SleepTag>) -> Result<PoolSlot> {
         if id == PoolId::DEFAULT {
             self.default_tag = tag;
@@ -427,7 +427,7 @@ impl Pools {
         self.of(only).filter(idle).map(|(id, pool)| (*id, pool.slot)).collect()
     }
 
-    /// A pool is no more. What is returned is to be dropped without a lock.
+    /// Forgets a pool that is gone. Drop it without a lock.
     pub(crate) fn forget(&mut self, id: PoolId) -> Option<Pool> {
         let pool = self.records.remove(&id)?;
         self.by_slot.remove(&pool.slot);
@@ -436,7 +436,7 @@ impl Pools {
         Some(pool)
     }
 
-    /// A pool was released for the last time, and is forgotten if it held nothing.
+    /// Notes a pool that was released for the last time, if it held nothing and is forgotten.
     pub(crate) fn note_gone(&mut self, id: PoolId) {
         self.gone = (!self.records.contains_key(&id)).then_some(id);
     }

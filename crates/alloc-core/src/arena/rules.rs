@@ -1,7 +1,7 @@
 //! Decisions of the policy where requests are served and memory comes back.
 //!
-//! A request that is served from the cache, and a free, come here a few times each: their code is compiled for each policy. Whatever
-//! else looks at an arena calls through a table.
+//! Hits and frees come here a few times each: their code is compiled for each policy. All others that look at an arena
+//! call through a table.
 
 use super::ArenaOf;
 use super::granule::Memory;
@@ -12,36 +12,37 @@ use crate::memory::segment::SegmentTable;
 use crate::policy::{Policy, PytorchPolicy, Request};
 use std::fmt::Debug;
 
-/// An arena's free blocks, in the index of its policy, and what that knows of them.
+/// Free blocks of an arena, in the index of its policy, with the policy's state.
 pub(crate) trait Rules: Debug + Send + 'static {
     /// Rounds a request of `bytes` to what serves it.
     fn request(&self, bytes: u64) -> Request;
     /// True if a block of `block` bytes is cut for `request`.
     fn splits(&self, block: u64, request: &Request) -> bool;
-    /// The free block for `request`, taken out.
+    /// Takes out the free block for `request`.
     fn take_fit(
         &mut self,
         blocks: &BlockTable,
         segments: &SegmentTable,
         request: &Request,
     ) -> Option<BlockId>;
-    /// A block is free from here on.
+    /// Adds a free block.
     fn insert(&mut self, block: &Block, id: BlockId);
-    /// A free block is not free any more.
+    /// Removes a block that is not free any more.
     fn remove(&mut self, block: &Block, id: BlockId);
-    /// A free block leaves the index for a moment: it stays free from its first byte on, and is [put back](Self::put_back).
+    /// Takes a free block out of the index for a moment: it stays free from its first byte on, and is [put
+    /// back](Self::put_back).
     fn take_out(&mut self, block: &Block, id: BlockId);
-    /// A block is back that has become longer or shorter at its end.
+    /// Puts a block back that has become longer or shorter at its end.
     fn put_back(&mut self, block: &Block, id: BlockId);
     /// True if a free block has at least `bytes`.
     fn has(&self, tier: Tier, bytes: u64) -> bool;
     /// Free blocks of at least `bytes`, in the index's order.
     fn at_least(&self, tier: Tier, bytes: u64) -> Box<dyn Iterator<Item = BlockId> + '_>;
-    /// Decides as `policy` from here on, which has the same name.
+    /// Decides by `policy`, of the same name, from here on.
     fn follow(&mut self, policy: &Policy);
-    /// Nothing is free or known, as at first.
+    /// Forgets everything, as at first.
     fn clear(&mut self);
-    /// Panics where an index is not what it should be.
+    /// Panics where an index is wrong.
     fn check(&self, tier: Tier);
 
     /// State of the `granule` policy for the arena.
@@ -53,8 +54,8 @@ pub(crate) trait Rules: Debug + Send + 'static {
         None
     }
 
-    /// The free neighbours of a block that is being freed, where somebody has to know them before it is joined with them: in
-    /// fixed segments they are counted.
+    /// Free neighbours of a block that is being freed, where they are needed before it is coalesced: in fixed segments
+    /// they are counted.
     #[inline(always)]
     fn neighbours_of_freed(&self, layout: &Layout, id: BlockId) -> Option<Neighbours> {
         layout.segments().has_fixed().then(|| layout.neighbours_in(BlockPhase::Free, id))
@@ -68,7 +69,7 @@ pub(crate) trait Rules: Debug + Send + 'static {
 
     /// True if the policy would hand out just the parked block for a request of its size.
     fn takes_parked(&self, layout: &Layout, id: BlockId, request: &Request) -> bool;
-    /// The parked block is handed out.
+    /// Notes that the parked block is handed out.
     #[inline(always)]
     fn took_parked(&mut self, _: &mut Layout, _: BlockId) {}
 
@@ -87,7 +88,7 @@ pub(crate) trait Rules: Debug + Send + 'static {
 pub(crate) struct Pytorch {
     policy: PytorchPolicy,
     free: [BestFitIndex; 2],
-    /// Frees whose block could be parked, since a parked one was taken.
+    /// Frees that could have parked their block, since a parked one was taken.
     in_vain: u32,
 }
 
@@ -118,14 +119,14 @@ impl Rules for Pytorch {
         self.policy.take_fit(&mut self.free[request.tier as usize], blocks, segments, request)
     }
 
-    /// Both are looked at together: their records are cache misses that can be waited for at once.
+    /// Both are looked at together: their records are cache misses that overlap.
     #[inline(always)]
     fn neighbours_of_freed(&self, layout: &Layout, id: BlockId) -> Option<Neighbours> {
         Some(layout.neighbours_in(BlockPhase::Free, id))
     }
 
-    /// With a free block below, best fit would cut the request from the start of that one. Where parked blocks are not taken, few
-    /// are parked: a free that has to join what was parked costs more than one that joins at once.
+    /// With a free block below, best fit would cut the request from the start of that one. Where parked blocks are not
+    /// taken, few are parked: a free that has to coalesce a parked block costs more than one that coalesces at once.
     #[inline(always)]
     fn parks(&mut self, neighbours: Option<Neighbours>) -> bool {
         let can_be_taken = matches!(neighbours, Some((None, _)));

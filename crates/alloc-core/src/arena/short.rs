@@ -1,12 +1,12 @@
-//! Blocks handed out and taken back: what a request that is served from the cache goes through, and a free.
+//! Fast path of requests and frees: blocks are handed out and taken back.
 //!
-//! All of it is compiled for each policy: which one an arena has is asked once.
+//! All of it is compiled for each policy: the arena is asked once which one it has.
 //!
-//! Programs often allocate what they have just freed. The last freed block of an arena is *parked*: not joined with its
-//! neighbours, in no index, and still in the address map; it is [`BlockPhase::Busy`], so that nobody touches it. Only the short
-//! ways of `malloc` and `free` ever see it: whoever locks the arena for anything else, and a request that does not take it, first
-//! joins it with its neighbours. Counters show it as joined from the start. Under `pytorch` a request takes it only where it would
-//! get the same bytes if it were joined; under `granule` wherever it has the size, and lies where requests may be served.
+//! Programs often allocate a size that they have just freed. The last freed block of an arena is *parked*: not
+//! coalesced, in no index, still in the address map, and [`BlockPhase::Busy`], so that nobody touches it. Only the fast
+//! paths of `malloc` and `free` ever see it. Any other lock of the arena, and a request that does not take it, first
+//! coalesces it. Counters show it as coalesced from the start. Under `pytorch` a request takes it only where best fit
+//! would give the same bytes; under `granule` wherever it has the size, and lies where requests may be served.
 
 use super::ledger::{Splits, signed};
 use super::rules::Rules;
@@ -53,8 +53,8 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         ptr
     }
 
-    /// Gives a block that is in no index to the program, as it is; the one that came back last was used for `before` bytes. The
-    /// address map is the caller's business.
+    /// Gives a block that is in no index to the program, as it is; the one that came back last was used for `before`
+    /// bytes. The caller changes the address map.
     #[inline(always)]
     fn give(&mut self, id: BlockId, requested: u64, before: Option<u64>) -> DevicePtr {
         let block = self.heap.give(id, requested);
@@ -71,7 +71,7 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         self.heap.find(request)
     }
 
-    /// Counts how inactive splits change where a block that is in no index joins its free neighbours. Returns that.
+    /// Counts the change of inactive splits where a block that is in no index joins its free neighbours. Returns it.
     #[inline(always)]
     fn count_joined(&mut self, id: BlockId, (below, above): Neighbours) -> Splits {
         let segments = self.heap.layout().segments();
@@ -104,7 +104,8 @@ pub(super) struct Parked {
     block: BlockId,
     /// Change of inactive splits when it was freed.
     splits: Splits,
-    /// It was taken, and no other block came or went since, nor did whom the arena serves change: once freed it lies as it did.
+    /// It was taken, and since then no other block came or went, and the arena's tenure is the same: once freed, it
+    /// lies as before.
     comes_back: bool,
 }
 
@@ -136,7 +137,7 @@ impl<P: Rules> ArenaOf<P> {
         self.malloc_from_index(bytes)
     }
 
-    /// Apart, so that a request that is served before keeps few registers.
+    /// Apart from `malloc`, so that a hit on the parked block needs few registers.
     #[inline(never)]
     fn malloc_from_index(&mut self, bytes: u64) -> Option<DevicePtr> {
         let request = self.heap.rules.request(bytes);
@@ -155,7 +156,7 @@ impl<P: Rules> ArenaOf<P> {
         }
         let neighbours = self.heap.rules.neighbours_of_freed(self.heap.layout(), id);
         let splits = neighbours.map_or((0, 0), |neighbours| self.count_joined(id, neighbours));
-        // Ages of free blocks count from their free, and a pool that cuts nothing would not cut it again.
+        // Ages of free blocks count from their free, and a pool that cuts nothing would not cut the parked block again.
         let may_park = !self.heap.counts_ages() && !self.tenure.pool().no_split;
         if !may_park || !self.heap.rules.parks(neighbours) {
             let neighbours =
@@ -179,7 +180,7 @@ impl<P: Rules> ArenaOf<P> {
         self.count_and_join(id);
     }
 
-    /// Returns a block to the free ones, joining it with free neighbours.
+    /// Returns a block to the free ones, coalesced with free neighbours.
     #[inline(always)]
     fn count_and_join(&mut self, id: BlockId) {
         let neighbours = self.heap.layout().neighbours_in(BlockPhase::Free, id);
@@ -187,7 +188,7 @@ impl<P: Rules> ArenaOf<P> {
         self.join(id, neighbours);
     }
 
-    /// Joins what is parked with its neighbours.
+    /// Coalesces the parked block.
     #[inline(always)]
     fn join_parked(&mut self) {
         if self.parked.size != 0 {
@@ -195,7 +196,7 @@ impl<P: Rules> ArenaOf<P> {
         }
     }
 
-    /// The same before anything else may change in the arena.
+    /// Coalesces the parked block before anything else may change in the arena.
     #[inline(always)]
     fn settle(&mut self) {
         self.parked.comes_back = false;
@@ -209,7 +210,7 @@ impl<P: Rules> ArenaOf<P> {
         self.join(id, self.heap.layout().neighbours_in(BlockPhase::Free, id));
     }
 
-    /// Returns a block that is [counted](ArenaOf::count_joined) already to the free ones.
+    /// Coalesces a block that is [counted](ArenaOf::count_joined) already, among the free ones.
     #[inline(always)]
     fn join(&mut self, mut id: BlockId, (below, above): Neighbours) {
         let Block { addr, requested, .. } = *self.block(id);
@@ -221,7 +222,7 @@ impl<P: Rules> ArenaOf<P> {
         if let Some(below) = below {
             self.heap.take_out(below);
             let table = self.heap.layout_mut().blocks_mut();
-            // The merged block is free: what it was last used for is the block's that was just freed.
+            // The merged block is free: it shows the size for which the block just freed was last used.
             table[below].requested = requested;
             table.absorb_above(below, id);
             id = below;
@@ -235,7 +236,7 @@ impl<P: Rules> ArenaOf<P> {
 }
 
 impl ArenaState {
-    /// The short way of a request: hands out a free block for `bytes`, if one serves them.
+    /// Fast path of a request: hands out a free block for `bytes`, if there is a fit.
     #[inline(always)]
     pub(crate) fn malloc(&mut self, bytes: u64) -> Option<DevicePtr> {
         match self {
@@ -244,8 +245,7 @@ impl ArenaState {
         }
     }
 
-    /// The short way of a free: takes a block back that nobody uses besides its stream, and parks it where the
-    /// policy wants that.
+    /// Fast path of a free: takes a block back that has no further users, and parks it where the policy wants that.
     #[inline(always)]
     pub(crate) fn free_unused(&mut self, id: BlockId) {
         match self {
@@ -266,7 +266,7 @@ impl ArenaState {
         FreeStep::Done
     }
 
-    /// Joins what is parked with its neighbours, before anything else may change.
+    /// Coalesces the parked block, before anything else may change.
     #[inline(always)]
     pub(crate) fn settle(&mut self) {
         match self {
@@ -275,7 +275,7 @@ impl ArenaState {
         }
     }
 
-    /// One of the events that a pending block waits for is complete.
+    /// Ends one wait of a pending block: its event is complete.
     pub(crate) fn event_done(&mut self, id: BlockId) {
         let ArenaOf { heap, ledger, .. } = &mut **self;
         let block = &mut heap.layout_mut().blocks_mut()[id];

@@ -18,7 +18,7 @@ pub(crate) struct ArenaPool {
     pub(crate) id: PoolId,
     /// Source of its memory; `None` is the driver.
     pub(crate) source: Option<Arc<dyn SegmentSource>>,
-    /// That has no physical memory for growable segments.
+    /// Its source has no physical memory for growable segments.
     pub(crate) fixed: bool,
     /// Blocks are handed out whole.
     pub(crate) no_split: bool,
@@ -39,7 +39,7 @@ impl ArenaPool {
         of_graphs: false,
     };
 
-    /// The policy by which arenas of the pool decide, where others do by `policy`.
+    /// Policy of the pool's arenas, where others decide by `policy`.
     pub(super) fn decides_by(&self, policy: Arc<Policy>) -> Arc<Policy> {
         let grows = self.sleeps && self.slot != PoolSlot::DEFAULT;
         if grows { Arc::new(policy.growing()) } else { policy }
@@ -151,39 +151,40 @@ impl Tenure {
         *sleeps || *no_split || *of_graphs || source.is_some()
     }
 
-    /// The stream is retired; `last` is its last work.
+    /// Retires the stream; `last` is its last work.
     pub(crate) fn retire(&mut self, last: &Arc<LastWork>) {
         self.retired = Some(Arc::clone(last));
     }
 
-    /// Blocks are handed out whole from here on, or are not any more.
+    /// Hands blocks out whole from here on, or cuts them again.
     pub(crate) fn set_no_split(&mut self, no_split: bool) {
         self.pool.no_split = no_split;
     }
 
-    /// It serves nobody from here on. What is returned is to be dropped without a lock.
+    /// Ends the tenure. Drop the remains without a lock.
     pub(super) fn end(&mut self) -> Left {
         let nobody = ArenaPool { slot: PoolSlot::NONE, ..ArenaPool::DEFAULT };
         (std::mem::replace(&mut self.pool, nobody), self.retired.take())
     }
 
-    /// A vacant arena serves `stream` in `pool` from here on. The policy is still to be set.
+    /// Makes a vacant arena serve `stream` in `pool`. The policy is still to be set.
     pub(super) fn begin(&mut self, pool: ArenaPool, stream: Stream) {
         debug_assert!(self.pool.slot == PoolSlot::NONE, "only vacant arenas change their pool");
         (self.pool, self.stream) = (pool, stream);
     }
 
-    /// A retired stream's arena is `stream`'s from here on.
+    /// Gives a retired stream's arena to `stream`.
     pub(super) fn pass_to(&mut self, stream: Stream) {
         (self.stream, self.retired) = (stream, None);
     }
 
-    /// A request comes for `pool`, whose arena it is: graphs may know addresses of it since the last one.
+    /// Notes a request for `pool`, whose arena it is: graphs may know addresses of it since the last one.
     pub(crate) fn note_pool(&mut self, pool: &ArenaPool) {
         self.pool.of_graphs |= pool.of_graphs;
     }
 
-    /// The calling thread takes memory for it. Whether another one did last, so that there may be a fit that this one did not find.
+    /// Notes that the calling thread takes memory for it. `true` if another one did last: there may be a fit that this
+    /// one did not find.
     pub(crate) fn is_grown_by_another(&mut self) -> bool {
         let me = this_thread();
         self.grower.replace(me).is_some_and(|grower| grower != me)
@@ -194,7 +195,7 @@ impl Tenure {
         self.pool.sleeps = has_tag;
     }
 
-    /// Decides by `policy` from here on, which its pool lets it.
+    /// Decides by `policy` from here on, as far as its pool lets it.
     pub(super) fn decide_by(&mut self, policy: Arc<Policy>) {
         self.policy = policy;
     }

@@ -1,5 +1,4 @@
-//! A device's arenas: which one serves a stream, how one is locked for an operation, and what holds of all of them
-//! together: the peaks.
+//! Arenas of a device: their streams, their locks, and the peaks over all of them.
 
 use super::Device;
 use super::site::Site;
@@ -27,14 +26,14 @@ pub(crate) struct Arenas {
     peaks: Mutex<Peaks>,
     /// Held while a stream gets its arena.
     tenures: Mutex<()>,
-    /// One change of what all arenas begin with at a time.
+    /// Held while the configuration of new arenas changes.
     configuring: Mutex<()>,
 }
 
-/// An arena, locked for an operation whose context its records carry. Unlocking it tells others what they have to hear.
+/// An arena, locked for an operation whose context its records carry. Unlocking it settles peaks where needed.
 pub(super) struct Attended<'a> {
     device: &'a Device,
-    /// It has the context for as long as the arena's history does.
+    /// Keeps the context alive while the arena's history has it.
     _call: &'a Call<'a>,
     /// There until this is dropped.
     state: Option<Guard<'a, ArenaState>>,
@@ -85,17 +84,17 @@ impl Arenas {
         &self.directory
     }
 
-    /// No stream gets an arena while what is returned lives.
+    /// No stream gets an arena while the guard lives.
     pub(super) fn tenures(&self) -> Guard<'_, ()> {
         self.tenures.lock()
     }
 
-    /// Nobody else changes what all arenas begin with while what is returned lives.
+    /// Nobody else changes the configuration of new arenas while the guard lives.
     pub(super) fn configuring(&self) -> Guard<'_, ()> {
         self.configuring.lock()
     }
 
-    /// Nothing is requested of a pool's arenas any more: what their peaks were granted is for others.
+    /// Takes back the peaks' reserve from a pool's arenas: nothing is requested of them any more.
     pub(super) fn reclaim_peaks(&self, slot: PoolSlot) {
         let mut peaks = self.peaks.lock();
         for arena in self.directory.of_pool(slot) {
@@ -122,7 +121,7 @@ impl Arenas {
         !self.make_room(&mut self.peaks.lock(), number, &more)
     }
 
-    /// Others have to hear of what was done in an arena.
+    /// Settles what concerns other arenas, after an operation in one.
     #[cold]
     fn tell(&self, number: u16) {
         let mut peaks = self.peaks.lock();
@@ -175,8 +174,8 @@ impl Arenas {
         has_enough
     }
 
-    /// The default pool's arenas, but for one, that have a free large block of at least `bytes`. Every call is of the same `bytes`:
-    /// an arena that has none is not looked at again before it is used.
+    /// The default pool's arenas, but for one, that have a free large block of at least `bytes`. Always call it with
+    /// the same `bytes`: an arena that has none is skipped until it is used.
     pub(super) fn spare(&self, but: u16, bytes: u64) -> impl Iterator<Item = &Arc<Arena>> {
         let shared = self.directory.shared();
         let numbers =
@@ -193,8 +192,8 @@ impl Arenas {
         })
     }
 
-    /// Runs `work` with the peaks and every arena locked, and the peaks settled: what another thread has
-    /// just done is seen with its peak.
+    /// Runs `work` with the peaks and every arena locked, and the peaks settled: what another thread has just done is
+    /// seen with its peak.
     pub(super) fn with_all<R>(&self, work: impl FnOnce(&mut Peaks, &mut [Guard<'_, ArenaState>]) -> R) -> R {
         let mut peaks = self.peaks.lock();
         // Listed under the lock: an arena whose first request has returned has settled, so it is there.
@@ -276,12 +275,12 @@ impl Arenas {
         work(&mine)
     }
 
-    /// The arena that serves `stream`, locked for the short way, if it is quickly found.
+    /// Locks the arena that serves `stream` for the fast path, if it is quickly found.
     #[inline(always)]
     pub(super) fn enter(&self, slot: PoolSlot, stream: Stream) -> Option<(&Arena, Guard<'_, ArenaState>)> {
         let arena = self.directory.hint(slot, stream)?;
         let state = arena.lock_shortly();
-        // It may have been retired since, or be another stream's that looks alike to the table.
+        // It may have been retired since, or belong to another stream that the table cannot tell apart.
         state.tenure().serves(slot, stream).then_some((arena, state))
     }
 
@@ -333,9 +332,9 @@ pub(in crate::device) fn diagnose(device: &Device, ptr: DevicePtr) -> Option<Pro
             Block { addr, state: BlockPhase::Owned | BlockPhase::OwnedAsleep, .. } if *addr == ptr.0 => {
                 Problem::Owned
             }
-            // A live block that begins there has been handed out since the pointer was refused.
+            // A live block that begins there was handed out after the pointer had been refused.
             Block { addr, state: BlockPhase::Allocated, .. } if *addr == ptr.0 => Problem::Freed,
-            // In epoch 0 is what was never in the program's hands.
+            // Epoch 0 marks memory that was never in the program's hands.
             Block { addr, state: BlockPhase::Free, epoch: 1.., .. } if *addr == ptr.0 => Problem::Freed,
             Block { addr, state: BlockPhase::Dormant, .. } if *addr == ptr.0 => Problem::Freed,
             Block { addr, size, state, requested, .. } if state.is_live() => {
@@ -374,7 +373,7 @@ pub(crate) fn check_invariants(device: &Device) {
         state.regions().check_away();
         // Blocks that fall asleep or wake are not busy, while their granules are on their way.
         busy |= state.regions().iter().any(Region::is_changing);
-        // An arena made since then may hold memory that was not added up.
+        // An arena made meanwhile may hold memory that was not added up.
         let all = device.arenas.directory.all().len() == arenas.len();
         if all && !busy && state.accounts().whole().is_at_rest() {
             let backed: u64 = state.regions().iter().map(Region::backed_bytes).sum();
@@ -395,8 +394,8 @@ pub(crate) fn check_invariants(device: &Device) {
     });
 }
 
-/// The arena of a stream in a pool: on first use that of the stream that retired first, of those that it can be
-/// ordered after, or else a new one.
+/// Arena of a stream in a pool. On first use it adopts one of a retired stream after which it can be ordered, that
+/// which retired first; else a new one is made.
 pub(in crate::device) fn arena_for<'a>(
     device: &'a Device,
     pool: &ArenaPool,
@@ -418,8 +417,8 @@ pub(in crate::device) fn arena_for<'a>(
     Ok(device.arenas.directory.make(pool, stream)?)
 }
 
-/// Gives a retired arena to `stream`, whose later work is ordered after all that the retired stream was
-/// given. `false` where the driver refuses to order it.
+/// Gives a retired arena to `stream`, whose later work is ordered after all work of the retired stream. `false` where
+/// the driver refuses to order it.
 fn adopt(device: &Device, arena: &Arena, stream: Stream) -> bool {
     let Some(last) = arena.lock().tenure().retired().cloned() else { return false };
     if let Err(error) = last.precede(stream) {
@@ -453,7 +452,7 @@ pub(in crate::device) fn attended<'a>(
     Attended { device, _call: call, state: Some(state) }
 }
 
-/// Unlocks an arena; others hear of what was done before the call returns, where they have to.
+/// Unlocks an arena; settles what concerns others before the call returns.
 #[inline]
 pub(in crate::device) fn leave(device: &Device, state: Guard<'_, ArenaState>) {
     let due = state.ledger().counters().is_due().then(|| state.tenure().number());
@@ -465,7 +464,7 @@ pub(in crate::device) fn leave(device: &Device, state: Guard<'_, ArenaState>) {
     check_invariants(device);
 }
 
-/// One of the moments that a block waits for is past, as `call` noticed.
+/// Ends one of the moments that a block waits for, as `call` noticed.
 pub(in crate::device) fn event_done(device: &Device, waiting: Waiting, call: &Call<'_>) {
     if let Some(arena) = device.arenas.directory.get(waiting.arena) {
         attend(device, arena, call).event_done(waiting.block);

@@ -1,5 +1,5 @@
-//! Budgets of pools and tenants as the program sets them. What is held is counted in the device's accounts; who is told is in
-//! `device/crossings.rs`; what is done for a request that misses is in `device/miss/reclaim.rs`.
+//! Budgets of pools and tenants as the program sets them. Accounts count the bytes held; `device/crossings.rs` tells
+//! observers; `device/miss/reclaim.rs` makes room for a miss.
 
 use crate::base::round::format_bytes;
 use crate::config::MemoryLimit;
@@ -140,7 +140,8 @@ pub(crate) fn set_pool_limits(
     Ok(())
 }
 
-/// Gives a tenant, new or not, its budget. Where others hold too much for its guarantee, cached memory goes back first.
+/// Gives a tenant, new or not, its budget. Where others hold too much for its guarantee, gives cached memory back
+/// first.
 fn promise(
     device: &Device,
     budget: &Budget,

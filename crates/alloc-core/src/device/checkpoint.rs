@@ -1,5 +1,5 @@
-//! Checkpoints of a pool: which of its blocks are live, saved and brought back. Graph trees replay a graph from the
-//! state in which it was recorded.
+//! Checkpoints of a pool: its live blocks, saved and restored. Graph trees replay a graph from the state in which it
+//! was recorded.
 //!
 //! Restoring checks everything first, so a refusal has changed nothing.
 
@@ -18,7 +18,7 @@ use crate::types::{DeviceIndex, DevicePtr, PoolId};
 use crate::watch::history::{Context, RecordContext};
 use std::collections::BTreeSet;
 
-/// A live block as it was saved. Its uses by other streams are not: a restore is refused while one may go on.
+/// A live block as it was saved. Uses by other streams are not saved: a restore is refused while one may go on.
 #[derive(Clone, Debug)]
 struct SavedBlock {
     addr: u64,
@@ -71,7 +71,7 @@ impl PoolCheckpoint {
 /// Changes made by restoring a checkpoint. PyTorch: `CheckpointDelta`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct CheckpointDelta {
-    /// Live before: whoever holds one of these must not free it any more, also where it is among those allocated.
+    /// Live before: nobody may free one of these any more, even if it is among those allocated.
     pub freed: Vec<DevicePtr>,
     /// Live now: each needs an owner that frees it.
     pub allocated: Vec<DevicePtr>,
@@ -85,7 +85,7 @@ fn refuse(pool: PoolId, problem: String) -> AllocError {
     AllocError::Checkpoint { pool, problem }
 }
 
-/// Blocks that wait for streams, or are on their way to the driver, have no place in a checkpoint.
+/// Refuses blocks that wait for streams or are in flight: they have no place in a checkpoint.
 fn refuse_undecided(pool: PoolId, arena: &ArenaState) -> Result<()> {
     for (_, block) in arena.layout().blocks().iter() {
         let ptr = DevicePtr(block.addr);
@@ -114,8 +114,8 @@ fn refuse_undecided(pool: PoolId, arena: &ArenaState) -> Result<()> {
     Ok(())
 }
 
-/// Live blocks that are freed must be known to the caller, or they would be freed twice; and no stream outside of
-/// graphs may still use them.
+/// Refuses live blocks to be freed that the caller does not know, since they would be freed twice, and those that a
+/// stream outside of graphs may still use.
 fn refuse_not_stale(pool: PoolId, arena: &ArenaState, stale: Option<&BTreeSet<DevicePtr>>) -> Result<()> {
     for id in live_blocks(arena.layout()) {
         let block = &arena.layout().blocks()[id];
@@ -151,7 +151,7 @@ fn refuse_not_stale(pool: PoolId, arena: &ArenaState, stale: Option<&BTreeSet<De
     Ok(())
 }
 
-/// Every saved block must still have memory of the same segment under it.
+/// Refuses a segment where saved blocks have no memory of the same segment under them any more.
 fn refuse_lost(pool: PoolId, arenas: &[Guard<'_, ArenaState>], saved: &SavedSegment) -> Result<()> {
     let arena = arenas.iter().find(|arena| arena.tenure().number() == saved.arena);
     let found = arena.and_then(|arena| {

@@ -7,7 +7,7 @@ use crate::features::budget::{BudgetEvent, BudgetObserver, BudgetOwner, SpillHoo
 use crate::process::foreign::{Calls, Kind};
 use crate::sync::{Arc, Mutex, Rank};
 
-/// Observers of soft limits, and spill hooks. What is held is counted in the [accounts](Accounts).
+/// Observers of soft limits, and spill hooks. The [accounts](Accounts) count the bytes held.
 pub(crate) struct Crossings {
     observers: Mutex<Vec<BudgetObserver>>,
     /// By priority.
@@ -49,8 +49,7 @@ pub(in crate::device) fn tell(device: &Device) {
     tell_in(device, &device.site.calls());
 }
 
-/// [`tell`], as part of a call. What an observer's own calls cross is told afterwards, with
-/// the next call's.
+/// [`tell`], as part of a call. Crossings caused by an observer's own calls are told with the next call.
 pub(in crate::device) fn tell_in(device: &Device, calls: &Calls<'_>) {
     if !device.holdings.has_budgets() || calls.is_inside(Kind::BudgetObserver) {
         return;

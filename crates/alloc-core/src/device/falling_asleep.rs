@@ -36,7 +36,7 @@ pub(crate) struct FallingAsleep<'s> {
     calls: Calls<'s>,
 }
 
-/// Granules out of everyone's reach, and where their contents go.
+/// Granules out of everyone's reach, and the place for their contents.
 struct Lying {
     arena: Arc<Arena>,
     pool: usize,
@@ -45,7 +45,7 @@ struct Lying {
 }
 
 impl<'s> FallingAsleep<'s> {
-    /// Nothing lies down yet.
+    /// Takes no memory out of use yet.
     pub(super) fn new(
         device: &'s Device,
         pools: Vec<Sleeper>,
@@ -68,7 +68,7 @@ impl<'s> FallingAsleep<'s> {
         }
     }
 
-    /// Takes what can sleep out of everyone's reach. Returns all devices that may be using it.
+    /// Takes memory that can sleep out of everyone's reach. Returns all devices that may be using it.
     pub(crate) fn lie_down(&mut self) -> BTreeSet<DeviceIndex> {
         let mut users: BTreeSet<DeviceIndex> = self.device.holdings.users().into_iter().collect();
         for number in 0..self.pools.len() {
@@ -112,7 +112,7 @@ impl<'s> FallingAsleep<'s> {
         report
     }
 
-    /// It stays as it was, with memory.
+    /// Leaves the run as it was, with memory.
     fn stay_awake(&self, lying: &Lying) {
         let run = &lying.run;
         let mut state = lying.arena.lock();
@@ -121,7 +121,7 @@ impl<'s> FallingAsleep<'s> {
         run.follow(&mut state, &holdings);
     }
 
-    /// The next piece of what lies down, with a place for its contents.
+    /// The next piece to sleep, with a place for its contents.
     fn next(&mut self) -> Result<Option<Lying>> {
         let Some(mut lying) = self.awake.pop_front() else { return Ok(None) };
         if lying.store.is_none() {
@@ -150,7 +150,7 @@ impl<'s> FallingAsleep<'s> {
         Ok(Some(unsafe { self.lane.save(store, *offset, lying.run.at(), lying.run.bytes()) }?))
     }
 
-    /// Gives up the memory of a piece whose contents are where they are to be.
+    /// Gives up the memory of a piece whose contents are saved, or not wanted.
     fn give_up(&mut self, lying: &Lying) -> Result<()> {
         let run = &lying.run;
         let Ok(vm) = self.device.site.backend().virtual_memory() else { return Ok(()) };

@@ -40,7 +40,7 @@ pub(super) struct Gathering {
     calls: Option<Arc<CallLog>>,
 }
 
-/// Notes what the program has from an arena whose calls are noted from now on.
+/// Notes live blocks of an arena whose calls are logged from now on.
 fn note_live(arena: &ArenaState) {
     let mut live: Vec<_> =
         arena.layout().blocks().iter().filter(|(_, block)| block.state.is_live()).collect();
@@ -53,12 +53,12 @@ fn note_live(arena: &ArenaState) {
     }
 }
 
-/// Hands over to trackers what was recorded. Hold no lock.
+/// Hands new records over to trackers. Hold no lock.
 pub(in crate::device) fn deliver(device: &Device, calls: &Calls<'_>) {
     device.outbox.deliver(calls);
 }
 
-/// [`deliver`] when what is returned is dropped; make it before any lock is taken.
+/// [`deliver`] when the guard is dropped; make it before any lock is taken.
 pub(in crate::device) fn deliver_at_end(device: &Device) -> AtEnd<'_> {
     device.outbox.deliver_at_end(device.site.foreign())
 }
@@ -183,7 +183,7 @@ pub(crate) fn record(device: &Device, options: &HistoryOptions) {
     device.site.foreign().end(given_up);
 }
 
-/// Changes how every journal is kept, at one moment. What is returned is to be dropped without a lock.
+/// Changes how every journal is kept, at one moment. Drop the contexts returned without a lock.
 fn apply_history(device: &Device, mut template: HistoryTemplate, clear: bool) -> Vec<Context> {
     let (tracked, gathered) = {
         let gathering = device.gathering.lock();
@@ -196,7 +196,7 @@ fn apply_history(device: &Device, mut template: HistoryTemplate, clear: bool) ->
         // Before there are contexts to be dropped, or entries to be handed over.
         device.site.attention().set(Reason::CONTEXTS, true);
     }
-    // An arena that is made from here on begins with it; those that are there are changed below.
+    // A new arena begins with it from here on; existing ones are changed below.
     device.arenas.directory().with_template(|all| all.history = template.clone());
     let trash = device.arenas.with_all(|_, arenas| {
         let mut trash = Vec::new();
@@ -283,7 +283,7 @@ pub(crate) fn log_calls(device: &Device) -> Option<Arc<CallLog>> {
     Some(log)
 }
 
-/// Ends this log. Another one that began since goes on.
+/// Ends this log. Another one that has begun since goes on.
 pub(crate) fn end_log(device: &Device, log: &Arc<CallLog>) {
     let alone = device.arenas.configuring();
     log.end();
@@ -297,7 +297,7 @@ pub(crate) fn end_log(device: &Device, log: &Arc<CallLog>) {
     device.site.foreign().end(given_up);
 }
 
-/// Notes a call that is no block's: the program empties a cache, or a pool ends.
+/// Notes a call that concerns no block: the program empties a cache, or a pool ends.
 pub(crate) fn note(device: &Device, call: ProgramCall) {
     if device.site.attention().has(Reason::LOGGED) {
         let log = device.gathering.lock().calls.clone();
@@ -307,7 +307,7 @@ pub(crate) fn note(device: &Device, call: ProgramCall) {
     }
 }
 
-/// Waits where calls are noted and the reader is behind. Hold no lock.
+/// Waits while calls are logged and the reader is behind. Hold no lock.
 #[inline]
 pub(in crate::device) fn make_room(device: &Device) {
     if device.site.attention().has(Reason::LOGGED) {
@@ -318,7 +318,7 @@ pub(in crate::device) fn make_room(device: &Device) {
     }
 }
 
-/// Hands over to trackers what the call has recorded. Hold no lock.
+/// Hands the call's records over to trackers. Hold no lock.
 pub(in crate::device) fn tell_trackers(device: &Device) {
     device.outbox.deliver(&device.site.calls());
 }
@@ -326,7 +326,7 @@ pub(in crate::device) fn tell_trackers(device: &Device) {
 /// Learns what a call needs before it takes a lock: the context, if contexts are gathered at this level, and whether
 /// the stream of a request is captured.
 ///
-/// A driver's refusal to tell fails the call: what it would do next could break the capture.
+/// Fails the call where the driver does not tell: its next step could break the capture.
 #[inline(always)]
 pub(in crate::device) fn begin_call(
     device: &Device,
@@ -336,7 +336,7 @@ pub(in crate::device) fn begin_call(
     let context = context(device, level, &device.site.calls());
     let mut call = Call { context, ..Call::PLAIN };
     call.relaxed = device.site.relaxed()?;
-    // As in PyTorch, the device has to have been told.
+    // As in PyTorch, only after the device was told of a capture.
     if device.site.attention().has(Reason::CAPTURE)
         && let Some(stream) = stream
     {

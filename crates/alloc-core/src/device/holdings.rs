@@ -81,7 +81,7 @@ impl DeviceState {
         }
     }
 
-    /// Bytes are to be pinned in the device's memory: counted from here on, or refused by the limit that is returned.
+    /// Counts bytes that are to be pinned in the device's memory, or returns the limit that refuses them.
     fn pin(&mut self, bytes: u64) -> std::result::Result<(), Limit> {
         let refuses = |limit: &Limit| limit.held.saturating_add(bytes) > limit.bytes;
         match self.accounts.limits(None).into_iter().find(refuses) {
@@ -93,7 +93,7 @@ impl DeviceState {
         }
     }
 
-    /// The file in which other processes read what is held, if they do.
+    /// File in which other processes read how much is held, if published.
     pub(super) fn published(&self) -> Option<PathBuf> {
         self.published.as_ref()?.path().map(Path::to_owned)
     }
@@ -115,7 +115,7 @@ impl DeviceState {
         &mut self.accounts
     }
 
-    /// Reserved addresses, and what is behind them.
+    /// Reserved addresses, and the memory behind them.
     pub(super) fn regions(&self) -> &Regions {
         &self.regions
     }
@@ -155,7 +155,7 @@ impl DeviceState {
         self.max_split_size
     }
 
-    /// Another device reaches its memory.
+    /// Notes another device that reaches its memory.
     pub(super) fn add_peer(&mut self, peer: DeviceIndex) {
         self.peers.push(peer);
     }
@@ -164,27 +164,27 @@ impl DeviceState {
         self.peers.retain(|known| *known != peer);
     }
 
-    /// The driver gave memory for a pool.
+    /// Counts memory that the driver gave for a pool.
     pub(super) fn take(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
         self.accounts.take(pool, tier, bytes);
         self.publish();
         self.counters.device_alloc += 1;
     }
 
-    /// The driver took memory of a pool back.
+    /// Counts memory of a pool that the driver took back.
     pub(super) fn give_back(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
         self.accounts.give_back(pool, tier, bytes);
         self.publish();
         self.counters.device_free += 1;
     }
 
-    /// The driver mapped granules in another place.
+    /// Counts granules that the driver mapped in another place.
     pub(super) fn count_moved(&mut self, granules: usize) {
         self.counters.device_alloc += 1;
         self.counters.granules_moved += i64::try_from(granules).unwrap_or(i64::MAX);
     }
 
-    /// The number of a new segment: they count in the order in which they come.
+    /// Number of a new segment: they count in the order in which they come.
     pub(super) fn register(&mut self) -> u32 {
         let registration = self.next_registration;
         self.next_registration += 1;
@@ -223,7 +223,7 @@ pub(super) struct Intent<'a> {
     bytes: u64,
     /// The most that may be mapped for them.
     at_most: u64,
-    /// Their way from the host's memory, where they are of it.
+    /// Claim on the host's memory, where they are of it.
     coming: Option<Coming>,
 }
 
@@ -243,7 +243,7 @@ impl<'a> Intent<'a> {
         true
     }
 
-    /// For bytes that were admitted, of memory of which at most `at_most` bytes may be mapped for them.
+    /// Intent for admitted bytes, of which at most `at_most` may be mapped.
     pub(super) fn up_to(holdings: &'a Holdings, pool: PoolId, bytes: u64, at_most: u64) -> Self {
         Self { holdings, pool, bytes, at_most, coming: None }
     }
@@ -260,7 +260,7 @@ impl<'a> Intent<'a> {
         self.at_most
     }
 
-    /// They are counted as reserved from here on.
+    /// Counts them as reserved from here on.
     pub(super) fn fulfil(mut self, state: &mut DeviceState) {
         state.accounts.end_intent(self.pool, self.bytes);
         self.coming = None;
@@ -280,7 +280,7 @@ pub(crate) struct Holdings {
     label: &'static str,
     total_memory: u64,
     state: Mutex<DeviceState>,
-    /// Budgets or spill hooks were ever set, or somebody is to be told of budgets: a miss without them asks nothing more.
+    /// Budgets or spill hooks were ever set, or somebody observes budgets. Without them a miss asks nothing more.
     has_budgets: AtomicBool,
 }
 
@@ -320,15 +320,15 @@ impl Holdings {
         self.has_budgets.store(true, Ordering::Relaxed);
     }
 
-    /// A request of the pool is refused.
+    /// Counts a refused request of the pool.
     pub(super) fn note_refusal(&self, pool: PoolId) {
         if let Some(tenant) = self.state.lock().accounts.tenant_of_mut(pool) {
             tenant.note_refusal();
         }
     }
 
-    /// Applies the limits to what is to be taken. What is admitted counts as held from then on, as an intent, until it is
-    /// reserved or given up.
+    /// Applies the limits to bytes that are to be taken. Admitted bytes count as held from then on, as an intent, until
+    /// they are reserved or given up.
     pub(super) fn admit(
         &self,
         pool: PoolId,
@@ -354,7 +354,7 @@ impl Holdings {
         Ok(true)
     }
 
-    /// Applies the limits to the `bytes` that are to be taken for memory that wakes. They count as held from then on.
+    /// Applies the limits to the `bytes` of memory that is to wake. They count as held from then on.
     pub(super) fn admit_waking(&self, pool: PoolId, bytes: u64) -> bool {
         let mut state = self.state.lock();
         let accounts = &state.accounts;
@@ -369,13 +369,13 @@ impl Holdings {
         admitted
     }
 
-    /// Bytes are to be pinned in the device's memory: counted from here on, if limits admit them.
+    /// Counts bytes that are to be pinned in the device's memory, if limits admit them.
     pub(super) fn pin(&self, bytes: u64) -> std::result::Result<(), Box<PinnedRefusal>> {
         let pinned = self.state.lock().pin(bytes);
         pinned.map_err(|limit| Box::new(self.refusal(bytes, limit.name, limit.bytes)))
     }
 
-    /// The refusal of bytes that are to be pinned, by a limit.
+    /// Refusal of bytes that are to be pinned, by a limit.
     pub(super) fn refusal(&self, bytes: u64, limit: String, allowed: u64) -> PinnedRefusal {
         let state = self.state.lock();
         let (held, pinned) = (state.accounts.whole().held(), state.accounts.whole().pinned());
@@ -383,7 +383,7 @@ impl Holdings {
         PinnedRefusal { label, device, bytes, held, pinned, limit, allowed, host: None }
     }
 
-    /// So many bytes are pinned in the device's memory.
+    /// Sets the bytes pinned in the device's memory.
     pub(super) fn set_pinned(&self, pinned: u64) {
         self.state.lock().accounts.set_pinned(pinned);
     }
@@ -425,7 +425,7 @@ impl Holdings {
         self.state.lock().regions.iter().next().is_some()
     }
 
-    /// A tenant's spill hook came to this.
+    /// Notes the bytes that a tenant's spill hook freed.
     pub(super) fn note_spill(&self, pool: PoolId, freed: u64) {
         let mut state = self.state.lock();
         if let Some(tenant) = state.accounts.tenant_of_mut(pool) {
@@ -433,14 +433,14 @@ impl Holdings {
         }
     }
 
-    /// Other processes need these granules no more.
+    /// Ends the export of granules that other processes need no more.
     pub(super) fn end_export(&self, granules: &[Piece]) {
         let ended = self.state.lock().regions.end_export(granules);
         // Descriptors are closed without a lock.
         drop(ended);
     }
 
-    /// A fixed segment went back to the device.
+    /// Counts a fixed segment that went back to the device.
     pub(super) fn give_segment_back(&self, pool: PoolId, tier: Tier, bytes: u64, oversize: bool) {
         let mut state = self.state.lock();
         state.give_back(pool, tier, bytes);
@@ -450,7 +450,7 @@ impl Holdings {
         }
     }
 
-    /// A graph took so much beyond its pools, or gave it back.
+    /// Counts bytes that a graph took beyond its pools, or gave back.
     pub(crate) fn note_graph(&self, bytes: u64, is_back: bool) {
         let graphs = &mut self.state.lock().graphs;
         *graphs = if is_back { graphs.saturating_sub(bytes) } else { graphs.saturating_add(bytes) };

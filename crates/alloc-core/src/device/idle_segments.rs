@@ -1,4 +1,4 @@
-//! Larger segments in place of idle ones: what the `granule` policy takes where there is no virtual memory.
+//! Larger segments in place of idle ones, which the `granule` policy takes where there is no virtual memory.
 
 use super::Device;
 use super::pools::Flush;
@@ -24,8 +24,8 @@ fn idle_block(layout: &Layout, segment: SegmentId) -> Option<BlockId> {
     idle.then_some(record.first)
 }
 
-/// Takes a segment of the policy's choice for `request`, giving idle ones back for it. `Ok(None)` where that is nothing
-/// else than what the request needs, or is refused: what was given back is room then.
+/// Takes a segment of the policy's choice for `request`, and gives idle ones back for it. `Ok(None)` where the choice
+/// is just the request's need, or is refused: then there is room for as much as was given back.
 pub(super) fn replace(
     device: &Device,
     arena: &Arena,
@@ -77,9 +77,8 @@ fn situation(device: &Device, arena: &Arena, request: &Request) -> Situation {
     Situation { held, own, most_needed, room }
 }
 
-/// Gives idle segments of about `target` bytes back, and returns how much that was. Only those of the default pool, whose
-/// addresses no graph knows, and for a request to it; and none while something is being captured, because that waits
-/// for the device.
+/// Gives idle segments of about `target` bytes back, and returns the bytes. Only segments of the default pool, whose
+/// addresses no graph knows, and for a request to it; and none during a capture, because that waits for the device.
 fn give_idle_back(device: &Device, arena: &Arena, target: u64, call: &Call<'_>) -> u64 {
     let wants = arena.lock().tenure().slot() == PoolSlot::DEFAULT;
     if !wants || call.capturing || device.site.attention().has(Reason::CAPTURE) {

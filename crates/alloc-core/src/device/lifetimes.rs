@@ -1,15 +1,15 @@
 //! Lifetimes of memory: frees that wait for other streams or for the end of captures, and streams that end.
 //!
-//! A captured stream's work has not run, so nothing can be waited for and no event of it says anything. Blocks that other
-//! streams of the graph use are *deferred*: they stay pending until the first request, capture or wait without a capture
-//! under way. Uses made within the graph are ordered by it and need no event then; uses made before get theirs. With
+//! A captured stream's work has not run, so nothing can be waited for and no event of it says anything. Blocks that
+//! other streams of the graph use are *deferred*: they stay pending until the first request, capture or wait without a
+//! capture under way. The graph orders uses made within it, which need no event then; uses made before get theirs. With
 //! `graph_capture_record_stream_reuse` a deferred block is free for its own stream as soon as the graph itself orders
-//! that stream's next work after every use: a free notes the *markers*, the nodes on which the next work of each stream
-//! concerned would depend. When all of them precede the next work of the block's stream, the streams have joined.
+//! that stream's next work after every use. A free notes the *markers*: the nodes on which the next work of each stream
+//! concerned would depend. Once all of them precede the next work of the block's stream, the streams have joined.
 //!
-//! A handle of a stream is named to the driver only between [`InFlight::begin`](crate::sync::InFlight::begin) of `naming`, taken
-//! under the lock under which the handle was read, and the end of the call. To retire a stream is to replace
-//! its handle by its last work wherever it is kept, and then to wait for the calls that read it before.
+//! A handle of a stream is named to the driver only between [`InFlight::begin`](crate::sync::InFlight::begin) of
+//! `naming`, taken under the lock under which the handle was read, and the end of the call. Retiring a stream replaces
+//! its handle by its last work wherever it is kept, then waits for the calls that read it before.
 
 mod captures;
 
@@ -40,17 +40,17 @@ use smallvec::SmallVec;
 /// A stream is named to the driver.
 pub(super) type Named<'a> = Flight<'a, Stream>;
 
-/// Frees of which the driver recorded no event.
+/// Frees without an event, since the driver recorded none.
 pub(in crate::device) fn failures(device: &Device) -> u64 {
     device.pending.failures()
 }
 
-/// These uses are past, without an event.
+/// Ends these uses, without an event.
 pub(in crate::device) fn end_uses<'a>(device: &Device, uses: impl Iterator<Item = &'a BlockUse>) {
     device.pending.end_uses(uses);
 }
 
-/// A stream is named until what is returned is dropped. The caller holds the lock under which it read it.
+/// Names a stream until the guard is dropped. The caller holds the lock under which it read it.
 pub(in crate::device) fn name_stream(device: &Device, stream: Stream) -> Named<'_> {
     device.naming.begin(stream)
 }
@@ -119,8 +119,8 @@ pub(crate) fn mark_capture_end(device: &Device, holder: Holder) -> Result<()> {
     Ok(())
 }
 
-/// A block was freed that others use: what can be waited for in the ordinary way is, and what is captured waits for the
-/// end of captures. Names all these streams; the caller holds tickets.
+/// Waits for the users of a freed block: ordinary uses by events, captured ones until the end of captures. Names all
+/// these streams; the caller holds tickets.
 pub(in crate::device) fn wait_for_all(
     device: &Device,
     uses: SmallVec<[BlockUse; 4]>,
@@ -176,7 +176,8 @@ pub(in crate::device) fn pass_on_deferred(device: &Device) {
                     device.pending.end_uses(std::iter::once(&found));
                     arenas::event_done(device, deferred.block, &Call::PLAIN);
                 }
-                // Its capture goes on although the program said that none does: an event would become part of it.
+                // Its capture goes on although the program said that none does: an event would become part of the
+                // graph.
                 User::Live(stream) if device.site.is_capturing(*stream) => deferred.uses.push(found),
                 _ => wait_for(device, found.user, deferred.block, &Call::PLAIN),
             }
@@ -196,7 +197,7 @@ fn deferred_names(device: &Device, stream: Stream) -> bool {
     users.any(|found| found.user.is(stream))
 }
 
-/// From here on, `stream` is what it was given last in all deferred frees.
+/// Replaces `stream` by its last work in all deferred frees.
 fn retire_deferred(device: &Device, stream: Stream, last: &Arc<LastWork>) {
     let mut captures = device.captures.lock();
     for deferred in captures.deferred.iter_mut().filter(|deferred| deferred.own == Some(stream)) {
@@ -208,7 +209,7 @@ fn retire_deferred(device: &Device, stream: Stream, last: &Arc<LastWork>) {
     }
 }
 
-/// Lets a block wait for what a user was given. Other processes are asked at once: mostly they have let go of it.
+/// Lets a block wait for a user's work. Other processes are asked at once: mostly they have let go of it.
 fn wait_for(device: &Device, user: User, block: Waiting, call: &Call<'_>) {
     if let User::Shared(share) = &user
         && !share.is_held_once_closed()
@@ -219,8 +220,8 @@ fn wait_for(device: &Device, user: User, block: Waiting, call: &Call<'_>) {
     device.pending.wait_for(device.site.backend(), user, block);
 }
 
-/// Newest epoch of an arena's free memory that other streams may have: `cross_stream` allows it, and the device is done with it.
-/// Does not block.
+/// Newest epoch of an arena's free memory that other streams may have: `cross_stream` allows it, and the device is done
+/// with it. Does not block.
 pub(in crate::device) fn newest_spare(device: &Device, arena: &Arena) -> Option<u64> {
     if device.holdings.lock().settings().cross_stream == CrossStream::Never {
         return None;
@@ -234,7 +235,7 @@ pub(in crate::device) fn newest_spare(device: &Device, arena: &Arena) -> Option<
         (stream, name_stream(device, stream), state.ledger_mut().epochs_mut().seal())
     };
     assert_unlocked();
-    // The question itself would break a capture, also one that nobody told of.
+    // The question itself would break a capture, even one that the device was not told of.
     if device.site.may_be_capturing(stream) {
         return None;
     }
@@ -251,8 +252,8 @@ pub(in crate::device) fn newest_spare(device: &Device, arena: &Arena) -> Option<
     }
 }
 
-/// Makes sure that the device is done with what was freed into these busy blocks. Blocks unless it is
-/// known to be; `Ok(false)` where it is not known, and a capture forbids to wait.
+/// Makes sure that the device is done with memory freed into these busy blocks. Blocks unless it is known to be;
+/// `Ok(false)` where it is not known, and a capture forbids to wait.
 pub(in crate::device) fn quiesce(
     device: &Device,
     arena: &Arena,
@@ -266,7 +267,7 @@ pub(in crate::device) fn quiesce(
     quiesce_up_to(device, arena, newest, call)
 }
 
-/// [`quiesce`], for what was freed up to the epoch `newest`.
+/// [`quiesce`], for memory freed up to the epoch `newest`.
 pub(in crate::device) fn quiesce_up_to(
     device: &Device,
     arena: &Arena,
@@ -304,7 +305,7 @@ pub(in crate::device) fn quiesce_up_to(
 pub(crate) fn retire_stream(device: &Device, stream: Stream, last: &mut Option<Arc<LastWork>>) -> Result<()> {
     let own = stream.device == device.site.device();
     let mine = if own { device.arenas.directory().all_of_stream(stream) } else { Vec::new() };
-    // In this order: a free takes a stream from a use list to a queue, and this waits for those on the way.
+    // In this order: a free takes a stream from a use list to a queue, and this waits for frees in flight.
     let waits = || deferred_names(device, stream) || device.pending.names(stream);
     if mine.is_empty() && !device.pending.is_user(stream) && !finish_naming_then(device, stream, waits) {
         pools::retire_scopes(device, stream);
@@ -386,8 +387,8 @@ pub(in crate::device) fn reuse_joined(device: &Device, stream: Stream) {
     finish_deferred(device, joined);
 }
 
-/// The scope of a pool ends: with the option on, those of its deferred blocks whose capture is over are free for the
-/// graphs that come, also while others go on. A scope that ends within its capture orders nothing.
+/// Ends the scope of a pool. With the option on, its deferred blocks whose capture is over are free for later graphs,
+/// also while other captures go on. A scope that ends within its capture orders nothing.
 pub(in crate::device) fn end_reuse(device: &Device, slot: PoolSlot) {
     if !device.holdings.lock().settings().graph_capture_record_stream_reuse {
         return;
@@ -430,17 +431,16 @@ pub(in crate::device) fn drain_if_due(
     let due = if device.arenas.directory().policy().drains_at_each_request() {
         device.pending.any()
     } else {
-        // Peaks are what is in use: what is over does not raise them.
+        // Peaks count blocks in use: finished ones do not raise them.
         device.pending.any_now_and_then()
             || device.pending.any() && device.arenas.may_raise_peaks(slot, stream, bytes)
     };
     let due = due || device.site.attention().has(Reason::DEFERRED);
-    // Threads that were overtaken notice what is finished themselves.
+    // Threads that were overtaken notice finished frees themselves.
     if due && !device.slow_path.others_first() { drain(device, call) } else { Ok(()) }
 }
 
-/// The streams among these users are named until what is returned is dropped. The caller holds the lock under which
-/// it read them.
+/// Names the streams among these users until the guard is dropped. The caller holds the lock under which it read them.
 pub(in crate::device) fn name<'a>(
     device: &Device,
     uses: impl IntoIterator<Item = &'a BlockUse>,

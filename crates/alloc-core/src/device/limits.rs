@@ -11,8 +11,8 @@ use crate::sync::Arc;
 use std::mem::ManuallyDrop;
 
 impl Device {
-    /// Begins to replace the settings, which were `before`. From here on nothing is promised any more for which `settings`
-    /// leave no room.
+    /// Begins to replace the settings, which were `before`. From here on nothing is promised for which `settings` leave
+    /// no room.
     pub(crate) fn begin_settings(&self, before: &Settings, settings: &Settings) -> Result<Change<'_>> {
         let mut state = self.holdings.lock();
         let accounts = state.accounts_mut();
@@ -23,7 +23,7 @@ impl Device {
         Ok(Change { device: self, was, will_be })
     }
 
-    /// Tells of new settings. Runs observers, which may change settings themselves.
+    /// Tells observers of new settings. They may change settings themselves.
     pub(crate) fn follow_settings(&self) {
         history::tell_trackers(self);
         crossings::tell(self);
@@ -70,7 +70,8 @@ impl Device {
     }
 }
 
-/// Sets the limits to those of `limits`, which the caller has checked; the memory fraction stays. Returns what is allowed.
+/// Sets the limits to those of `limits`, which the caller has checked; the memory fraction stays. Returns the bytes
+/// allowed.
 fn set_limits(state: &mut DeviceState, limits: &Ceilings) -> Option<u64> {
     let accounts = state.accounts_mut();
     let ceilings = Ceilings { hard: limits.hard, soft: limits.soft, ..*accounts.ceilings() };
@@ -78,10 +79,10 @@ fn set_limits(state: &mut DeviceState, limits: &Ceilings) -> Option<u64> {
     ceilings.allowed()
 }
 
-/// Settings that are being replaced. Until that is [complete](Self::complete), the device keeps within the limits of both: what
-/// is guaranteed meanwhile can be kept under either. Where it is dropped before, the limits are what they were.
+/// Settings that are being replaced. Until this is [complete](Self::complete), the device keeps within the limits of
+/// both, so guarantees given meanwhile can be kept under either. Dropped before, it restores the limits.
 ///
-/// The limits are changed by nobody else meanwhile.
+/// Nobody else changes the limits meanwhile.
 pub(crate) struct Change<'a> {
     device: &'a Device,
     was: Ceilings,
@@ -89,7 +90,7 @@ pub(crate) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// The device has the new settings. What is handed out or cached stays as it is.
+    /// Applies the new settings. Blocks handed out or cached stay as they are.
     pub(crate) fn complete(self, settings: &Settings) {
         let change = ManuallyDrop::new(self);
         let device = change.device;

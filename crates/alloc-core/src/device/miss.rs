@@ -1,4 +1,4 @@
-//! A miss: what is done, in order, for a request that found no free block.
+//! Miss: the remedies, in order, for a request that found no free block.
 
 mod explain;
 pub(super) mod reclaim;
@@ -39,10 +39,10 @@ enum Asks {
     Nobody,
 }
 
-/// Serves the request, or does not: then the next remedy is tried.
+/// Serves the request, or leaves it to the next remedy.
 type Remedy = fn(Miss<'_>) -> Result<Option<DevicePtr>>;
 
-/// PyTorch's remedies, in its order, and the hooks that it does not have.
+/// Remedies of PyTorch, in its order, and hooks, which it does not have.
 const PYTORCH: [(&str, Remedy); 7] = [
     ("run free-memory callbacks", callbacks),
     ("give old segments back", old_segments),
@@ -76,7 +76,7 @@ pub(super) fn serve(device: &Device, arena: &Arena, request: &Request, call: &Ca
     lifetimes::arrived(device, served, &calls)
 }
 
-/// [`serve`] for a call of which nothing is recorded.
+/// [`serve`] for a call that is not recorded.
 #[cold]
 pub(super) fn serve_plainly(device: &Device, arena: &Arena, request: &Request) -> Result<DevicePtr> {
     let call = device.site.noticing(device.site.plain_call())?;
@@ -104,8 +104,8 @@ impl Miss<'_> {
         Err(out_of_memory(device, self.arena, self.request, self.call))
     }
 
-    /// All remedies, until a refusal is final. After the first attempt other threads may wait for this one, and code of the
-    /// program for them: nobody is asked then, and destructors wait.
+    /// Tries all remedies until a refusal is final. After the first attempt other threads may wait for this one, and
+    /// the program's code for them: then no code is asked, and destructors wait.
     fn until_final(self) -> Result<Option<DevicePtr>> {
         let mut ends = None;
         self.device.slow_path.until_final(|attempt| match attempt {
@@ -133,7 +133,7 @@ impl Miss<'_> {
         Ok(None)
     }
 
-    /// Searches the free blocks again, which do not age by that.
+    /// Searches the free blocks again, without ageing them.
     fn search(self) -> Option<DevicePtr> {
         self.device.search(self.arena, self.request, false, self.call)
     }
@@ -158,7 +158,7 @@ impl Miss<'_> {
     }
 }
 
-/// Notices finished frees.
+/// Drains finished frees.
 fn finished_frees(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     if miss.call.capturing {
         return Ok(None);
@@ -167,7 +167,7 @@ fn finished_frees(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     Ok(miss.search())
 }
 
-/// Shows free memory in one piece in another place.
+/// Shows free memory in one piece, by a view.
 fn views(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     Ok(miss.device.search_in_pieces(miss.arena, miss.request, miss.call))
 }
@@ -184,7 +184,7 @@ fn old_segments(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     miss.unless_captured(given_back.map(|some| if some { miss.search() } else { None }))
 }
 
-/// Takes memory from the device; above a soft limit, what is cached goes back first.
+/// Takes memory from the device; above a soft limit, gives cached memory back first.
 fn grow(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     let Miss { device, arena, request, call, .. } = miss;
     if !call.capturing && device.holdings.is_over_soft_limit(request) {
@@ -204,8 +204,8 @@ fn grow(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     grow_in_turn(miss)
 }
 
-/// Takes memory from the device, one thread at a time for each stream and pool: what another has just taken may do
-/// for this request, too, as it would if they had come one after the other.
+/// Takes memory from the device, one thread at a time for each stream and pool. Memory that another has just taken may
+/// serve this request, too, as if they had come one after the other.
 fn grow_in_turn(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     let Miss { device, arena, request, call, .. } = miss;
     let (number, has_source) = {
@@ -235,7 +235,7 @@ fn pending_frees(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     miss.unless_captured(waited.map(|()| miss.search()))
 }
 
-/// Searches the pools that serve the default pool in need (`use_on_oom`): what they have cached, never new memory.
+/// Searches the pools that serve the default pool in need (`use_on_oom`): their cached memory, never new memory.
 fn opted_in_pools(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     let Miss { device, request, call, .. } = miss;
     let stream = {
@@ -265,7 +265,8 @@ fn oversize_segments(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     miss.unless_captured(given_back.and_then(|enough| if enough { miss.take_memory() } else { Ok(None) }))
 }
 
-/// Gives all cached memory back, that of tenants who hold too much first, then takes memory from the device: counted as a retry.
+/// Gives all cached memory back, that of tenants above their marks first, then takes memory from the device: counted as
+/// a retry.
 fn everything_cached(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     let Miss { device, arena, request, call, asks } = miss;
     // PyTorch 2.11 gives nothing back for any request while a pool's scope is open, be it another thread's.

@@ -7,11 +7,12 @@ use crate::sync::assert_unlocked;
 use crate::types::{DeviceIndex, DevicePtr};
 
 impl Device {
-    /// Lets `peer` reach this device's memory: what is mapped now and what will be. The driver's own switch is set already.
-    /// Calls the driver.
+    /// Lets `peer` reach this device's memory, mapped now or later. The driver's own switch is set already. Calls the
+    /// driver.
     pub(crate) fn open_to(&self, peer: DeviceIndex) -> Result<()> {
         if self.slow_path.is_nested() {
-            // Foreign code that the engine called while it moves memory: who waits for that may be waited for.
+            // Foreign code that the engine called while it moves memory: others that wait for that memory may be waited
+            // for.
             return if self.holdings.is_reached_by(peer) {
                 Ok(())
             } else {
@@ -30,7 +31,7 @@ impl Device {
         self.exchange.imports().open_to(peer)?;
         self.holdings.lock().add_peer(peer);
         let Ok(vm) = self.site.backend().virtual_memory() else { return Ok(()) };
-        // Whoever began to map before the peer was known ends first; whoever begins now maps for it, too.
+        // Threads that began to map before the peer was known end first; later ones map for it, too.
         self.slow_path.wait_for_others();
         let opened = grant(self, vm, peer);
         if opened.is_err() {
@@ -40,7 +41,7 @@ impl Device {
     }
 }
 
-/// Also what a thread is about to take away: it may stay.
+/// Includes memory that a thread is about to take away: it may stay.
 fn grant(device: &Device, vm: &dyn VirtualMemory, peer: DeviceIndex) -> Result<()> {
     let ranges: Vec<_> = {
         let state = device.holdings.lock();
@@ -50,8 +51,8 @@ fn grant(device: &Device, vm: &dyn VirtualMemory, peer: DeviceIndex) -> Result<(
     };
     assert_unlocked();
     for (at, bytes) in ranges {
-        // SAFETY: the granule was mapped a moment ago; on one that has gone since the driver refuses, and what came in its
-        // place was mapped for the peer already. Access is only added.
+        // SAFETY: the granule was mapped a moment ago; on one that has gone since the driver refuses, and memory that
+        // took its place was mapped for the peer already. Access is only added.
         let granted = unsafe { vm.set_access(at, bytes, &[peer], Access::ReadWrite) };
         if let Err(error) = granted {
             device.site.backend().clear_error();

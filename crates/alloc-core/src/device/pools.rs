@@ -1,4 +1,4 @@
-//! Private pools: which requests they serve, who counts on them, and when their memory may go.
+//! Private pools: the requests they serve, their users, and the return of their memory.
 
 use super::Device;
 use crate::arena::ArenaPool;
@@ -40,7 +40,7 @@ impl Drop for Visit<'_> {
         if self.id == PoolId::DEFAULT {
             return;
         }
-        // Never the last one's end: a visited pool has its source itself.
+        // Never the last reference: a visited pool has its source itself.
         drop(self.pool.source.take());
         let was_last = self.device.private_pools.lock().get(self.id).is_ok_and(|pool| {
             pool.visitors -= 1;
@@ -66,7 +66,7 @@ pub(crate) enum Flush {
 }
 
 impl Flush {
-    /// The one pool that is meant, if it is one.
+    /// The one pool, if it is about one.
     pub(super) fn only(self) -> Option<PoolSlot> {
         match self {
             Self::Pool(slot) | Self::InUse(slot) => Some(slot),
@@ -84,7 +84,7 @@ pub(crate) struct Sleeper {
     pub(crate) priority: i32,
 }
 
-/// A scope of the pool ends: the scope, and the pool's place and how many count on it, where it is still there.
+/// Ends a scope of the pool. Returns the scope, and the pool's place and use count, where the pool is still there.
 pub(in crate::device) fn end_scope(
     device: &Device,
     id: PoolId,
@@ -96,7 +96,7 @@ pub(in crate::device) fn end_scope(
     Ok((pools.get(id).ok().map(|pool| (pool.slot, pool.use_count)), scope))
 }
 
-/// No scope is open any more.
+/// Closes all scopes.
 pub(in crate::device) fn abandon_scopes(device: &Device) -> Arc<Vec<Scope>> {
     device.private_pools.lock().abandon_all()
 }
@@ -116,12 +116,12 @@ pub(in crate::device) fn is_known_to_graphs(device: &Device, slot: PoolSlot) -> 
     device.private_pools.lock().is_known_to_graphs(slot)
 }
 
-/// Gives a pool its tag for sleep, or takes it away; returns the pool's place.
+/// Sets or removes a pool's sleep tag; returns the pool's place.
 pub(in crate::device) fn set_tag(device: &Device, id: PoolId, tag: Option<SleepTag>) -> Result<PoolSlot> {
     device.private_pools.lock().set_tag(id, tag)
 }
 
-/// The caller holds the device's lock, so that the pool is not forgotten meanwhile.
+/// Refuses a pool that is not there. The caller holds the device's lock, so that the pool is not forgotten meanwhile.
 pub(in crate::device) fn is_there(device: &Device, pool: PoolId) -> Result<()> {
     if pool != PoolId::DEFAULT {
         device.private_pools.lock().get(pool)?;
@@ -156,14 +156,14 @@ pub(in crate::device) fn route(device: &Device, stream: Stream, capturing: bool)
             }
         }
         let visit = visit(device, newest.map_or(PoolId::DEFAULT, |scope| scope.pool), capturing);
-        // A pool that died after its scope ended is no concern of this request: it has another one now.
+        // A pool that died after its scope ended does not concern this request, which has another one now.
         if visit.is_ok() || scopes.are_those_of(&device.private_pools.lock()) {
             return visit;
         }
     }
 }
 
-/// A driver that cannot tell fails the request: outside of its pool the memory would be given to others.
+/// Fails where the driver cannot tell: outside of its pool the memory would be given to others.
 fn accepts(device: &Device, filter: &Filter, stream: Stream) -> Result<bool> {
     Ok(match filter {
         Filter::Always => true,
@@ -182,7 +182,7 @@ fn accepts(device: &Device, filter: &Filter, stream: Stream) -> Result<bool> {
     })
 }
 
-/// Keeps a pool's arenas its own for as long as the answer lives.
+/// Keeps a pool's arenas its own while the visit lives.
 pub(in crate::device) fn visit(device: &Device, id: PoolId, capturing: bool) -> Result<Visit<'_>> {
     if id == PoolId::DEFAULT {
         return Ok(Visit { device, id, pool: ArenaPool::DEFAULT });
@@ -247,14 +247,15 @@ pub(crate) fn release(device: &Device, id: PoolId, holder: Holder) -> Result<boo
     if last {
         device.arenas.refresh_no_split(slot, false);
         device.arenas.reclaim_peaks(slot);
-        // One that holds nothing leaves nothing behind: its id can be used again.
+        // A pool that holds nothing leaves nothing behind: its id can be used again.
         forget_empty(device, Some(slot));
         device.private_pools.lock().note_gone(id);
     }
     Ok(last)
 }
 
-/// A pool is emptied that is not there. PyTorch forgets one that held nothing only then, and counts a pass over all streams.
+/// Counts the emptying of a pool that is gone. PyTorch forgets an empty pool only then, and counts a pass over all
+/// streams.
 pub(crate) fn pass_over_gone(device: &Device, id: PoolId) {
     if device.private_pools.lock().take_gone(id) {
         device.holdings.lock().counters_mut().sync_all_streams += 1;
@@ -290,34 +291,34 @@ pub(crate) fn set_no_split(device: &Device, id: PoolId) -> Result<()> {
     Ok(())
 }
 
-/// Notes what a pool's own source answered: an out-of-memory error says so.
+/// Notes the answer of a pool's own source, for out-of-memory errors.
 pub(in crate::device) fn note_source(device: &Device, id: PoolId, refused: bool) {
     if let Ok(pool) = device.private_pools.lock().get(id) {
         pool.source_refused = refused;
     }
 }
 
-/// Pools that serve the default pool in need, by id: not those whose free memory graphs write to, and not those that
-/// sleep, because whoever has a block of the default pool knows nothing of their sleep.
+/// Pools that serve the default pool in need, by id. Not those whose free memory graphs write to, nor those that sleep:
+/// owners of blocks of the default pool know nothing of that sleep.
 pub(in crate::device) fn opted_in_pools(device: &Device) -> Vec<PoolId> {
     let pools = device.private_pools.lock();
     let serves = |pool: &Pool| pool.use_on_oom && !pool.captured && pool.tag.is_none();
     pools.iter().counted().filter(|(_, pool)| serves(pool)).map(|(id, _)| *id).collect()
 }
 
-/// Captures of the pool are to come: what it has then is where these find it.
+/// Expects captures of the pool: they will find its free memory of now where it is.
 pub(in crate::device) fn expect_captures(device: &Device, id: PoolId) -> Result<()> {
     device.private_pools.lock().get(id)?.expects_captures = true;
     Ok(())
 }
 
-/// A graph knows addresses of the pool, though nothing was requested in the capture.
+/// Notes that a graph knows addresses of the pool, though nothing was requested in the capture.
 pub(crate) fn note_captured(device: &Device, id: PoolId) -> Result<()> {
     device.private_pools.lock().get(id)?.captured = true;
     Ok(())
 }
 
-/// Graphs that know addresses of the pool were launched, and are gone: its memory stays until `launches` are done.
+/// Keeps the pool's memory until `launches` are done: graphs that know its addresses were launched, and are gone.
 pub(crate) fn keep_for(device: &Device, id: PoolId, launches: &[Arc<LastWork>]) -> Result<()> {
     let known = device.private_pools.lock().keep_for(id, launches)?;
     // A capture forbids to ask; then they are asked the next time.
@@ -327,7 +328,7 @@ pub(crate) fn keep_for(device: &Device, id: PoolId, launches: &[Arc<LastWork>]) 
     Ok(())
 }
 
-/// Waits for what graphs that are gone still do in pools that nobody uses: in one, or in all. Blocks.
+/// Waits for launches of graphs that are gone, in pools that nobody uses: in one, or in all. Blocks.
 pub(in crate::device) fn wait_for_launches(device: &Device, only: Option<PoolSlot>) {
     let launches = device.private_pools.lock().launches_to_wait_for(only);
     forget_launches(device, &launches, |launch| launch.wait().map(|()| true));
@@ -366,7 +367,7 @@ pub(in crate::device) fn forget_empty(device: &Device, only: Option<PoolSlot>) {
         let abandoned = device.private_pools.lock().abandoned(only);
         for (id, slot) in abandoned {
             if let Some(left) = device.arenas.directory().recycle(slot) {
-                // In one step: the id can be used again, and what is said about it then stays.
+                // In one step: the id can be used again, and must keep what is set for it then.
                 let mut state = device.holdings.lock();
                 forgotten.push((device.private_pools.lock().forget(id), left));
                 state.accounts_mut().forget_pool(id);
@@ -424,7 +425,7 @@ pub(crate) fn stats(device: &Device, id: PoolId) -> Result<PoolStats> {
 }
 
 /// Arenas whose cached memory may go, with their pool: those of the default pool and of pools that nobody uses any
-/// more. Such a pool stays so; its arenas may be another pool's by the time they are locked.
+/// more. Such a pool stays unused; its arenas may be another pool's once they are locked.
 pub(in crate::device) fn releasable(device: &Device, what: Flush) -> Vec<(&Arc<Arena>, PoolSlot)> {
     let arenas = what
         .only()
@@ -447,12 +448,12 @@ pub(in crate::device) fn retire_scopes(device: &Device, stream: Stream) {
     }
 }
 
-/// The tags of pools that are there.
+/// Sleep tags of all pools.
 pub(crate) fn sleep_tags(device: &Device) -> Vec<SleepTag> {
     device.private_pools.lock().tags().map(|(_, _, tag)| tag.clone()).collect()
 }
 
-/// The pools that are meant.
+/// Pools that a call with these tags is about.
 pub(crate) fn sleepers_of(device: &Device, tags: Tags<'_>) -> Vec<Sleeper> {
     let pools = device.private_pools.lock();
     let meant = pools.tags().filter(|(.., tag)| tags.name(tag));

@@ -64,8 +64,8 @@ impl Device {
         self.granule.as_ref()?.search(self, arena, request, call)
     }
 
-    /// Memory of an arena is about to leave: what the policy keeps there for itself goes first, and where it served other
-    /// streams.
+    /// Prepares memory of an arena for leaving: the policy's views there go first, and those of other streams that it
+    /// serves.
     pub(super) fn before_leaving(&self, arena: &Arena, call: &Call<'_>) -> Result<()> {
         let mut outcome = give_views_up(self, arena, false, call);
         if self.holdings.lock().regions().away_bytes() == 0
@@ -74,14 +74,14 @@ impl Device {
             return outcome;
         }
         for other in hand_over::neighbours(self, arena) {
-            // First what shows such memory there.
+            // Views of such memory there go first.
             let shown = give_views_up(self, other, call.capturing, call);
             outcome = outcome.and(shown).and(hand_over::unmap_all_away(self, other, call.capturing, call));
         }
         outcome
     }
 
-    /// The most bytes that a request of this tier finds free in one piece, or that the policy can show it in one.
+    /// The most bytes that a request of this tier finds free in one piece, or in pieces that a view can show in one.
     pub(super) fn most_in_one_piece(&self, state: &mut ArenaState, tier: Tier) -> u64 {
         let in_pieces = self.granule.as_ref().map_or(0, |granule| granule.most_in_pieces(state, tier));
         state.layout().largest_free(tier).max(in_pieces)
@@ -115,7 +115,7 @@ impl Device {
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
         let _memory = self.slow_path.begin();
-        // Asked once: what is held counts the intent below, and more held may mean other granules.
+        // Asked once: the holdings count the intent below, and more held may mean other granules.
         let of = match purpose {
             Purpose::Serve => new_granule(self, arena, request),
             Purpose::Stock(grain) => Some(grain),
@@ -129,8 +129,8 @@ impl Device {
             };
             (state.tenure().grows(), state.tenure().pool().clone(), missing)
         };
-        // PyTorch counts the whole request, also where free memory is to become part of the block. Before the request is
-        // refused it is counted as it is.
+        // PyTorch counts the whole request, even where free memory is to become part of the block. Before a refusal it
+        // is counted as it is.
         let missing = missing.filter(|_| growable).unwrap_or(u64::MAX);
         let bytes = missing.min(request.segment_bytes);
         let asked = match purpose {
@@ -146,7 +146,7 @@ impl Device {
                 return Err(AllocError::Rejected { label, requested: request.requested });
             }
         }
-        // Counted as held until it is, or is not; also where foreign code panics.
+        // Counted as held until it is taken or not; also where foreign code panics.
         let mut intent = Intent::up_to(&self.holdings, pool.id, asked.exact, missing);
         if !intent.is_spared(self.site.host_reserve()) {
             return Ok(None);
@@ -292,7 +292,7 @@ fn take_segment(
     Err(BackendError::new(ErrorKind::Other, 0, "malloc", device.site.device(), detail))
 }
 
-/// A refusal for lack of memory is an answer; any other error is raised.
+/// Answers a lack of memory with `None`; raises any other error.
 fn refused(device: &Device, error: BackendError, bytes: u64) -> Result<Option<DevicePtr>> {
     device.site.backend().clear_error();
     if !error.is_out_of_memory() {
@@ -326,7 +326,7 @@ fn grow_region(
         let Some(growth) = purpose.plan(state.heap_mut(), request, of) else {
             drop(state);
             regions += 1;
-            // Other threads may take what is added.
+            // Other threads may take the new region.
             if regions <= REGIONS && space::add_region(device, arena, request, of, vm)? {
                 continue;
             }
@@ -413,7 +413,7 @@ fn commit(
     intent: Option<Intent<'_>>,
 ) {
     let mut holdings = device.holdings.lock();
-    // From here on it is counted as reserved.
+    // Counted as reserved from here on.
     if let Some(intent) = intent {
         intent.fulfil(&mut holdings);
     }
@@ -436,7 +436,7 @@ fn asked(device: &Device, arena: &Arena, request: &Request, of: Option<Grain>, b
     Asked { bytes, exact }
 }
 
-/// The granules that new memory of an arena is made of for a request; `None` where any will do.
+/// Granules of an arena's new memory for a request; `None` where any will do.
 fn new_granule(device: &Device, arena: &Arena, request: &Request) -> Option<Grain> {
     device.granule.as_ref()?.granule(device, arena, request.tier, request.size)
 }

@@ -4,17 +4,17 @@ use crate::error::Result;
 
 /// Bytes of a piece with contents: small against what sleeps, large against what a call costs.
 pub(super) const PIECE: u64 = 64 << 20;
-/// So many pieces of each device are copied while the host does something else.
+/// Pieces of each device that are copied while the host does something else.
 const UNDER_WAY: usize = 4;
 
 /// Outcome of beginning the next piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begun {
-    /// It is on its way.
+    /// It is in flight.
     Piece,
-    /// There is no memory for it without the remedies, which want nothing to be on its way.
+    /// There is no memory for it without the remedies, which want nothing to be in flight.
     Short,
-    /// There is none.
+    /// There is no next piece.
     Nothing,
 }
 
@@ -29,7 +29,7 @@ pub(crate) trait Pieces {
     /// Completes the oldest of them. Blocks.
     fn finish(&mut self) -> Result<()>;
 
-    /// After an error anywhere: no piece stays half done. Blocks.
+    /// Leaves no piece half done, after an error anywhere. Blocks.
     fn settle(&mut self);
 }
 

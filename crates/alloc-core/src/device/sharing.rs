@@ -38,7 +38,7 @@ fn place(block: &Block, state: &ArenaState) -> std::result::Result<Place, String
     Ok(Place::Granules { base, pieces: vec![Piece { region, range }], registration })
 }
 
-/// The live block at `ptr`, awake, where a value has it, or none does, as `owned` says.
+/// The live block at `ptr`, awake, if a value owns it or none does, as `owned` says.
 fn held_by(layout: &Layout, ptr: DevicePtr, id: BlockId, owned: bool) -> Option<&Block> {
     layout.awake(ptr, id).filter(|block| block.state.is_owned() == owned)
 }
@@ -70,8 +70,8 @@ fn not_there(ptr: DevicePtr, state: GranuleState) -> AllocError {
 }
 
 impl Device {
-    /// See [`Sharing::share`](crate::allocator::Sharing::share). `Ok(None)` where `ptr` is no live block, or is a
-    /// value's and should not be, or the other way round.
+    /// See [`Sharing::share`](crate::allocator::Sharing::share). `Ok(None)` where `ptr` is no live block, or is not
+    /// `owned` as it should be.
     pub(crate) fn share(
         &self,
         ptr: DevicePtr,
@@ -127,8 +127,7 @@ impl Device {
         self.exchange.open(bytes, handle)
     }
 
-    /// Growable blocks of an arena that were shared, and that nobody has open, are this process's own again, so that they can
-    /// sleep. Calls no driver.
+    /// Withdraws shares of an arena's growable blocks that nobody has open, so that they can sleep. Calls no driver.
     pub(in crate::device) fn withdraw_shares(&self, arena: &Arena) {
         let shared: Vec<(BlockId, Arc<Share>)> = {
             let state = arena.lock();
@@ -213,7 +212,7 @@ fn why_private(device: &Device) -> Problem {
     )
 }
 
-/// Asks the driver for what it was not asked for yet. Returns what is not needed, to be dropped without a lock.
+/// Asks the driver for missing handles. Drop the returned ones without a lock.
 fn export_granules(device: &Device, granules: &mut [ToExport]) -> Result<Vec<Arc<ShareableHandle>>> {
     let vm = device.site.backend().physical_sharing().map_err(BackendError::from)?;
     let handle_type = space::handle_type(device);

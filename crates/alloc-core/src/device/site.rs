@@ -18,7 +18,7 @@ use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use crate::watch::observers::{SegmentChange, SegmentEvent};
 use std::path::Path;
 
-/// A device, as it is for as long as its allocator lives. A copy is a handful of pointers.
+/// Constants of a device for the life of its allocator. A copy is a handful of pointers.
 #[derive(Clone)]
 pub(crate) struct Site {
     backend: Arc<dyn Backend>,
@@ -137,7 +137,7 @@ impl Site {
         self.attention.set(Reason::DRIVER_GONE, true);
     }
 
-    /// Looks at what an operation that called the driver came to: was it that the driver is unloading?
+    /// Notes if the operation failed because the driver is unloading.
     pub(super) fn noticing<T>(&self, outcome: Result<T>) -> Result<T> {
         if let Err(AllocError::Backend(error)) = &outcome {
             edges::notice(self.attention, &*self.backend, error);
@@ -156,7 +156,8 @@ impl Site {
         self.attention.has(Reason::CAPTURE) || edges::captures_on(self.backend.id(), self.device)
     }
 
-    /// Lets the calling thread do what captures would forbid, where there are any. Calls the driver, unless that is gone.
+    /// Lets the calling thread make calls that captures would forbid, where there are any. Calls the driver, unless
+    /// that is gone.
     pub(crate) fn relaxed(&self) -> Result<Option<Relaxed<'_>>> {
         if !self.is_beside_capture() || self.edge().is_some() {
             return Ok(None);
@@ -164,7 +165,7 @@ impl Site {
         Ok(self.backend.capture().ok().map(Relaxed::enter).transpose()?)
     }
 
-    /// A call of which nothing is recorded. Calls the driver where there are captures.
+    /// A call that is not recorded. Calls the driver where there are captures.
     pub(super) fn plain_call(&self) -> Result<Call<'_>> {
         Ok(Call { relaxed: self.relaxed()?, ..Call::PLAIN })
     }
@@ -180,7 +181,7 @@ impl Site {
         })
     }
 
-    /// [`capture_id`](Self::capture_id) where a stream that cannot be asked about is one that is not captured.
+    /// [`capture_id`](Self::capture_id), with `None` for a stream that cannot be asked about.
     pub(super) fn capture_of(&self, stream: Stream) -> Option<u64> {
         self.capture_id(stream).ok().flatten()
     }

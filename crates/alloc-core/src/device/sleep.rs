@@ -1,7 +1,7 @@
-//! Pools that sleep; what that means is said in [`crate::sleep`]. `falling_asleep.rs` and `waking_up.rs` have those on their way.
+//! Pools that sleep; [`crate::sleep`] says what that means. `falling_asleep.rs` and `waking_up.rs` move them.
 //!
-//! Like all that calls the driver: the granules concerned are `Pending` and their blocks out of everyone's reach before the
-//! lock is dropped, and the outcome is committed granule by granule, so that an error leaves each awake or asleep.
+//! As in all driver calls, the granules concerned are `Pending` and their blocks out of everyone's reach before the
+//! lock is dropped. The outcome is committed granule by granule, so that an error leaves each awake or asleep.
 
 use crate::arena::directory::Arena;
 use crate::arena::{ArenaState, Bed};
@@ -57,7 +57,7 @@ impl GranuleRun {
         }
     }
 
-    /// Cuts its first granules off: at most so many bytes, but one granule at least. Returns them, and the rest.
+    /// Cuts its first granules off: at most `bytes`, but one granule at least. Returns them, and the rest.
     pub(super) fn cut(mut self, bytes: u64) -> (Self, Option<Self>) {
         let most = self.range.start + bytes;
         let count = self.memory.partition_point(|mapping| mapping.end() <= most).max(1);
@@ -68,7 +68,7 @@ impl GranuleRun {
         (self, Some(rest))
     }
 
-    /// Its blocks become what its granules are now.
+    /// Sets its blocks to the states of its granules.
     pub(super) fn follow(&self, state: &mut ArenaState, device: &DeviceState) {
         if let Some(region) = device.regions().get(self.region) {
             Bed::of(state.heap_mut(), self.segment).follow(region, &self.range);
@@ -120,7 +120,7 @@ pub(crate) fn set_tag(device: &Device, id: PoolId, tag: Option<SleepTag>) -> Res
     for arena in device.arenas.directory().of_pool(slot) {
         let mut state = arena.lock();
         if state.tenure().slot() == slot {
-            // As it is now: other settings may have come since.
+            // The policy of now: other settings may have come since.
             let policy = device.arenas.directory().with_template(|template| template.policy.clone());
             state.set_sleeps(has_tag, policy);
         }
@@ -128,7 +128,7 @@ pub(crate) fn set_tag(device: &Device, id: PoolId, tag: Option<SleepTag>) -> Res
     Ok(())
 }
 
-/// Begins to put pools to sleep: gives back what they only cache. Nothing lies down yet.
+/// Begins to put pools to sleep: gives their cached memory back. Takes nothing out of use yet.
 pub(crate) fn begin_sleep<'s>(
     device: &'s Device,
     pools: Vec<Sleeper>,
@@ -153,7 +153,7 @@ pub(in crate::device) fn begin_uncaptured(device: &Device) -> Result<Call<'_>> {
     Ok(call)
 }
 
-/// Refuses a backup that would take what the sleep frees.
+/// Refuses a backup that would take the memory that the sleep frees.
 pub(crate) fn refuse_backup(device: &Device, backup: &Backup) -> Result<()> {
     if device.site.is_unified() && matches!(backup, Backup::HostPinned(_)) {
         return Err(AllocError::Sleep(format!(
@@ -185,7 +185,7 @@ pub(crate) fn users_of(device: &Device, pool: &Sleeper) -> BTreeSet<DeviceIndex>
     users
 }
 
-/// Waits for all devices that may be using the memory: also for work that the engine was not told of. Blocks.
+/// Waits for all devices that may be using the memory, also for work that the engine was not told of. Blocks.
 pub(crate) fn wait_for_users(
     device: &Device,
     users: &BTreeSet<DeviceIndex>,
@@ -196,7 +196,7 @@ pub(crate) fn wait_for_users(
     waited.inspect_err(|_| backend.clear_error())
 }
 
-/// Host memory for a run's contents; `None` where they are given up. May block.
+/// Host memory for a run's contents; `None` where they are not kept. May block.
 pub(in crate::device) fn store_for(
     device: &Device,
     backup: &Backup,
@@ -241,7 +241,7 @@ pub(crate) fn free_asleep(device: &Device, ptr: DevicePtr, location: Location) -
     true
 }
 
-/// Refuses to give contents up that a graph left for its next launch. What sleeps already has lost nothing.
+/// Refuses to discard contents that a graph left for its next launch. Memory that sleeps already has lost nothing.
 pub(crate) fn refuse_to_discard(device: &Device, pool: &Sleeper) -> Result<()> {
     if pools::has_served_captures(device, pool.slot) && device.holdings.reserved_by(pool.id) > 0 {
         return Err(AllocError::Sleep(format!(
@@ -253,8 +253,8 @@ pub(crate) fn refuse_to_discard(device: &Device, pool: &Sleeper) -> Result<()> {
     Ok(())
 }
 
-/// Copies `bytes` bytes of what was saved of sleeping memory at `ptr` to the host. `false` where some of it is awake, or was not
-/// saved. Blocks.
+/// Copies `bytes` bytes of the backup of sleeping memory at `ptr` to the host. `false` where some of it is awake, or
+/// was not saved. Blocks.
 ///
 /// # Safety
 /// There is room for them at `into`, on the host, that nobody else uses.
@@ -310,14 +310,14 @@ pub(crate) fn drop_backups(device: &Device) {
     drop(idle);
 }
 
-/// Gives back what a pool caches or shows to others, as far as it is not what sleeps.
+/// Gives back a pool's cached memory and its views of others, unless they are to sleep.
 fn empty_before_sleep(
     device: &Device,
     pool: &Sleeper,
     call: &Call<'_>,
     report: &mut SleepReport,
 ) -> Result<()> {
-    // Graphs may know what is cached, and what is shown elsewhere: both stay mapped.
+    // Graphs may know cached memory and views: both stay mapped.
     let of_graphs = pools::is_known_to_graphs(device, pool.slot);
     if of_graphs {
         let arenas = device.arenas.directory().of_pool(pool.slot);

@@ -1,5 +1,5 @@
-//! A device's address space: growable segments that come and go, what is mapped in them, in a second place or for another
-//! stream, and what the driver refused to undo.
+//! A device's address space: growable segments that come and go, mappings in them, in a second place or for another
+//! stream, and leftovers that the driver refused to undo.
 
 use super::Device;
 use crate::arena::directory::{Arena, PoolSlot};
@@ -26,9 +26,9 @@ pub(super) fn can_serve(base: DevicePtr, bytes: u64) -> bool {
     !base.is_null() && AddressMap::can_hold(base) && last.is_some_and(AddressMap::can_hold)
 }
 
-/// Granules that one request may take: what needs more is larger than any device, and would fill tables of the host.
+/// Granules that one request may take: a request for more is larger than any device, and would fill tables of the host.
 const MOST_GRANULES: u64 = 1 << 20;
-/// Of a device's regions so many at a time may have huge pages in the address map. Where there are more, each may hold little.
+/// Regions of a device that may have huge pages in the address map at a time. With more of them, each may hold little.
 const ROOMY: u32 = 64;
 
 /// Outcome of mapping granules in a second place, side by side.
@@ -51,15 +51,15 @@ pub(super) fn side_by_side(base: u64, granules: &[Shown]) -> impl Iterator<Item 
     })
 }
 
-/// Addresses of a device as they are reserved.
+/// State of a device's reservations of addresses.
 pub(super) struct Addresses {
     /// Held while leftovers are tried again.
     retrying: Mutex<()>,
-    /// So many bytes of addresses at a time, where the driver refused more.
+    /// Most bytes of addresses at a time, where the driver refused more.
     largest: AtomicU64,
     /// Set while the last reservation was refused.
     refused: AtomicBool,
-    /// Addresses were given back since: more of them may be had at a time.
+    /// Addresses were given back since: a larger reservation may succeed.
     came_back: AtomicBool,
     /// True if memory can be mapped in two places; `None` until that was tried. Held during the trial.
     aliases: Mutex<Option<bool>>,
@@ -77,12 +77,12 @@ impl Default for Addresses {
     }
 }
 
-/// Tries whether memory can be in two places, which no capture may be beside; `None` where nothing was learned. Blocks for some
-/// milliseconds. Calls the driver.
+/// Tries if memory can be mapped in two places; `None` where nothing was learned. Not legal beside a capture. Blocks
+/// for some milliseconds. Calls the driver.
 pub(in crate::device) fn prove_aliases(device: &Device) -> Option<bool> {
     let (backend, index) = (&**device.site.backend(), device.index());
     let vm = backend.virtual_memory().ok()?;
-    // One thread at a time: what another learns meanwhile holds for all, and so much less memory is on its way.
+    // One thread at a time: the answer holds for all, and less memory is in flight.
     let mut answer = device.addresses.aliases.lock();
     if answer.is_some() {
         return *answer;
@@ -167,7 +167,7 @@ pub(in crate::device) fn map_side_by_side(
     Err(refused)
 }
 
-/// Gives the addresses of segments back in which nothing is mapped.
+/// Gives back the addresses of segments in which nothing is mapped.
 pub(in crate::device) fn release_addresses(device: &Device, segments: Vec<Segment>) {
     let Ok(vm) = device.site.backend().virtual_memory() else { return };
     for segment in segments {
@@ -240,8 +240,8 @@ pub(in crate::device) fn add_region(
     Ok(true)
 }
 
-/// The granules of a new growable segment for a request: `of` these sizes, or of the arena's choice in units of `minimum` where
-/// that is `None`. Who asks for certain sizes gets these, whatever the settings have become since.
+/// Granules of a new growable segment for a request: `of` these sizes, or of the arena's choice in units of `minimum`
+/// where that is `None`. Explicit sizes hold, whatever the settings have become since.
 pub(in crate::device) fn grain_for(
     state: &mut ArenaState,
     request: &Request,
@@ -277,7 +277,7 @@ pub(in crate::device) fn remove_region(
         let (base, bytes) =
             (state.layout().segments()[segment].base, state.layout().segments()[segment].bytes);
         if device.holdings.lock().regions().has_leftovers_in(base, bytes) {
-            // Kept until those are gone, which every flush tries.
+            // Kept until the leftovers are gone, which every flush tries.
             state.heap_mut().insert_unmapped(block);
             return Ok(());
         }
@@ -299,13 +299,13 @@ pub(in crate::device) fn remove_region(
     Ok(())
 }
 
-/// Tries again to undo what the driver, or a pool's source, refused to.
+/// Tries leftovers again that the driver, or a pool's source, refused to undo.
 pub(in crate::device) fn retry_leftovers(device: &Device) {
     refused::retry(&**device.site.backend());
     let Ok(vm) = device.site.backend().virtual_memory() else { return };
     let calls = device.site.calls();
     let (_memory, foreign) = {
-        // One thread at a time: whoever grows next to a retry waits for it, or it would find the places taken.
+        // One thread at a time: a thread that grows next to a retry waits for it, or it would find the places taken.
         let _alone = device.addresses.retrying.lock();
         let leftovers = device.holdings.lock().regions_mut().take_leftovers();
         if leftovers.is_empty() {
@@ -326,8 +326,8 @@ pub(in crate::device) fn handle_type(device: &Device) -> HandleType {
     device.exchange.handle_type(|| device.holdings.lock().settings().segments_ipc)
 }
 
-/// Free memory that sleeps is forgotten: it need not be woken. Returns how many bytes, and what the driver said where
-/// that left empty address space.
+/// Forgets free memory that sleeps: it need not be woken. Returns the bytes, and the driver's answer where that left
+/// empty address space.
 pub(in crate::device) fn drop_dormant(
     device: &Device,
     arena: &Arena,
@@ -362,8 +362,8 @@ pub(in crate::device) fn drop_dormant(
     (bytes, outcome)
 }
 
-/// Takes the first `mapped` bytes of mappings and their addresses away that nothing uses. What the driver refuses is left
-/// over.
+/// Takes away the first `mapped` bytes of unused mappings, and their addresses. Leftovers are kept where the driver
+/// refuses.
 fn give_mappings_back(device: &Device, base: DevicePtr, bytes: u64, mapped: u64, vm: &dyn VirtualMemory) {
     let mut left = Leftovers::default();
     // SAFETY: rule 3: adjacent mappings of a view in which no block lives, and whose last use is past.

@@ -1,8 +1,7 @@
-//! The figures of a device, of the whole program and of parts of it.
+//! Figures of a device, of the whole program and of parts of it.
 //!
-//! Scopes have exact peaks, whatever other scopes and resets there are. The peaks that are kept anyway are cut where a scope
-//! begins and where they are reset; what was the most up to there is noted in every scope that is open. Between such
-//! boundaries scopes cost nothing.
+//! Scopes have exact peaks, whatever other scopes and resets there are. The running peaks are cut where a scope begins
+//! and where they are reset; every open scope notes the peak up to there. Between such boundaries scopes cost nothing.
 
 use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
@@ -180,14 +179,14 @@ pub(crate) fn ledger(device: &Device) -> Result<DeviceLedger> {
             &processes,
         ))
     };
-    // Others come and go between the questions: a ledger that has more than is used is asked for once more.
+    // Others come and go between the questions: a ledger whose parts exceed the used bytes is read once more.
     let undisturbed = || undisturbed(device, read).unwrap_or_else(read);
     let first: DeviceLedger = undisturbed()?;
     if first.sum() <= first.used { Ok(first) } else { undisturbed() }
 }
 
-/// Launches a graph for the first time. Returns also what the driver took for it, where that could be measured: other threads that
-/// measure, or destroy what was measured, wait.
+/// Launches a graph for the first time. Returns also the bytes that the driver took for it, if measured: other threads
+/// that measure, or destroy measured graphs, wait.
 pub(crate) fn first_launch<T>(
     device: &Device,
     launch: impl FnOnce() -> Result<T>,
@@ -200,7 +199,7 @@ pub(crate) fn first_launch<T>(
     Ok((launched, bytes))
 }
 
-/// Destroys a graph for which the driver took so much.
+/// Destroys a graph for which the driver took `bytes`.
 pub(crate) fn end_of_graph(device: &Device, bytes: u64, destroy: impl FnOnce()) {
     let _alone = alone(device);
     destroy();
@@ -324,13 +323,14 @@ fn node_memory(device: &Device) -> Option<u64> {
     }
 }
 
-/// Until it is dropped, no other thread changes what the driver has for graphs that are measured. An error where this one does.
+/// Keeps other threads from changing the driver's memory for measured graphs until it is dropped. An error where this
+/// thread does.
 fn alone(device: &Device) -> std::result::Result<Alone<'_, ()>, ()> {
     device.measured.begin_alone(&[()].into())
 }
 
-/// Bytes that are used by nobody who publishes, and not for memory nodes: what a call of the driver adds to it is the driver's
-/// own. `None` where the driver does not tell.
+/// Bytes used by nobody who publishes, and not for memory nodes: a driver call's addition to it is the driver's own.
+/// `None` where the driver does not tell.
 fn used_by_the_driver(device: &Device) -> Option<u64> {
     let site = &device.site;
     let own = device.holdings.lock().published();
@@ -360,7 +360,7 @@ fn views(device: &Device) -> u64 {
     })
 }
 
-/// Before figures are read: what streams have finished is not pending any more, where the policy says so.
+/// Drains finished frees before figures are read, where the policy says so.
 fn notice_finished(device: &Device) {
     if !device.arenas.directory().policy().drains_at_each_request()
         && device.site.edge().is_none()
@@ -372,7 +372,7 @@ fn notice_finished(device: &Device) {
     history::tell_trackers(device);
 }
 
-/// Cuts the running peaks by `cut`, and notes in every open scope what they were.
+/// Cuts the running peaks by `cut`, and notes them in every open scope.
 fn cut_peaks(
     device: &Device,
     peaks: &mut Peaks,

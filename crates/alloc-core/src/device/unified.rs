@@ -1,4 +1,4 @@
-//! A device whose memory pinned host memory lies in: one budget, and each gives way to the other.
+//! A device that shares its memory with pinned host memory: one budget, in which each gives way to the other.
 
 use crate::device::Device;
 use crate::device::crossings;

@@ -1,4 +1,4 @@
-//! Memory for pools that wake; what that means is said in [`crate::sleep`]. `waking_up.rs` has those on their way.
+//! Memory for pools that wake; [`crate::sleep`] says what that means. `waking_up.rs` moves them.
 
 use crate::backend::VirtualMemory;
 use crate::device::Device;
@@ -15,7 +15,7 @@ use crate::memory::region::{self, Mapping, Source};
 use crate::process::foreign::Calls;
 use crate::sync::MemoryInFlight;
 
-/// Memory for a run, on its way.
+/// Memory for a run, in flight.
 pub(super) struct Given<'a> {
     pub(super) memory: Vec<Mapping>,
     pub(super) source: Source,
@@ -24,7 +24,7 @@ pub(super) struct Given<'a> {
 }
 
 impl Device {
-    /// Begins to wake pools. What does not wake because all in it was freed goes at once.
+    /// Begins to wake pools. Drops at once the memory that need not wake because all in it was freed.
     pub(crate) fn begin_wake(&self, pools: Vec<Sleeper>) -> Result<WakingUp<'_>> {
         let calls = self.site.calls();
         let call = sleep::begin_uncaptured(self)?;
@@ -42,7 +42,7 @@ impl Device {
         Ok(WakingUp::new(self, pools, report, emptied, call, calls))
     }
 
-    /// New memory behind a run, counted as on its way. `Ok(None)` where there is none, or a limit refuses it.
+    /// Takes new memory for a run, counted as in flight. `Ok(None)` where there is none, or a limit refuses it.
     pub(super) fn memory_for(
         &self,
         pool: &Sleeper,
@@ -78,8 +78,8 @@ impl Device {
         }
     }
 
-    /// [`memory_for`](Self::memory_for) a run, with the remedies that a request has: callbacks, cached memory in the order
-    /// that is fair, spill hooks.
+    /// [`memory_for`](Self::memory_for) a run, with the remedies of a miss: callbacks, cached memory in the fair order,
+    /// spill hooks.
     pub(super) fn memory_by_all_means(
         &self,
         pool: &Sleeper,

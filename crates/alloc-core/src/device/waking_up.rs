@@ -1,4 +1,4 @@
-//! The pools of one device on their way from sleep: what has memory again, and what is being copied back.
+//! Pools of one device that are being woken: runs with memory again, and contents being copied back.
 
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::device::Device;
@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 pub(crate) struct WakingUp<'w> {
     device: &'w Device,
     pools: Vec<Sleeper>,
-    /// Arenas that may have more that sleeps, with the numbers of their pools.
+    /// Arenas that may have more sleeping memory, with the numbers of their pools.
     asleep: VecDeque<(usize, Arc<Arena>)>,
     restoring: VecDeque<Rising<'w>>,
     lane: Lane,
@@ -55,12 +55,12 @@ impl Drop for Unwoken<'_> {
     }
 }
 
-/// A run that has memory, and whose contents are on their way.
+/// A run that has memory again, and whose contents are in flight.
 struct Rising<'w> {
     asleep: Unwoken<'w>,
     pool: usize,
     given: Given<'w>,
-    /// Copies, and how many bytes they bring.
+    /// Copies, and the bytes they bring.
     copies: Copies,
 }
 
@@ -100,7 +100,7 @@ impl<'w> WakingUp<'w> {
     /// Ends the wake and reports it. Tells trackers.
     ///
     /// # Errors
-    /// Outcome of giving sleeping memory up.
+    /// Where giving sleeping memory up failed.
     pub(crate) fn end(self) -> Result<WakeReport> {
         let Self { device, report, emptied, call, .. } = self;
         drop(call);
@@ -108,7 +108,7 @@ impl<'w> WakingUp<'w> {
         emptied.map(|()| report)
     }
 
-    /// The next piece that sleeps, taken to be woken, and the number of its pool.
+    /// The next sleeping piece, taken to be woken, and the number of its pool.
     fn next_asleep(&mut self) -> Option<(usize, Unwoken<'w>)> {
         while let Some((number, arena)) = self.asleep.front() {
             if let Some(run) = self.next_in(arena, self.pools[*number].slot) {
@@ -162,7 +162,7 @@ impl<'w> WakingUp<'w> {
         Ok(copies)
     }
 
-    /// The memory goes again, and the run sleeps on.
+    /// Takes the memory away again: the run sleeps on.
     fn take_back(&self, given: &Given<'w>) {
         let Ok(vm) = self.device.site.backend().virtual_memory() else { return };
         let mut leftovers = Leftovers::default();
@@ -172,7 +172,7 @@ impl<'w> WakingUp<'w> {
         self.device.holdings.lock().regions_mut().keep(leftovers);
     }
 
-    /// The run is awake.
+    /// Commits a run as awake.
     fn get_up(&mut self, rising: Rising<'w>) {
         let Rising { mut asleep, pool, given, copies } = rising;
         let (pool, run) = (&self.pools[pool], &asleep.run);

@@ -1,14 +1,16 @@
-//! Budgets: what a pool, or a tenant, may hold of a device, who is told when it holds much, and who is asked to make room.
+//! Budgets: limits of a pool, or a tenant, on a device, observers that are told at a soft limit, and hooks that make
+//! room.
 //!
 //! A *tenant* is a named group of pools of one device. Three marks bound what a tenant holds, all optional:
 //!
-//! * its **guarantee**: nobody else's memory ever grows into what of it is not used yet;
+//! * its **guarantee**: nobody else's memory ever grows into its unused part;
 //! * its **soft** limit: before it is crossed the tenant's own cached memory goes back, then observers are told;
 //! * its **hard** limit: beyond it nothing is taken.
 //!
-//! Held is what was taken from the device, cached memory and memory that is on its way included, whole segments and
-//! granules; memory of a pool's own source counts like the device's. A budget is the business of the programs in one process: what other processes and the driver itself
-//! use of the device is theirs. `memory_limit` leaves room for them, and bounds what can be guaranteed.
+//! Held memory was taken from the device. It includes cached memory and memory in flight, as whole segments and
+//! granules; memory of a pool's own source counts like the device's. A budget concerns the programs in one process:
+//! other processes and the driver itself have their own part of the device. `memory_limit` leaves room for them, and
+//! bounds what can be guaranteed.
 //!
 //! ```
 //! use alloc_core::budget::Budget;
@@ -81,11 +83,11 @@ impl Budget {
 /// Owner of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BudgetOwner {
-    /// Of all that is held: `memory_soft_limit`.
+    /// The whole device: `memory_soft_limit`.
     Device,
-    /// A pool's own limits.
+    /// A pool.
     Pool(PoolId),
-    /// A tenant's.
+    /// A tenant.
     Tenant {
         /// The tenant.
         id: TenantId,
@@ -94,7 +96,7 @@ pub enum BudgetOwner {
     },
 }
 
-/// A soft limit was crossed, upwards. It is told again only after the owner was back at the limit or below.
+/// Soft limit crossed upwards. It is told again only after the owner was back at the limit or below.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetEvent {
     /// The device.
@@ -105,7 +107,7 @@ pub struct BudgetEvent {
     pub pool: Option<PoolId>,
     /// Bytes the owner held before.
     pub held: u64,
-    /// Bytes that were taken; 0 where it was no request that crossed the limit: it was lowered, or a pool joined.
+    /// Bytes that were taken; 0 where no request crossed the limit: it was lowered, or a pool joined.
     pub wanted: u64,
     /// The soft limit in bytes.
     pub soft: u64,
@@ -126,7 +128,7 @@ pub enum Shortage {
     Device,
 }
 
-/// Asks the program to make room for a request that would be refused otherwise.
+/// Request to the program to make room, where a request would be refused otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpillRequest {
     /// The device.
@@ -168,10 +170,10 @@ pub struct TenantStats {
     pub spilled_bytes: u64,
 }
 
-/// Sees soft limits crossed. Called with no lock held, before the call that crossed the limit returns, unless another thread is
-/// telling observers of the device at that moment: then by that one.
+/// Observer of crossed soft limits. Called with no lock held, before the call that crossed the limit returns. If
+/// another thread is telling observers of the device at that moment, that one calls it.
 /// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
 pub type BudgetObserver = Arc<dyn Fn(&BudgetEvent) + Send + Sync>;
-/// Makes room, and returns how many bytes it made free; 0 for none.
+/// Hook that makes room, and returns the bytes it freed; 0 for none.
 /// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
 pub type SpillHook = Arc<dyn Fn(&SpillRequest) -> u64 + Send + Sync>;

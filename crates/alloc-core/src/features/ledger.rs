@@ -4,16 +4,17 @@
 //! used = ours (live + cached + pending) + pinned + graphs + process_other + other_processes + unaccounted
 //! ```
 //!
-//! `used` is the driver's figure, `ours` and `pinned` are counted. `graphs` is the driver's own memory for graphs: what came when each of the
-//! allocator's graphs was launched first, and what the driver says that it keeps for memory nodes. The rest is what others say of
-//! themselves:
+//! `used` is the driver's figure, `ours` and `pinned` are counted. `graphs` is the driver's own memory for graphs: its
+//! growth at the first launch of each of the allocator's graphs, and the memory that the driver reports for memory
+//! nodes. The rest is what others publish:
 //!
-//! * Granule's allocators with `publish:True` write what they hold into a file each, in a folder of the user's
-//!   ([`registry`]). Files of processes that were killed are removed by whoever reads.
-//! * The program may know what the vendor's management library says of each process
-//!   ([`set_process_memory_source`](crate::allocator::Hooks::set_process_memory_source)). It counts contexts and libraries, too.
+//! * Granule's allocators with `publish:True` write their holdings into a file each, in a folder of the user's
+//!   ([`registry`]). Readers remove files of processes that were killed.
+//! * The program may know each process's memory from the vendor's management library
+//!   ([`set_process_memory_source`](crate::allocator::Hooks::set_process_memory_source)). It counts contexts and
+//!   libraries, too.
 //!
-//! What neither says is `unaccounted`: contexts, libraries, processes of other users.
+//! The rest of `used` is `unaccounted`: contexts, libraries, processes of other users.
 //!
 //! Memory that was allocated while caching was off is not ours here.
 
@@ -35,7 +36,7 @@ pub struct Ours {
     pub pending: u64,
     /// In the program's hands without memory behind them: they take nothing of the device.
     pub asleep: u64,
-    /// Addresses at which memory is seen a second time: they take nothing of the device.
+    /// Addresses of views, at which memory is seen a second time: they take nothing of the device.
     pub views: u64,
 }
 
@@ -45,7 +46,7 @@ impl Ours {
         let held = bytes(stats.reserved_bytes.all.current);
         let asleep = bytes(stats.granule.asleep_bytes);
         let pending = bytes(stats.granule.pending_bytes).min(held);
-        // A granule that sleeps may end within a block.
+        // A sleeping granule may end within a block.
         let live = bytes(stats.allocated_bytes.all.current).saturating_sub(asleep).min(held - pending);
         Self { live, cached: held - pending - live, pending, asleep, views }
     }
@@ -60,9 +61,9 @@ impl Ours {
 /// Bytes of a device that another process has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherProcess {
-    /// The process, by the number that it has for itself: one of another PID name space may have that of a process of this one.
+    /// Number that the process has for itself: one of another PID name space may have that of a process of this one.
     pub pid: u32,
-    /// All of it that is known.
+    /// All its known bytes.
     pub bytes: u64,
     /// Bytes that Granule's allocators in it hold; `None` where none of them publishes.
     pub granule: Option<u64>,
@@ -71,7 +72,7 @@ pub struct OtherProcess {
 /// Owners of a device's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceLedger {
-    /// All that there is.
+    /// All bytes of the device.
     pub total: u64,
     /// Bytes in use, by whomever.
     pub used: u64,
@@ -93,7 +94,7 @@ pub struct DeviceLedger {
 }
 
 impl DeviceLedger {
-    /// `own` is this process's number; `entries` leave out the allocator whose ledger it is.
+    /// New ledger. `own` is this process's number; `entries` leave out the allocator whose ledger it is.
     pub(crate) fn new(
         (total, used): (u64, u64),
         (ours, pinned, graphs): (Ours, u64, u64),
@@ -140,7 +141,7 @@ impl DeviceLedger {
         self.other_processes.iter().map(|process| process.bytes).sum()
     }
 
-    /// All of it together. It is [`used`](Self::used) where everybody was read at one moment.
+    /// Sum of all parts. It is [`used`](Self::used) where all were read at one moment.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.known() + self.unaccounted

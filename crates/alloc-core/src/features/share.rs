@@ -1,16 +1,15 @@
-//! Blocks that other processes use: what goes over the wire, who holds what, and what was opened here.
+//! Blocks that other processes use: wire format, holders, and blocks that were opened here.
 //!
-//! * `handle`: the bytes. They begin as PyTorch's do and end in a part of Granule's that says whose memory it is.
+//! * `handle`: the bytes. They begin as PyTorch's do and end in a part of Granule's that names the owner.
 //! * `ledger`: a page of memory that the exporter shares with those who open its blocks. It says which blocks are open
 //!   and who holds them, so a free never waits and no block is reused under another process.
-//! * `process`: who is alive, and what can be had from another process.
-//! * `import` and `mapping`: what this process opened, each thing once.
+//! * `process`: checks that a process is alive, and takes descriptors from it.
+//! * `import` and `mapping`: blocks and mappings that this process opened, each once.
 //! * `registered`: memory that libraries register, which they give to other processes themselves.
 //!
-//! A block that was shared has a `Share` among its uses. When the block is freed it is closed for new openings; if somebody
-//! holds it, it stays pending until nobody does. Whoever opens a block notes that in the ledger first and looks
-//! whether the block is still open afterwards; whoever frees one closes it first and looks who holds it afterwards. One of
-//! the two sees the other.
+//! A block that was shared has a `Share` among its uses. Freed, it is closed for new openings; if a process holds it,
+//! it stays pending until none does. To open a block, a process first notes it in the ledger, then looks if it is still
+//! open. A free first closes it, then looks for holders. One of the two sees the other.
 //!
 //! ```
 //! use alloc_core::share::{ImportedMemory, SharedBlock};
@@ -60,11 +59,12 @@ pub struct SharedBlock {
     pub offset: u64,
 }
 
-/// A live or pending block that was shared. Closed to new openings when it is freed, at the latest when this is dropped.
+/// A live or pending block that was shared. Closed to new openings when it is freed, at the latest when this is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) block: SharedBlock,
-    /// The granules that other processes map, in the block's order; none of a fixed segment.
+    /// Granules that other processes map, in the block's order; none of a fixed segment.
     pub(crate) granules: Vec<Piece>,
     ledger: Arc<Ledger>,
     ticket: Ticket,
@@ -75,17 +75,17 @@ impl Share {
         Self { block, granules, ledger, ticket }
     }
 
-    /// From here on nobody can open it any more.
+    /// Closes the block: nobody can open it any more.
     pub(crate) fn close(&self) {
         self.ledger.close(self.ticket);
     }
 
-    /// Closes it if no process that is alive has it open; whether it is closed.
+    /// Closes it if no process that is alive has it open; returns if it is closed.
     pub(crate) fn withdraw(&self) -> bool {
         self.ledger.withdraw(self.ticket)
     }
 
-    /// Closes it; whether a process that is alive has it open.
+    /// Closes it; returns if a process that is alive has it open.
     pub(crate) fn is_held_once_closed(&self) -> bool {
         self.close();
         self.ledger.is_held(self.ticket)

@@ -5,22 +5,22 @@
 //! addresses; nobody may use them until [`SleepMode::wake`](crate::allocator::SleepMode::wake) has put memory behind
 //! them again, with the same contents where there is a backup.
 //!
-//! What happens to a pool that sleeps:
+//! Rules for a pool that sleeps:
 //! * A **free** of a sleeping block is an ordinary free. Its backup goes, and waking takes no memory for granules that are
 //!   free by then.
 //! * A **request** gets memory that is awake: new granules, mapped for it. They go to sleep with the next call.
 //! * `record_stream`, launches of graphs of the pool, checkpoints: refused with
 //!   [`AllocError::Asleep`](crate::AllocError::Asleep).
 //! * Sleeping or waking twice is fine, and does nothing.
-//! * Its live blocks count as allocated, not as reserved. A tenant's guarantee stays: what sleeps can wake.
-//! * What was allocated while caching was off does not sleep.
+//! * Its live blocks count as allocated, not as reserved. A tenant's guarantee stays, since sleeping memory can wake.
+//! * Memory that was allocated while caching was off does not sleep.
 //!
-//! The unit is the granule, and its state says everything: one that is shared with another process, registered, or under a
-//! block whose free still waits for a stream stays awake, and [`SleepReport::kept`] says so. A call that fails in the middle
-//! leaves each granule awake or asleep as a whole, nothing is lost, and the call can be made again.
+//! The unit is the granule, and its state decides: one that is shared with another process, registered, or under a
+//! block whose free still waits for a stream stays awake, and [`SleepReport::kept`] says so. A call that fails in the
+//! middle leaves each granule awake or asleep as a whole. Nothing is lost, and the call can be made again.
 //!
-//! Backups hold whole granules (of 2 and 20 MiB by default), so they are larger than the blocks. Files go where the program says; in a
-//! directory that the system keeps in memory (tmpfs), they are memory.
+//! Backups hold whole granules (of 2 and 20 MiB by default), so they are larger than the blocks. Files go where the
+//! program says; in a directory that the system keeps in memory (tmpfs), they are memory.
 //!
 //! Free cached memory is given back and not woken, except in pools whose addresses captured graphs know.
 
@@ -31,7 +31,7 @@ use crate::types::{DeviceIndex, PoolId};
 use std::fmt;
 use std::time::Duration;
 
-/// The name under which pools sleep together, and their place in the order of waking.
+/// Name under which pools sleep together, and their place in the order of waking.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SleepTag {
     /// The name.
@@ -51,9 +51,9 @@ impl SleepTag {
 /// Pools that a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tags<'a> {
-    /// All that have a tag.
+    /// All pools that have a tag.
     All,
-    /// Those with one of these.
+    /// Pools with one of these tags.
     Only(&'a [&'a str]),
 }
 
@@ -73,7 +73,7 @@ pub enum KeptBecause {
     /// It is part of a fixed segment, taken before the pool got its tag or where the pool's own source has no physical
     /// memory to offer: its address goes with it.
     Fixed,
-    /// Another process has it, too.
+    /// Another process shares it.
     Shared,
     /// A freed block in it waits for other streams, or for the end of a capture.
     Pending,
@@ -114,7 +114,7 @@ pub struct SleepReport {
     pub uncached: u64,
     /// Given back to the device in all, as the engine counts it.
     pub freed: u64,
-    /// By how much the driver's figure of free memory grew. Other programs may have changed it, too.
+    /// Growth of the driver's figure of free memory. Other programs may have changed it, too.
     pub device_free_gained: i64,
     /// Contents copied away by this call.
     pub backed_up: u64,
@@ -154,9 +154,9 @@ impl SleepReport {
 pub struct WakeReport {
     /// Awake again.
     pub woken: u64,
-    /// Restored from backups; the rest has whatever the driver's new memory has.
+    /// Restored from backups; the rest has the contents of the driver's new memory.
     pub restored: u64,
-    /// Not woken, because all that was in it had been freed.
+    /// Not woken, because all its blocks had been freed.
     pub dropped: u64,
     /// Held by backups on the host now.
     pub backup_held: u64,

@@ -1,5 +1,5 @@
-//! Caching off: every request goes straight to the driver, every free straight back. What was made which way is
-//! remembered, so the switch may be used between an allocation and its free.
+//! Caching off: every request goes straight to the driver, every free straight back. A table says which memory came
+//! from the driver, so caching may be turned on or off between an allocation and its free.
 
 use crate::backend::Backend;
 use crate::error::Result;
@@ -17,11 +17,11 @@ use smallvec::SmallVec;
 struct Memory {
     /// Devices besides its own whose streams use it.
     users: SmallVec<[DeviceIndex; 1]>,
-    /// A value has it, and frees it.
+    /// A value owns it, and frees it.
     owned: bool,
-    /// As requested.
+    /// Bytes requested.
     bytes: u64,
-    /// Once other processes were given it.
+    /// Share, once other processes were given it.
     share: Option<Arc<Share>>,
 }
 
@@ -55,7 +55,7 @@ impl Uncached {
         self.attention.set(Reason::UNCACHED, on);
     }
 
-    /// Takes memory from the driver, whatever is cached, and without relaxing the thread's capture mode.
+    /// Takes memory from the driver, even if some is cached, and without relaxing the thread's capture mode.
     pub(crate) fn malloc(&self, bytes: u64) -> Result<DevicePtr> {
         assert_unlocked();
         let take = || self.backend.malloc(self.device, bytes).inspect_err(|_| self.backend.clear_error());
@@ -73,7 +73,8 @@ impl Uncached {
     }
 
     /// Gives memory back to the driver, once all work of the devices that use it is done: drivers' own frees wait, the
-    /// contract's need not. Blocks. `Ok(false)` where `ptr` is no such memory, or a value's; after an error it is as before.
+    /// contract's need not. Blocks. `Ok(false)` where `ptr` is no such memory, or a value owns it; after an error it is
+    /// as before.
     pub(crate) fn free(&self, ptr: DevicePtr) -> Result<bool> {
         let Some(mut memory) = self.take(ptr) else { return Ok(false) };
         assert_unlocked();
@@ -101,8 +102,8 @@ impl Uncached {
         if live.get(&ptr)?.owned { None } else { live.remove(&ptr) }
     }
 
-    /// A value takes these bytes of such memory, or gives it up. `false` where it has it, or not, already, or `ptr` is none,
-    /// or of fewer bytes.
+    /// Gives these bytes of such memory to a value, or takes them back. `false` where that is so already, or `ptr` is
+    /// none, or of fewer bytes.
     pub(crate) fn set_owned(&self, ptr: DevicePtr, owned: Option<u64>) -> bool {
         let mut live = self.live.lock();
         let fits = |memory: &&mut Memory| owned.is_none_or(|bytes| bytes <= memory.bytes);
@@ -130,7 +131,8 @@ impl Uncached {
         self.live.lock().get(&ptr)?.share.clone()
     }
 
-    /// Notes that such memory was shared; returns what counts where another thread was first, and `None` where it was freed.
+    /// Notes that such memory was shared. Returns the share that counts, if another thread was first; `None` where the
+    /// memory was freed.
     pub(crate) fn note_share(&self, ptr: DevicePtr, share: Arc<Share>) -> Option<Arc<Share>> {
         let mut live = self.live.lock();
         let known = &mut live.get_mut(&ptr)?.share;
@@ -145,7 +147,7 @@ impl Uncached {
         self.freed.lock().push((ptr, share));
     }
 
-    /// Gives memory back to the driver that other processes had and do not have any more. May block.
+    /// Gives memory back to the driver that other processes have let go of. May block.
     pub(crate) fn free_unshared(&self) {
         let freed = std::mem::take(&mut *self.freed.lock());
         let (held, over): (Vec<Freed>, Vec<Freed>) =

@@ -9,14 +9,14 @@ use crate::watch::history::Context;
 pub(crate) struct Call<'b> {
     /// Place in the program that it came from.
     pub(crate) context: Option<Gathered<'b, Context>>,
-    /// The request's stream is being captured: nothing may be waited for, and no event queried.
+    /// Set if the request's stream is being captured: nothing may be waited for, and no event queried.
     pub(crate) capturing: bool,
-    /// While a capture is under way anywhere on the device.
+    /// Held while a capture is under way anywhere on the device.
     pub(crate) relaxed: Option<Relaxed<'b>>,
 }
 
 impl Call<'_> {
-    /// A call of which nothing need be known.
+    /// A call without facts.
     pub(crate) const PLAIN: Self = Self { context: None, capturing: false, relaxed: None };
 
     /// Place in the program that it came from.

@@ -1,9 +1,9 @@
-//! Epochs: which of a stream's frees the device has finished with.
+//! Epochs: which of a stream's frees are done on the device.
 //!
-//! Reusing an address on its own stream needs no event; giving memory back to the device, or moving it,
-//! does. A free only notes its stream's current epoch, without a driver call. When memory is to leave, the
-//! stream's epochs up to that one must be *closed*: the host has seen everything queued before their end
-//! finish. Memory whose epoch is closed already needs no waiting.
+//! Reusing an address on its own stream needs no event; giving memory back to the device, or moving it, does. A free
+//! only notes its stream's current epoch, without a driver call. Before memory leaves, the stream's epochs up to that
+//! one must be *closed*: the host has seen everything queued before their end finish. Memory whose epoch is closed
+//! already needs no waiting.
 
 /// The epochs of one stream.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The end of a retired stream's work: what stands for the stream once its handle may not be named any more.
+//! Last work of a retired stream: it stands for the stream once its handle may not be named any more.
 
 use crate::backend::{Backend, BackendError, CaptureStatus, ErrorKind, Result};
 use crate::process::edges;
@@ -7,8 +7,8 @@ use crate::process::stream_identity::named;
 use crate::sync::{Arc, AtomicBool, Ordering, assert_unlocked};
 use crate::types::{DeviceIndex, Stream};
 
-/// All that a retired stream was given. Shared by everything that waits for it; whoever lets go of it last, with
-/// no lock held, destroys the event.
+/// All work of a retired stream. Shared by everything that waits for it; its last holder destroys the event, with no
+/// lock held.
 #[derive(Debug)]
 pub(crate) struct LastWork {
     backend: Arc<dyn Backend>,
@@ -20,14 +20,14 @@ pub(crate) struct LastWork {
 }
 
 impl LastWork {
-    /// The end of what `stream` was given so far. Waits for the stream where no event can be recorded. A stream that
-    /// is being captured has no end yet.
+    /// The end of all work `stream` was given so far. Waits for the stream where no event can be recorded. A stream
+    /// that is being captured has no end yet.
     pub(crate) fn of(backend: &Arc<dyn Backend>, stream: Stream) -> Result<Self> {
         refuse_captured(&**backend, stream)?;
         Self::so_far(backend, stream)
     }
 
-    /// The end of what a launch gives `stream`, which cannot fail once the work is queued: at worst the whole device has to
+    /// The end of a launch's work on `stream`. It cannot fail once the work is queued: at worst the whole device has to
     /// be waited for.
     pub(crate) fn of_launch(
         backend: &Arc<dyn Backend>,
@@ -112,8 +112,8 @@ impl LastWork {
     }
 }
 
-/// Waits for a stream, or for its whole device where the stream is gone. Blocks. A stream that is being captured is
-/// not waited for, which would break the capture.
+/// Waits for a stream, or for its whole device where the stream is gone. Blocks. Does not wait for a stream that is
+/// being captured, which would break the capture.
 pub(crate) fn wait_for_stream(backend: &dyn Backend, stream: Stream) -> Result<()> {
     refuse_captured(backend, stream)?;
     let Err(error) = named(stream).and_then(|stream| backend.synchronize_stream(stream)) else {
@@ -126,8 +126,8 @@ pub(crate) fn wait_for_stream(backend: &dyn Backend, stream: Stream) -> Result<(
     wait_for_device(backend, stream.device, Some(&error))
 }
 
-/// Waits for a whole device because one stream's work could not be waited for. Blocks. Refuses while a capture is under way,
-/// which that could break.
+/// Waits for a whole device because one stream's work could not be waited for. Blocks. Refuses while a capture is under
+/// way, which it could break.
 fn wait_for_device(backend: &dyn Backend, device: DeviceIndex, cause: Option<&BackendError>) -> Result<()> {
     let cause = cause.map_or_else(|| "the end of a launch is not known".into(), ToString::to_string);
     if edges::captures_over(backend.id()) {
@@ -141,7 +141,7 @@ fn wait_for_device(backend: &dyn Backend, device: DeviceIndex, cause: Option<&Ba
     backend.synchronize_device(device)
 }
 
-/// Refuses where a stream is being captured: neither a wait for it nor an event on it says anything then.
+/// Refuses a stream that is being captured: neither a wait for it nor an event on it says anything then.
 fn refuse_captured(backend: &dyn Backend, stream: Stream) -> Result<()> {
     let Ok(capture) = backend.capture() else { return Ok(()) };
     match named(stream).and_then(|stream| capture.status(stream)) {

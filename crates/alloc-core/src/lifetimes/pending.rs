@@ -1,8 +1,8 @@
-//! Pending frees: blocks that other streams still use, and the events that tell when they are done; and blocks that other
-//! processes hold.
+//! Pending frees: blocks that other streams still use, with the events that tell when they are done, and blocks that
+//! other processes hold.
 //!
-//! A queue per used stream, in order; a stream that is slow does not hold up the others. No lock is held
-//! while the driver is asked: an entry is looked at, queried, and taken out only if it is still the first.
+//! One queue per used stream, in order: a slow stream does not hold up the others. No lock is held over driver calls:
+//! an entry is looked at, queried, and taken out only if it is still the first.
 
 mod queues;
 
@@ -55,12 +55,12 @@ impl Moment {
 
 const NO_EVENT: &str = "other processes have a list of their own, without events";
 
-/// Moment at which other processes are asked for: those that ended without a word hold nothing.
+/// Time to ask other processes: those that ended without a word hold nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// At this call.
+    /// Now.
     Now,
-    /// If they were not for a while.
+    /// Only if they were not asked for a while.
     Seldom,
 }
 
@@ -69,7 +69,7 @@ pub(crate) enum Ask {
 pub(crate) struct PendingFrees {
     /// Counts the entries, so that the hot path can tell "none" without a lock.
     attention: &'static Attention,
-    /// Requests made while something was pending, for policies that drain every so often.
+    /// Requests made while a free was pending, for policies that drain every so often.
     requests: AtomicUsize,
     /// Blocks that other processes may hold: mostly none.
     shared: AtomicUsize,
@@ -95,7 +95,7 @@ impl PendingFrees {
         self.attention.any_pending()
     }
 
-    /// True at each 64th time that this is asked while something is pending.
+    /// True at each 64th call while a free is pending.
     pub(crate) fn any_now_and_then(&self) -> bool {
         self.any() && self.requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(64)
     }
@@ -105,8 +105,8 @@ impl PendingFrees {
         self.queues.lock().failures()
     }
 
-    /// Lets a block wait for what `user` has been given. Never fails: a block whose event cannot be recorded waits
-    /// for the next synchronisation, is counted, and reported.
+    /// Lets a block wait for the work of `user`. Never fails: a block whose event cannot be recorded waits for the next
+    /// synchronisation, is counted, and reported.
     pub(crate) fn wait_for(&self, backend: &Arc<dyn Backend>, user: User, block: Waiting) {
         self.attention.add_pending();
         assert_unlocked();
@@ -141,8 +141,8 @@ impl PendingFrees {
         }
     }
 
-    /// Makes sure that the free of a block that a stream of `device` has just been recorded on finds an event.
-    /// Creating one may block, which a free must not; a refusal is met again, and counted, at the free.
+    /// Prepares an event for the free of a block that a stream of `device` was just recorded on. Creating one may
+    /// block, which a free must not. A refusal is met again, and counted, at the free.
     pub(crate) fn prepare(&self, backend: &Arc<dyn Backend>, device: DeviceIndex) {
         let enough = {
             let mut queues = self.queues.lock();
@@ -162,7 +162,7 @@ impl PendingFrees {
         }
     }
 
-    /// `stream` uses one more block, whose arena the caller has locked.
+    /// Counts one more block that `stream` uses, whose arena the caller has locked.
     pub(crate) fn begin_use(&self, stream: Stream) {
         self.queues.lock().begin_use(stream);
     }
@@ -172,7 +172,7 @@ impl PendingFrees {
         self.queues.lock().is_user(stream)
     }
 
-    /// Uses are over without a free that needs an event.
+    /// Ends uses without a free that needs an event.
     pub(crate) fn end_uses<'a>(&self, uses: impl Iterator<Item = &'a BlockUse>) {
         let mut queues = self.queues.lock();
         uses.for_each(|found| queues.end_use(&found.user));
@@ -208,8 +208,7 @@ impl PendingFrees {
         }
     }
 
-    /// An entry of a queue is over, unless another thread has noticed that. `works` says whether its event may be used
-    /// again.
+    /// Takes out an entry that is over, unless another thread has. `works` says if its event may be used again.
     fn take(
         &self,
         number: u64,
@@ -232,8 +231,8 @@ impl PendingFrees {
         }
     }
 
-    /// Notices blocks that no other process holds any more: calls `done` for each, which is in flight meanwhile. Calls no
-    /// driver and does not block.
+    /// Notices blocks that no other process holds any more: calls `done` for each, which is in flight meanwhile. Calls
+    /// no driver and does not block.
     pub(crate) fn drain_shared(&self, ask: Ask, slow_path: &SlowPath, mut done: impl FnMut(Waiting, &Share)) {
         if self.shared.load(Ordering::Acquire) == 0 {
             return;
@@ -259,12 +258,12 @@ impl PendingFrees {
         }
     }
 
-    /// Waits for all that is pending at this call in these arenas. Blocks. A stream that cannot be waited for (it was
-    /// destroyed, or its event is broken) is covered by waiting for its whole device; where that fails, too, what
-    /// it has stays pending, the other streams are done all the same, and the first error is returned.
+    /// Waits for all frees pending now in these arenas. Blocks. Where a stream cannot be waited for (it was destroyed,
+    /// or its event is broken), waits for its whole device. Where that fails, too, its blocks stay pending, the other
+    /// streams are done all the same, and the first error is returned.
     ///
-    /// Calls that name a stream are tickets of `naming`, one stream at a time: who waits for one stream holds up
-    /// nobody who retires another.
+    /// Calls that name a stream are tickets of `naming`, one stream at a time: a wait for one stream does not hold up
+    /// the retirement of another.
     pub(crate) fn synchronise(
         &self,
         backend: &dyn Backend,
@@ -324,7 +323,7 @@ impl PendingFrees {
         outcome
     }
 
-    /// Waits for one stream's entries that are wanted.
+    /// Waits for a stream's wanted entries.
     fn synchronise_stream(
         &self,
         backend: &dyn Backend,
@@ -369,7 +368,7 @@ impl PendingFrees {
         self.queues.lock().names(stream)
     }
 
-    /// From here on, `stream` is what it was given last. Events recorded on it stay.
+    /// Replaces `stream` by its last work. Events recorded on it stay.
     pub(crate) fn retire(&self, stream: Stream, last: &Arc<LastWork>) {
         self.queues.lock().retire(stream, last);
     }

@@ -27,7 +27,7 @@ impl User {
         }
     }
 
-    /// The device whose work it is; none of other processes.
+    /// Device whose work it is; none of other processes.
     pub(crate) fn device(&self) -> Option<DeviceIndex> {
         match self {
             Self::Live(stream) => Some(stream.device),
@@ -46,11 +46,11 @@ impl User {
 #[derive(Clone, Debug)]
 pub(crate) struct BlockUse {
     pub(crate) user: User,
-    /// All of it is part of this capture, which orders it itself. Work of graphs that are launched later is not.
+    /// Capture that all of it is part of, and that orders it itself. Work of graphs that are launched later is not.
     pub(crate) captured: Option<u64>,
 }
 
-/// Lists with more than so many have an index.
+/// Lists longer than this have an index.
 const FEW: usize = 16;
 
 /// The uses of one block, in the order they were recorded.
@@ -93,25 +93,25 @@ impl<'a> UsesOf<'a> {
         Self { lists, list }
     }
 
-    /// Remembers that `stream` uses the block, too, within a capture or outside of any: whether that is new, or `None`
-    /// when that many streams cannot be counted.
+    /// Records that `stream` uses the block, too, within a capture or outside of any. Returns `true` if that is new, or
+    /// `None` for more streams than can be counted.
     pub(crate) fn record(&mut self, stream: Stream, captured: Option<u64>) -> Option<bool> {
         let (list, is_new) = self.lists.add(*self.list, stream, captured)?;
         *self.list = list;
         Some(is_new)
     }
 
-    /// Nobody else uses the block any more. Returns its uses, in the order they were recorded, to be dropped without a lock.
+    /// Ends all uses of the block. Returns them in the order they were recorded, to be dropped without a lock.
     pub(crate) fn forget(&mut self) -> SmallVec<[BlockUse; 4]> {
         self.lists.take(std::mem::replace(self.list, NO_USES))
     }
 
-    /// Other processes may use the block, which is not shared.
+    /// Adds other processes as users of the block, which is not shared yet.
     pub(crate) fn add_share(&mut self, share: Arc<Share>) {
         *self.list = self.lists.push(*self.list, BlockUse { user: User::Shared(share), captured: None });
     }
 
-    /// No other process uses the block any more. `false` where this is not what they were given of it.
+    /// Removes other processes from the users of the block. `false` where this is not its share.
     pub(crate) fn remove_share(&mut self, share: &Arc<Share>) -> bool {
         let is_shared = self.lists.share(*self.list).is_some_and(|found| Arc::ptr_eq(found, share));
         if is_shared {
@@ -130,8 +130,8 @@ pub(crate) struct UseLists {
 }
 
 impl UseLists {
-    /// Adds `stream` to list `id`, or to a new one where that is [`NO_USES`]. Returns the list, and whether that is new to
-    /// it; `None` for more streams than a block can count.
+    /// Adds `stream` to list `id`, or to a new one where that is [`NO_USES`]. Returns the list, and `true` if the
+    /// stream is new to it; `None` for more streams than a block can count.
     fn add(&mut self, id: u32, stream: Stream, captured: Option<u64>) -> Option<(u32, bool)> {
         if let Some(list) = self.lists.get_mut(id as usize) {
             if let Some(found) = list.find(stream) {
@@ -189,7 +189,7 @@ impl UseLists {
         all.filter_map(|found| found.user.device())
     }
 
-    /// From here on, `stream` is what it was given last in all lists.
+    /// Replaces `stream` by its last work in all lists.
     pub(crate) fn retire(&mut self, stream: Stream, last: &Arc<LastWork>) {
         for list in self.lists.iter_mut().counted() {
             if let Some(found) = list.find(stream) {

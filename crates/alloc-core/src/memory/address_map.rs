@@ -1,16 +1,16 @@
-//! From an address to the block that begins there, without a lock and for any 64-bit value.
+//! Map from an address to the block that begins there, without a lock and for any 64-bit value.
 //!
-//! A two-level radix table over 2 MiB pages of address space. Each page has eight cache lines, and a hash of
-//! the block's place in its page says in which of them its entry is: a look-up costs one cache line, however
-//! many blocks there are. Pages whose lines overflow get a table with an entry for each of their 4096 possible
-//! block addresses. Tables are zeroed memory that the system backs when it is touched: on huge pages where much memory is
-//! [expected](AddressMap::expect), since with many live blocks it is TLB misses that a look-up costs; and on small ones elsewhere,
-//! views among them. A huge page is the table of 8 GiB of addresses, and each of ten thousand streams has regions of its own.
+//! A two-level radix table over 2 MiB pages of address space. Each page has eight cache lines, and a hash of the
+//! block's place in its page says which of them has its entry: a look-up costs one cache line, however many blocks
+//! there are. Pages whose lines overflow get a table with an entry for each of their 4096 possible block addresses.
+//! Tables are zeroed memory that the system backs when it is touched: on huge pages where much memory is
+//! [expected](AddressMap::expect), since with many live blocks TLB misses are the cost of a look-up; on small ones
+//! elsewhere, views among them. A huge page is the table of 8 GiB of addresses, and each of ten thousand streams has
+//! regions of its own.
 //!
-//! Look-ups read atomics only. An entry is written once and stays in its cell until it is removed, so a reader
-//! finds every block that was handed out before it asked. Tables, once there, stay until the map is dropped,
-//! so a reader never sees freed memory; an entry that a reader got may be out of date, which is why the
-//! engine compares it with the block under the arena's lock.
+//! Look-ups read atomics only. An entry is written once and stays in its cell until it is removed, so a reader finds
+//! every block that was handed out before it asked. Tables stay until the map is dropped, so a reader never sees freed
+//! memory. An entry that a reader got may be out of date: the engine compares it with the block under the arena's lock.
 //!
 //! All `unsafe` here has one reason: tables are zeroed allocations of atomics,
 //! for which zero is a valid value, reached through `AtomicPtr`s that go from null to a table once.
@@ -61,7 +61,7 @@ struct Line([AtomicU64; LINE]);
 /// A page's entries by slot.
 struct Dense([AtomicU64; SLOTS]);
 
-/// 2^17 pages, which is 256 GiB of addresses: 65 MiB of table, of which what is used gets memory.
+/// Table of 2^17 pages, which is 256 GiB of addresses: 65 MiB, of which the used part gets memory.
 #[repr(C)]
 struct Node {
     lines: [[Line; LINES]; PAGES],
@@ -69,7 +69,7 @@ struct Node {
 }
 
 impl Node {
-    /// The line where `slot` of a page is. Slots are often multiples of a power of two: all of their bits count.
+    /// The line of a page that has `slot`. Slots are often multiples of a power of two: all of their bits count.
     fn line(&self, page: usize, slot: usize) -> &[AtomicU64; LINE] {
         &self.lines[page][((slot * 0o1111) >> 9) % LINES].0
     }
@@ -97,8 +97,8 @@ unsafe impl Zeroed for Root {
     const LARGE: bool = true;
 }
 
-/// A zeroed table straight from the allocator, without passing over the stack: the system hands out
-/// untouched zero pages, so only what is used costs memory.
+/// A zeroed table straight from the allocator, without passing over the stack: the system hands out untouched zero
+/// pages, so only used ones cost memory.
 fn new_zeroed<T: Zeroed>() -> NonNull<T> {
     const { assert!(std::mem::size_of::<T>() > 0) };
     let layout = Layout::new::<T>();
@@ -126,7 +126,8 @@ unsafe fn delete<T: Zeroed>(table: *mut T) {
     }
 }
 
-/// The table behind `cell`, made on first use, and then told to `keep`. Two threads may race; the loser's table is given back.
+/// The table behind `cell`, made on first use and then passed to `keep`. Two threads may race; the loser's table is
+/// given back.
 fn get_or_make<T: Zeroed>(cell: &AtomicPtr<T>, keep: impl FnOnce(NonNull<T>)) -> &T {
     let there = cell.load(Ordering::Acquire);
     let table = if there.is_null() {
@@ -157,7 +158,7 @@ fn get<T: Zeroed>(cell: &AtomicPtr<T>) -> Option<&T> {
     unsafe { table.as_ref() }
 }
 
-/// The tables of a map, so that the end of a map with few blocks need not look for them in millions of cells.
+/// Tables of a map: its end need not look for them in millions of cells.
 #[derive(Default)]
 struct Tables {
     nodes: Vec<NonNull<Node>>,
@@ -209,7 +210,7 @@ impl AddressMap {
     #[must_use]
     #[inline(always)]
     pub(crate) fn get(&self, ptr: DevicePtr) -> Option<Location> {
-        // The low bits, which are to be zero, go where the high ones are that are to be zero, too: one test for both.
+        // Moves the low bits, which must be zero, next to the high bits, which must be, too: one test for both.
         let slots = ptr.0.rotate_right(SLOT_BITS);
         if slots >> (ADDRESS_BITS - SLOT_BITS) != 0 {
             return None;
@@ -237,8 +238,8 @@ impl AddressMap {
         }
     }
 
-    /// Much memory comes to these addresses, of at most 57 bits: their tables may take more of the host's memory than is used of
-    /// them. Asks the system.
+    /// Expects much memory at these addresses, of at most 57 bits: their tables may take more of the host's memory than
+    /// their used part. Asks the system.
     pub(crate) fn expect(&self, addresses: Range<u64>) {
         debug_assert!(
             addresses.end <= 1 << ADDRESS_BITS,
@@ -328,7 +329,7 @@ mod tests {
         }
     }
 
-    /// Of two nodes: the end of one, and the beginning of the next.
+    /// Addresses in two nodes: the end of one, and the beginning of the next.
     #[test]
     fn what_is_expected_is_found_as_ever() {
         let (map, border) = (AddressMap::default(), 5u64 << (PAGE_BITS + NODE_BITS));

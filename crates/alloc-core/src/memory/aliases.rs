@@ -8,7 +8,7 @@ use crate::backend::{
 use crate::sync::assert_unlocked;
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, Stream};
 
-/// Two granules have two places each, one beside the other in this order.
+/// Order of two granules that have two places each, side by side.
 const ORDER: [usize; 4] = [0, 1, 1, 0];
 const FIRST: [u64; 2] = [0, 1];
 const SECOND: [u64; 2] = [3, 2];
@@ -24,10 +24,10 @@ pub fn dropped(backend: &dyn Backend, device: DeviceIndex) -> Option<Dropped> {
     Some(dropped)
 }
 
-/// The same, where what the driver refuses to take back is left over.
+/// [`dropped`] that keeps leftovers, where the driver refuses to take memory back.
 ///
 /// # Errors
-/// Where that says nothing about the device: memory or addresses are short, for example.
+/// Errors that say nothing about the device: memory or addresses are short, for example.
 pub(crate) fn prove(
     backend: &dyn Backend,
     vm: &dyn VirtualMemory,
@@ -118,7 +118,7 @@ fn in_two_places(
         let _ = persist("destroying a stream", || unsafe { backend.destroy_stream(stream) });
         compared
     })();
-    // SAFETY: rule 3: this trial's reservation; what was mapped fills it from its beginning on. Copies have ended, or their
+    // SAFETY: rule 3: this trial's reservation; mappings fill it from its beginning on. Copies have ended, or their
     // stream could not even be waited for: then nobody else has this memory, which is lost if it cannot be unmapped.
     unsafe { take_down(backend, vm, (base, bytes), mapped, leftovers) };
     tried
@@ -179,7 +179,7 @@ impl Trial<'_> {
         });
         let passed = persist("waiting for copies", || self.backend.synchronize_stream(self.stream));
         if let Err(error) = passed {
-            // The device may still be at it.
+            // The device may still be copying.
             std::mem::forget(host);
             return Err(error);
         }

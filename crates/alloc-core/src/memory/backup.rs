@@ -15,12 +15,13 @@ use std::path::{Path, PathBuf};
 /// Treatment of contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backup {
-    /// They are lost: woken memory has whatever the driver's new memory has.
+    /// They are lost: woken memory has the contents of the driver's new memory.
     Discard,
-    /// Page-locked host memory: the fastest, as large as what sleeps. Refused where the device's memory is the host's.
+    /// Page-locked host memory: the fastest, as large as the sleeping memory. Refused where the device's memory is the
+    /// host's.
     HostPinned(Retention),
-    /// A file without a name in this directory, mapped into memory: the system may write it out when it needs its memory for
-    /// something else. It goes with the wake, and when the process ends in whatever way.
+    /// A file without a name in this directory, mapped into memory: the system may write it out when it needs its
+    /// memory for something else. It goes with the wake, and with the end of the process, however that comes.
     File(PathBuf),
 }
 
@@ -41,7 +42,7 @@ enum Memory {
     File(MmapRaw),
 }
 
-/// Host memory for one run of granules. Whoever drops the last share gives it back, which calls the driver: hold no lock.
+/// Host memory for one run of granules. Dropping the last share gives it back, which calls the driver: hold no lock.
 pub(crate) struct Store(Memory);
 
 impl std::fmt::Debug for Store {
@@ -157,7 +158,7 @@ impl Drop for Store {
     }
 }
 
-/// A granule's contents: a place in a store. `None` for contents that were given up.
+/// Contents of a granule: a place in a store. `None` where they are not kept.
 pub(crate) type Saved = Option<(Arc<Store>, u64)>;
 
 /// Stores that are kept between sleeps.
@@ -165,7 +166,7 @@ pub(crate) type Saved = Option<(Arc<Store>, u64)>;
 pub(crate) struct Spares(Vec<Arc<Store>>);
 
 impl Spares {
-    /// The smallest spare store that has room for `bytes` and that nobody uses.
+    /// The smallest unused spare store that has room for `bytes`.
     pub(crate) fn find(&self, backend: BackendId, bytes: u64) -> Option<Arc<Store>> {
         let idle = |store: &&Arc<Store>| Arc::strong_count(store) == 1 && store.bytes() >= bytes;
         let own = |store: &&Arc<Store>| match &store.0 {
@@ -179,19 +180,19 @@ impl Spares {
         self.0.push(Arc::clone(store));
     }
 
-    /// Those that nobody uses, to be dropped without a lock.
+    /// Takes unused stores, to be dropped without a lock.
     pub(crate) fn take_idle(&mut self) -> Vec<Arc<Store>> {
         self.0.extract_if(.., |store| Arc::strong_count(store) == 1).collect()
     }
 
-    /// Bytes of those that nobody uses.
+    /// Bytes of unused stores.
     pub(crate) fn idle_bytes(&self) -> u64 {
         self.0.iter().filter(|store| Arc::strong_count(store) == 1).map(|store| store.bytes()).sum()
     }
 }
 
 impl Backup {
-    /// A store for `bytes` of `device`, and whether it is to be kept; `None` where contents are given up. May block.
+    /// A store for `bytes` of `device`, and `true` if it is to be kept; `None` where contents are not kept. May block.
     pub(crate) fn store(
         &self,
         backend: &Arc<dyn Backend>,

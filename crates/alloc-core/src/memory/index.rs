@@ -1,4 +1,4 @@
-//! Indexes of free blocks: in PyTorch's order (`index/best_fit.rs`), and the one of the `granule` policy, which is quicker
+//! Indexes of free blocks: in PyTorch's order (`index/best_fit.rs`), and that of the `granule` policy, which is quicker
 //! and less exact (`index/segregated.rs`). Both keep blocks by size class (`index/classes.rs`).
 
 mod best_fit;
@@ -25,8 +25,8 @@ impl FitKey {
         Self(((size >> 9) as u128) << 80 | (order as u128) << 48 | (addr >> 9) as u128)
     }
 
-    /// The least key of a size: sorts before every block that has it. Sizes of 2^57 bytes and more, which no block has, share
-    /// the last one: a key has no room for their upper bits.
+    /// The least key of a size: it sorts before every block of that size. Sizes of 2^57 bytes and more, which no block
+    /// has, share the last key, which has no room for their upper bits.
     #[must_use]
     pub const fn at_least(size: u64) -> Self {
         Self::new(if size > Self::LARGEST { Self::LARGEST } else { size }, 0, 0)

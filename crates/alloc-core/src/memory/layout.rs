@@ -25,7 +25,7 @@ impl Layout {
         &self.blocks
     }
 
-    /// The records may be changed. What is in an index stays what its key says.
+    /// Records, to be changed. Blocks in an index keep the values of their keys.
     #[inline(always)]
     pub(crate) fn blocks_mut(&mut self) -> &mut BlockTable {
         &mut self.blocks
@@ -69,7 +69,7 @@ impl Layout {
         (id, block)
     }
 
-    /// Takes out a segment with its one block. What is returned is to be dropped without a lock.
+    /// Takes out a segment with its one block. Drop it without a lock.
     pub(crate) fn remove_segment(&mut self, id: SegmentId, only: BlockId) -> Option<Segment> {
         debug_assert!(!self.blocks[only].is_split(), "only whole segments are given back");
         self.blocks.remove(only);
@@ -81,7 +81,7 @@ impl Layout {
         self.blocks.upwards(self.segments[id].first).counted()
     }
 
-    /// The blocks that lie on a range of addresses, of those from `start` upwards, which is none above the first.
+    /// Blocks on a range of addresses, from `start` upwards, which is at or below the first.
     pub(crate) fn on(&self, start: BlockId, range: &Range<u64>) -> Vec<BlockId> {
         let up_to = self.blocks.upwards(start).counted().take_while(|(_, block)| block.addr < range.end);
         up_to.filter(|(_, block)| range.start < block.end()).map(|(id, _)| id).collect()
@@ -149,7 +149,7 @@ impl Layout {
         id
     }
 
-    /// A growable segment got memory: the first operation that did so is where it came from.
+    /// Notes the context of a growable segment that got memory: that of the first operation counts.
     pub(crate) fn note_context(&mut self, region: RegionId, call: Option<Context>) {
         let of_region = |origin| matches!(origin, Origin::Growable { region: own, .. } if own == region);
         if let Some(call) = call
@@ -159,7 +159,7 @@ impl Layout {
         }
     }
 
-    /// Forgets where segments came from. What is returned is to be dropped without a lock.
+    /// Forgets contexts of segments. Drop them without a lock.
     pub(crate) fn take_contexts(&mut self) -> impl Iterator<Item = Context> {
         self.segments.take_contexts()
     }
@@ -185,8 +185,8 @@ impl Layout {
         self.blocks.get(id).filter(|block| block.addr == ptr.0 && block.state.is_live())
     }
 
-    /// A value takes these bytes of the live block at `ptr`, or gives it up. `false` where it has one, or has none, already,
-    /// or that is no live block, or one that is too small.
+    /// Gives these bytes of the live block at `ptr` to a value, or takes them back. `false` where that is so already,
+    /// or there is no live block, or one that is too small.
     pub(crate) fn set_owned(&mut self, ptr: DevicePtr, id: BlockId, owned: Option<u64>) -> bool {
         let Some(block) = self.live(ptr, id).filter(|block| owned.is_none_or(|bytes| bytes <= block.size))
         else {

@@ -5,9 +5,9 @@ use crate::memory::segment::Segment;
 /// The rule by which a policy's [`BestFitIndex`](super::index::BestFitIndex) orders free blocks of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TieBreak {
-    /// The one of the oldest segment, then the one with the lowest address. PyTorch 2.13 and later.
+    /// First the oldest segment's block, then the lowest address. PyTorch 2.13 and later.
     OldestSegment,
-    /// The one with the lowest address. PyTorch until 2.11.
+    /// The lowest address. PyTorch until 2.11.
     LowestAddress,
 }
 

@@ -1,4 +1,4 @@
-//! Segments: what an arena holds from the device.
+//! Segments: the memory that an arena holds from the device.
 
 use crate::base::steps::Counted;
 use crate::memory::block::{BlockId, SegmentId, Tier};
@@ -23,8 +23,8 @@ pub(crate) enum Origin {
     View,
 }
 
-/// One segment. Its lowest block's record never changes: splitting keeps the lower part's record, merging
-/// keeps the lower neighbour's.
+/// One segment. Its lowest block's record never changes: splitting keeps the lower part's record, coalescing keeps the
+/// lower neighbour's.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     /// First address.
@@ -162,7 +162,7 @@ impl SegmentTable {
         self.records.iter_mut().counted().flatten().find(|segment| wanted(segment))
     }
 
-    /// Forgets where segments came from. What is returned is to be dropped without a lock.
+    /// Forgets contexts of segments. Drop them without a lock.
     pub(crate) fn take_contexts(&mut self) -> impl Iterator<Item = Context> {
         self.records.iter_mut().flatten().filter_map(|segment| segment.context.take())
     }

@@ -1,7 +1,7 @@
-//! One word per device that says whether a call may take the short way.
+//! One word per device that says if a call may take the fast path.
 //!
-//! The hot path tests it once. Its low half counts pending frees; each flag above stands for something that only
-//! some programs use: open pool scopes, captures, call contexts. What a program does not use costs nothing.
+//! The hot path tests it once. Its low half counts pending frees; each flag above stands for a feature that only some
+//! programs use: open pool scopes, captures, call contexts. Unused features cost nothing.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -24,7 +24,7 @@ impl Reason {
     pub(crate) const UNCACHED: Self = Self(1 << 37);
     /// The driver goes away.
     pub(crate) const DRIVER_GONE: Self = Self(1 << 38);
-    /// The program's calls are noted for a reader that may be behind.
+    /// The program's calls are logged for a reader that may be behind.
     pub(crate) const LOGGED: Self = Self(1 << 39);
     /// Nothing may be locked any more, or no driver called.
     const EDGES: u64 = Self::FORKED.0 | Self::DRIVER_GONE.0;
@@ -42,7 +42,7 @@ pub(crate) enum Edge {
     DriverGone,
 }
 
-/// The word.
+/// The word of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Attention(AtomicU64);
 
@@ -75,7 +75,7 @@ impl Attention {
         let _before = self.exchange(reason, on);
     }
 
-    /// [`set`](Self::set), and whether it was there before.
+    /// [`set`](Self::set) that returns the value before.
     pub(crate) fn exchange(&self, reason: Reason, on: bool) -> bool {
         let before = if on {
             self.0.fetch_or(reason.0, Ordering::AcqRel)
@@ -95,9 +95,9 @@ impl Attention {
         }
     }
 
-    /// For a new owner.
+    /// Clears the word for a new owner.
     pub(crate) fn reset(&self) {
-        // An exchange, not a store: an exit that marks the word next to this is not overlooked.
+        // An exchange, not a store: so an exit that marks the word at the same time is not overlooked.
         self.0.swap(0, Ordering::SeqCst);
     }
 

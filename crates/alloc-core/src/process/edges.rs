@@ -4,8 +4,8 @@
 //! fork or an exit reaches all of them without a lock. A forked child can use neither its parent's driver nor locks
 //! that a thread of the parent held: there, words say [`Edge::Forked`] from the first instruction on.
 //!
-//! The same list says whether a capture is under way on *another* device of the process, or in another allocator: drivers
-//! forbid calls by thread or by process then, whatever device they concern.
+//! The same list says if a capture is under way on *another* device of the process, or in another allocator: drivers
+//! forbid calls by thread or by process then, on any device.
 
 use crate::backend::{Backend, BackendError, ErrorKind};
 use crate::process::attention::{Attention, Edge, Reason};
@@ -16,7 +16,7 @@ use crate::types::{BackendId, DeviceIndex};
 use std::sync::atomic::fence;
 use std::time::Duration;
 
-/// A place of the list. Never given back to the heap, and not beside another one in the processor's cache.
+/// Entry of the list. Never given back to the heap, and alone in its cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Word {
@@ -24,9 +24,9 @@ struct Word {
     lent: AtomicBool,
     /// Backend whose driver the word is about.
     backend: AtomicU64,
-    /// On which of its devices; [`NO_DEVICE`] where it is about none.
+    /// Device that it is about; [`NO_DEVICE`] where there is none.
     device: AtomicU64,
-    /// In which other processes read what is held.
+    /// File in which other processes read how much is held.
     published: Kept,
     next: AtomicPtr<Word>,
 }
@@ -36,8 +36,8 @@ static WORDS: AtomicPtr<Word> = AtomicPtr::new(std::ptr::null_mut());
 /// The process is at its end.
 static ENDED: AtomicBool = AtomicBool::new(false);
 static WATCHED: AtomicBool = AtomicBool::new(false);
-/// The engine's own threads that call a driver, or are about to. The program does not know of them, so the end of the
-/// process waits for them, but not for ever: one of them may have brought it about.
+/// Threads of the engine's own that call a driver, or are about to. The program does not know of them, so the end of
+/// the process waits for them, but not for ever: one of them may have caused it.
 static AT_WORK: AtomicU64 = AtomicU64::new(0);
 /// Words that say that a capture is under way. Mostly zero: then nobody has to search the list.
 static CAPTURED: AtomicU64 = AtomicU64::new(0);
@@ -46,7 +46,7 @@ const NO_DEVICE: u64 = u64::MAX;
 /// Most milliseconds that the end waits.
 const PATIENCE: u64 = 1000;
 
-/// One of the engine's own threads may call the driver while it has this.
+/// Permit for one of the engine's own threads to call the driver.
 #[derive(Debug)]
 pub(crate) struct AtWork(());
 
@@ -109,21 +109,21 @@ pub(crate) fn published_of(attention: &'static Attention) -> Option<&'static Kep
     word_of(attention).map(|word| &word.published)
 }
 
-/// Takes the word of a device allocator that is gone.
+/// Takes back the word of a device allocator that is gone.
 pub(crate) fn take_back(attention: &'static Attention) {
     if let Some(word) = word_of(attention) {
-        // SAFETY: the allocator is gone, and with it whoever looked at the file.
+        // SAFETY: the allocator is gone, and with it all that looked at the file.
         unsafe { word.published.put(None) };
-        // No backend's from here on: whoever asks about this one must not look at what the next owner does.
+        // No backend's from here on: questions about this one must not see the next owner's state.
         word.backend.store(0, Ordering::Release);
         mark_capture(&word.attention, false);
         word.lent.store(false, Ordering::Release);
     }
 }
 
-/// A capture is under way on the word's device, or none is any more.
+/// Marks a capture under way on the word's device, or none any more.
 pub(crate) fn mark_capture(attention: &Attention, under_way: bool) {
-    // Counted before it shows, and as long as it does: who sees no count finds no word.
+    // Counted before it shows, and as long as it does: a thread that sees no count finds no word.
     CAPTURED.fetch_add(u64::from(under_way), Ordering::AcqRel);
     let before = attention.exchange(Reason::CAPTURE, under_way);
     CAPTURED.fetch_sub(u64::from(before), Ordering::AcqRel);
@@ -147,10 +147,10 @@ pub(crate) fn captures_on(backend: BackendId, device: DeviceIndex) -> bool {
     captured(backend).any(|word| word.device.load(Ordering::Acquire) == u64::from(device.0))
 }
 
-/// Sees to it that forks and the end of the process are noticed. Called before anything is made that they concern.
+/// Makes sure that forks and the end of the process are noticed. Called before anything that they concern is made.
 fn watch() {
-    // Twice is harmless, and nobody waits for another thread here: a fork may have left that thread behind.
-    // Threads of a schedule exist only inside of it; nothing of theirs is left at a fork or an exit.
+    // Twice is harmless. No thread waits for another here: a fork may have left that thread behind. Threads of a
+    // schedule exist only inside of it; nothing of theirs is left at a fork or an exit.
     if cfg!(any(loom, shuttle)) || WATCHED.load(Ordering::Acquire) {
         return;
     }
@@ -211,8 +211,8 @@ pub(crate) fn may_destroy(backend: BackendId) -> bool {
     admit(backend).is_ok() && !words().any(is_gone)
 }
 
-/// Notes where a driver's error means that it is unloading. Its kind alone does not say so: drivers also answer it
-/// about one stream, or one thread's context. So the driver is asked what it could answer without either.
+/// Notes a driver's error that means that it is unloading. Its kind alone does not say so: drivers also answer it about
+/// one stream, or one thread's context. So the driver is asked a question that needs neither.
 #[cold]
 pub(crate) fn notice(attention: &Attention, backend: &dyn Backend, error: &BackendError) {
     let unusable = |error: &BackendError| error.kind == ErrorKind::Unusable;

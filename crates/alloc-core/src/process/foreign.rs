@@ -2,11 +2,11 @@
 //!
 //! All of it is called here, without a lock, and two rules hold.
 //!
-//! *A panic loses nothing.* It is caught and carried until what was begun is complete, and goes on from there: where the
-//! [`Calls`] end. Of several the first goes on. A destructor's is logged and goes nowhere.
+//! *A panic loses nothing.* It is caught and carried until the operation is complete, and goes on where the [`Calls`]
+//! end. Of several, the first goes on. A destructor's is logged and goes nowhere.
 //!
-//! *Nothing is called in a call of itself.* While a thread is in code of one kind, what it asks of the same allocator is done
-//! without code of that kind.
+//! *Nothing is called in a call of itself.* While a thread is in code of one kind, its requests to the same allocator
+//! run without code of that kind.
 
 use crate::sync::{Mutex, Rank, ThreadId, assert_holds_nothing, assert_unlocked, this_thread};
 use rustc_hash::FxHashMap;
@@ -37,7 +37,7 @@ impl Kind {
         1 << self as u16
     }
 
-    /// The kinds within which none of this one is called. Whoever gives contexts up is asked for none.
+    /// Kinds within which this one is not called. Code that gives contexts up is asked for none.
     const fn shut_out_by(self) -> u16 {
         match self {
             Self::Recorder => self.bit() | Self::Destructor.bit(),
@@ -80,7 +80,7 @@ impl Default for Foreign {
     }
 }
 
-/// The thread is in foreign code of a kind until this is dropped.
+/// Marks that the thread is in foreign code of a kind, until dropped.
 struct Entered<'a> {
     foreign: &'a Foreign,
     kind: Kind,
@@ -95,7 +95,7 @@ impl Drop for Entered<'_> {
 }
 
 impl Entered<'_> {
-    /// The thread leaves, unless this is a destructor and others were held back meanwhile: these end first.
+    /// Marks that the thread leaves. A destructor first returns the values held back meanwhile, for it to end.
     fn leave(&self) -> Option<Vec<Box<dyn Send>>> {
         let thread = this_thread();
         let mut all = self.foreign.inside.lock();
@@ -132,8 +132,8 @@ impl Drop for HeldBack<'_> {
 }
 
 impl Foreign {
-    /// Calls of foreign code until something is complete: panics go on when what is returned is dropped. Make it before
-    /// whatever has to be settled then.
+    /// Calls of foreign code until something is complete: panics go on when it is dropped. Make it before guards that
+    /// have to settle first.
     pub(crate) fn calls(&self) -> Calls<'_> {
         Calls { foreign: self, caught: Cell::new(None) }
     }
@@ -157,8 +157,8 @@ impl Foreign {
         Some(Entered { foreign: self, kind })
     }
 
-    /// Destructors of this thread wait until what is returned is dropped. Make it before a lock that is held over the
-    /// driver's calls: a destructor may ask the allocator for what needs that lock.
+    /// Makes destructors of this thread wait until the guard is dropped. Make it before a lock that is held over driver
+    /// calls: a destructor may ask the allocator for something that needs that lock.
     pub(crate) fn hold_back(&self) -> HeldBack<'_> {
         self.inside.lock().entry(this_thread()).or_default().holding += 1;
         HeldBack(self)
@@ -188,7 +188,7 @@ fn end<T>(value: T) {
     }
 }
 
-/// The program's value that was gathered for a call, and ends as foreign code does.
+/// Value of the program that was gathered for a call, and ends as foreign code does.
 #[derive(Debug)]
 pub(crate) struct Gathered<'a, T: Send + 'static> {
     foreign: &'a Foreign,
@@ -214,7 +214,7 @@ impl<T: Send + 'static> Drop for Gathered<'_, T> {
 
 type Panic = Box<dyn Any + Send>;
 
-/// The end of what a panic left behind is foreign code, too.
+/// Drops a panic's payload, whose end is foreign code, too.
 fn forget(panic: Panic) {
     std::mem::forget(panic);
 }
@@ -234,7 +234,7 @@ impl Calls<'_> {
         self.catch(code)
     }
 
-    /// Runs what may panic because of foreign code; `None` where it does.
+    /// Runs work that may panic because of foreign code; `None` where it does.
     #[inline(always)]
     pub(crate) fn catch<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
         // The program answers for what a panic leaves of its own; the engine's state is committed, or undone by guards.

@@ -1,4 +1,4 @@
-//! An event that the engine made, and destroys when nobody can ask for it any more.
+//! Events that the engine made, and destroys when nobody can ask for them any more.
 
 use crate::backend::{Backend, EventFlags, Result};
 use crate::process::edges;
@@ -6,8 +6,8 @@ use crate::process::stream_identity::named;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DeviceIndex, Event, Stream};
 
-/// Whoever lets go of it, with no lock held, destroys it. Threads that ask the driver about a shared one hold a
-/// share of it meanwhile.
+/// Event that its last holder destroys, with no lock held. Threads that ask the driver about a shared one hold a share
+/// of it meanwhile.
 #[derive(Debug)]
 pub(crate) struct HeldEvent {
     backend: Arc<dyn Backend>,
@@ -15,14 +15,14 @@ pub(crate) struct HeldEvent {
 }
 
 impl HeldEvent {
-    /// Makes one. May block.
+    /// Makes an event. May block.
     pub(crate) fn new(backend: &Arc<dyn Backend>, device: DeviceIndex) -> Result<Self> {
         assert_unlocked();
         let event = backend.create_event(device, EventFlags::empty())?;
         Ok(Self { backend: Arc::clone(backend), event })
     }
 
-    /// The end of what `stream` was given so far. Does not block.
+    /// Records the end of all work `stream` was given so far. Does not block.
     pub(crate) fn record(&self, stream: Stream) -> Result<()> {
         self.backend.record_event(self.event, named(stream)?)
     }

@@ -16,10 +16,11 @@ use crate::sync::{Mutex, Ordering, Rank};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// For how long a reading serves. Others cannot take the reserve in that time: pages are made at some 10 GiB a second.
+/// Duration for which a reading serves. Others cannot take the reserve in that time: pages are made at some 10 GiB a
+/// second.
 const FRESH: Duration = Duration::from_millis(10);
 
-/// The host's memory at a moment, and what `host_reserve` leaves of it. Bytes.
+/// Host memory at a moment, and `host_reserve`. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRoom {
     /// Bytes that programs can have without swapping, within the limits of control groups.
@@ -31,10 +32,10 @@ pub struct HostRoom {
 }
 
 impl HostRoom {
-    /// As settings have it; none where the system does not say what there is. Reads files.
+    /// Room by the settings; `None` where the system does not say what there is. Reads files.
     ///
     /// # Errors
-    /// What is wrong with the settings, and what to do, where they leave all that the host has.
+    /// Problem with settings that leave all of the host's memory, and the remedy.
     pub fn of(system: &System, settings: &Settings) -> Result<Option<Self>, String> {
         let Some(HostMemory { total, available }) = system.within_groups() else { return Ok(None) };
         let (reserve, usual) = (settings.host_reserve_of(total), usual_host_reserve(total));
@@ -84,7 +85,7 @@ impl fmt::Display for HostRoom {
 /// Bytes that this process takes of the host's memory, by all allocators over one backend.
 #[derive(Debug)]
 pub(super) struct Spending {
-    /// Bytes that were ever admitted, and of these the ones that are taken, or given up. Both wrap.
+    /// Bytes ever admitted, and those of them that are taken, or given up. Both wrap.
     admitted: AtomicU64,
     ended: AtomicU64,
     last: Mutex<Option<Reading>>,
@@ -107,7 +108,7 @@ impl Default for Spending {
 }
 
 impl Spending {
-    /// Admits bytes, if they and what the reading may not show are no more than `spare`.
+    /// Admits bytes, if they and bytes that the reading may not show are within `spare`.
     fn admit(&'static self, bytes: u64, reading: &Reading, spare: u64) -> Option<Coming> {
         let more = |admitted: u64| {
             let unseen = admitted.wrapping_sub(reading.ended);
@@ -126,7 +127,7 @@ impl Spending {
     }
 }
 
-/// Bytes that were admitted and are on their way, until this is dropped.
+/// Bytes that were admitted and are in flight, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Coming {
     spending: &'static Spending,
@@ -134,7 +135,7 @@ pub(crate) struct Coming {
 }
 
 impl Coming {
-    /// More are taken than was asked.
+    /// Adds bytes that are taken beyond those asked for.
     pub(crate) fn grow(&mut self, more: u64) {
         self.spending.admitted.fetch_add(more, Ordering::AcqRel);
         self.bytes = self.bytes.wrapping_add(more);
@@ -169,8 +170,8 @@ impl HostReserve {
         self.bytes
     }
 
-    /// Admits bytes that are about to be taken from the driver, if the host has them to spare. Where it does not say, they are.
-    /// Reads files, unless it has just been done.
+    /// Admits bytes that are about to be taken from the driver, if the host has them to spare, or does not say. Reads
+    /// files, unless that was just done.
     pub(crate) fn admit(&self, bytes: u64) -> Result<Option<Coming>, HostRoom> {
         if self.bytes == 0 {
             return Ok(None);

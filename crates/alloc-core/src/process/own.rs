@@ -9,10 +9,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-/// Makes a folder, where it is not there, for this user alone; gives what [`folder`] does.
+/// Makes a folder, where it is not there, for this user alone; returns it as [`folder`] does.
 ///
 /// # Errors
-/// Those of [`folder`], and that it cannot be made.
+/// Errors of [`folder`], and of making it.
 pub fn make_folder(path: &Path) -> io::Result<File> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     folder(path)
@@ -37,10 +37,10 @@ pub fn folder(path: &Path) -> io::Result<File> {
     if own && there.mode() & 0o022 == 0 { Ok(folder) } else { Err(refused()) }
 }
 
-/// Opens a file of such a folder: never a link's, nor a pipe, which would wait for its other end.
+/// Opens a file of such a folder: never through a link, nor a pipe, which would wait for its other end.
 ///
 /// # Errors
-/// Whatever is no regular file is refused.
+/// Anything but a regular file is refused.
 pub fn file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     if file.metadata()?.is_file() {
@@ -50,8 +50,8 @@ pub fn file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     }
 }
 
-/// A file that is locked for as long as the process has it: others ask the lock whether the process lives, in whatever PID
-/// name space each of them is.
+/// A file that is locked for as long as its process lives: others test the lock, in whatever PID name space each of
+/// them is.
 #[derive(Debug)]
 pub(crate) struct Locked {
     pub(crate) path: PathBuf,
@@ -60,7 +60,7 @@ pub(crate) struct Locked {
     identity: (u64, u64),
 }
 
-/// So many new files readers may take for those of a process that has ended.
+/// Tries to make a file, at most: readers may remove each new one, as if its process had ended.
 const TRIES: usize = 16;
 
 impl Locked {
@@ -97,7 +97,7 @@ impl Locked {
 
 /// True if a process lives that has the file as a [`Locked`] one. Where that cannot be known, also true.
 pub(crate) fn is_locked(file: &File) -> bool {
-    // Shared: two that ask do not take one another for the owner.
+    // Shared: two readers do not take one another for the owner.
     file.try_lock_shared().is_err()
 }
 
@@ -107,10 +107,10 @@ pub(crate) fn is_locked(file: &File) -> bool {
 pub(crate) struct Kept(AtomicPtr<Locked>);
 
 impl Kept {
-    /// Keeps a file in place of the one before, which goes.
+    /// Keeps a file in place of the one before, which is removed.
     ///
     /// # Safety
-    /// Nobody has what [`get`](Self::get) gave.
+    /// Nobody has the reference that [`get`](Self::get) gave.
     pub(crate) unsafe fn put(&self, file: Option<Locked>) {
         let file = file.map_or(ptr::null_mut(), |file| Box::into_raw(Box::new(file)));
         let before = self.0.swap(file, Ordering::AcqRel);

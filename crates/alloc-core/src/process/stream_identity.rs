@@ -1,9 +1,9 @@
 //! Default streams under their several names.
 //!
 //! CUDA and HIP have names for default streams that are no handles of one stream each: 0 and 1 (`cudaStreamLegacy`) are
-//! the same, and 2 (`cudaStreamPerThread`) is another stream in each thread. Inside the engine every stream has
-//! one name: [`resolve`] is applied where a stream comes in, [`named`] where one is named to the driver, and
-//! [`shown`] where people see one.
+//! the same, and 2 (`cudaStreamPerThread`) is another stream in each thread. Inside the engine every stream has one
+//! name: [`resolve`] is applied where a stream comes in, [`named`] where one is named to the driver, and [`shown`]
+//! where people see one.
 
 use crate::backend::{BackendError, ErrorKind, Result};
 use crate::sync::thread_number;
@@ -11,12 +11,10 @@ use crate::types::{DeviceKind, Stream};
 
 const LEGACY: u64 = 1;
 const PER_THREAD: u64 = 2;
-/// In the upper bits of a thread's default stream, before the thread's number: no pointer has them, and no
-/// number that counts.
+/// Upper bits of a thread's default stream, above the thread's number: no pointer has them, and no number that counts.
 const OF_THREAD: u64 = 0x8000 << 48;
 
-/// The bits that a handle has where [`resolve`] has to be asked, on devices of this kind. Handles that are pointers have
-/// none.
+/// Bits of a handle that make [`resolve`] necessary, on devices of this kind. Handles that are pointers have none.
 pub(crate) fn alias_bits(kind: DeviceKind) -> u64 {
     if has_aliases(kind) { LEGACY | PER_THREAD } else { 0 }
 }
@@ -25,7 +23,7 @@ fn has_aliases(kind: DeviceKind) -> bool {
     matches!(kind, DeviceKind::Cuda | DeviceKind::Hip)
 }
 
-/// The one name of a stream that the calling thread knows as `stream`.
+/// Unique name of a stream that the calling thread knows as `stream`.
 #[cold]
 pub(crate) fn resolve(stream: Stream, kind: DeviceKind) -> Stream {
     if !has_aliases(kind) {

@@ -37,7 +37,7 @@ pub enum Shared {
     Node(u32),
 }
 
-/// The memory that a device shares, and the system that is asked of it.
+/// Memory that a device shares, and the system that describes it.
 #[derive(Clone, Debug)]
 pub struct SharedMemory {
     /// Memory that is shared.
@@ -47,7 +47,7 @@ pub struct SharedMemory {
     system: System,
 }
 
-/// The memory of an AMD APU, as the kernel has it, in bytes. Of such devices the runtime may tell a small part only.
+/// Memory of an AMD APU, by the kernel, in bytes. The runtime may tell a small part of it only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Apu {
     /// Set aside for the device by the firmware (`mem_info_vram_total`).
@@ -77,12 +77,12 @@ impl ControlGroup {
     }
 }
 
-/// A version of control groups: where its memory files are, and what they are called.
+/// A version of control groups, with the places and names of its memory files.
 struct Hierarchy {
-    /// Behind the number in a line of `/proc/self/cgroup`.
+    /// Name behind the number in a line of `/proc/self/cgroup`.
     controller: &'static str,
     mount: &'static str,
-    /// Beyond one of them programs are ended, or slowed down until others give memory back.
+    /// Limits beyond which programs are ended, or slowed down until others give memory back.
     limits: &'static [&'static str],
     used: &'static str,
     cache: [&'static str; 2],
@@ -157,8 +157,8 @@ impl System {
         })
     }
 
-    /// The memory of one of the system's nodes; `None` where the system does not say. What is available is what is free, and
-    /// the page cache.
+    /// Memory of one of the system's nodes; `None` where the system does not say. Free memory and the page cache count
+    /// as available.
     #[must_use]
     pub fn node(&self, node: u32) -> Option<HostMemory> {
         let text = self.text(node_file(node))?;
@@ -171,7 +171,7 @@ impl System {
         Some(HostMemory { total: bytes("MemTotal:")?, available: bytes("MemFree:")?.saturating_add(cache) })
     }
 
-    /// Of the control groups that this process is in, the one that leaves it least; `None` where none has a limit.
+    /// Control group of this process that leaves it least; `None` where none has a limit.
     #[must_use]
     pub fn control_group(&self) -> Option<ControlGroup> {
         let lines = self.text("proc/self/cgroup")?;
@@ -190,7 +190,7 @@ impl System {
         groups.into_iter().min_by_key(ControlGroup::left)
     }
 
-    /// The host's memory within the limits of control groups: what programs can have in all, and what they still can.
+    /// Host memory within the limits of control groups: total and available bytes for programs.
     pub(crate) fn within_groups(&self) -> Option<HostMemory> {
         let HostMemory { total, available } = self.memory()?;
         let group = self.control_group();
@@ -264,8 +264,8 @@ impl SharedMemory {
         }
     }
 
-    /// The driver of such a device counts the page cache as taken, which the system gives up for whoever asks; it knows no
-    /// control groups, and of an APU maybe a part alone.
+    /// Memory of a device whose memory is the host's. Its driver counts the page cache as taken, which the system gives
+    /// up on demand. It knows no control groups, and of an APU maybe a part alone.
     fn of_host(&self, driver: MemoryInfo) -> MemoryInfo {
         let memory = self.system.memory();
         let available = memory.map_or(0, |memory| memory.available);

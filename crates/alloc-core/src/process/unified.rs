@@ -1,8 +1,8 @@
-//! Memory that is a device's and the host's at once: what devices hold of it and what is pinned of it is one budget.
+//! Memory that is a device's and the host's at once: bytes held by devices and pinned bytes share one budget.
 //!
-//! Devices count pinned bytes next to what they hold, under the lock of their limits. Pinned memory asks all devices of its backend
-//! that share its memory, whichever allocators they are of, before it takes any. Where either is short of memory, the other gives
-//! back what it keeps and nobody uses, and either waits for what others have on its way: the tickets of both are in one list.
+//! Devices count pinned bytes next to those they hold, under the lock of their limits. Before pinned memory takes any,
+//! it asks all devices of its backend that share its memory, of whichever allocator. Where either is short, the other
+//! gives back its unused cache, and either waits for the other's memory in flight: the tickets of both are in one list.
 //!
 //! ```text
 //! a request of device memory   admit: held + pinned + asked <= limit          miss: Unified::ask_caches
@@ -23,21 +23,21 @@ use std::fmt;
 pub(crate) trait Sharing: Send + Sync {
     /// Host memory that it leaves free.
     fn reserve(&self) -> Option<&HostReserve>;
-    /// The refusal of bytes that are to be pinned, for the host's sake.
+    /// Refusal of bytes that are to be pinned, for the host's sake.
     fn refusal(&self, bytes: u64, host: HostRoom) -> Box<PinnedRefusal>;
     /// Counts bytes that are to be pinned, if the device's limits admit them next to what it holds. Takes a lock; calls nobody.
     fn admit(&self, bytes: u64) -> Result<(), Box<PinnedRefusal>>;
-    /// So much is pinned now. Takes a lock; calls nobody.
+    /// Sets the bytes pinned. Takes a lock; calls nobody.
     fn note(&self, pinned: u64);
-    /// Gives back what is cached, and where it may wait, what the device is done with then. Calls the driver.
+    /// Gives cached memory back; if it may wait, also memory that the device is done with then. Calls the driver.
     fn give_back(&self, may_wait: bool);
-    /// Tells observers what was crossed. Runs the program's code.
+    /// Tells observers of crossings. Runs the program's code.
     fn tell(&self);
 }
 
 /// An allocator of pinned memory.
 pub(crate) trait Pins: Send + Sync {
-    /// Gives back what is cached, and where it may wait, what devices are done with then. Calls the driver.
+    /// Gives cached memory back; if it may wait, also memory that devices are done with then. Calls the driver.
     fn give_back(&self, may_wait: bool);
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Unified {
     memory: Shared,
     spending: Spending,
     parties: Mutex<Parties>,
-    /// Memory in the hands of threads: of devices, which is in no index of theirs, and pinned memory that comes or goes.
+    /// Memory in flight: of devices, and pinned memory that comes or goes.
     slow_path: Arc<SlowPath>,
     /// Visits to parties, by their number.
     visits: InFlight<u64>,
@@ -113,18 +113,19 @@ struct Parties {
     caches: Vec<(u64, Arc<dyn Pins>)>,
 }
 
-/// Of every backend that has such devices. Never given back to the heap: a forked child must find them without a lock.
+/// List for every backend that has such devices. Never given back to the heap: a forked child must find it without a
+/// lock.
 static ALL: AtomicPtr<Unified> = AtomicPtr::new(std::ptr::null_mut());
 
 /// A party, while it is asked for something.
 struct Visit<'u, P: ?Sized> {
-    // Given up before the visit ends: who leaves waits for that, unless it is this very thread.
+    // Given up before the visit ends: a party that leaves waits for that, unless it is this very thread.
     party: Arc<P>,
     _under_way: Flight<'u, u64>,
 }
 
-/// Pinned memory is on its way until this is dropped; then observers of devices learn what was crossed. Its thread calls the
-/// driver alone meanwhile, so that whoever waits for it waits for nobody else. Drop it without a lock.
+/// Pinned memory in flight until this is dropped; then observers of devices are told of crossings. Its thread calls the
+/// driver alone meanwhile, so threads that wait for it wait for nobody else. Drop it without a lock.
 #[derive(Debug)]
 pub(crate) struct Moving {
     unified: &'static Unified,
@@ -139,7 +140,7 @@ impl Drop for Moving {
     }
 }
 
-/// That a party has a part of the memory.
+/// Membership of a party that shares the memory.
 #[derive(Debug)]
 pub(crate) struct Membership {
     unified: &'static Unified,
@@ -179,7 +180,7 @@ impl Unified {
         }
     }
 
-    /// The memory that pages on `node`, or on the system's choice of node, are of, if devices share that. Calls the driver.
+    /// Memory of pages on `node`, or on the system's choice of node, if devices share that. Calls the driver.
     pub(crate) fn of_pages(
         system: &System,
         backend: &dyn Backend,
@@ -194,7 +195,7 @@ impl Unified {
         shared.map(|memory| memory.which).find(holds).map(|memory| Self::of(backend.id(), memory))
     }
 
-    /// A device has its memory there.
+    /// Adds a device that has its memory there.
     pub(crate) fn join_device(&'static self, device: Arc<dyn Sharing>) -> Membership {
         let mut parties = self.parties.lock();
         device.note(parties.pinned);
@@ -203,7 +204,7 @@ impl Unified {
         Membership { unified: self, number }
     }
 
-    /// An allocator pins memory there.
+    /// Adds an allocator that pins memory there.
     pub(crate) fn join_cache(&'static self, cache: Arc<dyn Pins>) -> Membership {
         let mut parties = self.parties.lock();
         let number = parties.number();
@@ -216,7 +217,7 @@ impl Unified {
         &self.slow_path
     }
 
-    /// The calling thread takes pinned memory, or gives it back, while what is returned lives.
+    /// Marks pinned memory in flight, taken or given back by the calling thread, while the guard lives.
     pub(crate) fn moving(&'static self) -> Moving {
         Moving { unified: self, ticket: Some(self.slow_path.begin()) }
     }
@@ -226,8 +227,8 @@ impl Unified {
         HostReserve::new(&self.spending, system, room)
     }
 
-    /// Bytes are to be pinned: counted from here on, if every device's limits admit them, and the host has them to spare; they
-    /// are on their way while what is returned lives. Hold no lock.
+    /// Counts bytes that are to be pinned, if every device's limits admit them, and the host has them to spare. They
+    /// are in flight while the guard lives. Hold no lock.
     pub(crate) fn claim(&self, bytes: u64) -> Result<Option<Coming>, Box<PinnedRefusal>> {
         let visits = self.visit(&self.parties.lock().devices);
         let most = |visit: &&Visit<'_, dyn Sharing>| visit.party.reserve().map_or(0, HostReserve::bytes);
@@ -250,14 +251,14 @@ impl Unified {
         Ok(coming)
     }
 
-    /// Bytes are pinned no more.
+    /// Counts bytes that are pinned no more.
     pub(crate) fn give_up(&self, bytes: u64) {
         let mut parties = self.parties.lock();
         parties.pinned = parties.pinned.saturating_sub(bytes);
         parties.tell(parties.devices.len());
     }
 
-    /// Asks allocators of pinned memory for what nobody uses. `false` where none had any. Hold no lock.
+    /// Asks allocators of pinned memory for unused memory. `false` where none had any. Hold no lock.
     pub(crate) fn ask_caches(&self, may_wait: bool) -> bool {
         // Another thread may give it back first.
         let any = self.parties.lock().pinned > 0;
@@ -268,13 +269,13 @@ impl Unified {
         any
     }
 
-    /// Asks devices for what nobody uses. Hold no lock.
+    /// Asks devices for unused memory. Hold no lock.
     pub(crate) fn ask_devices(&self, may_wait: bool) {
         let visits = self.visit(&self.parties.lock().devices);
         visits.iter().for_each(|visit| visit.party.give_back(may_wait));
     }
 
-    /// Observers of devices learn what was crossed by what was pinned. Hold no lock.
+    /// Tells observers of devices about crossings that pinned memory caused. Hold no lock.
     fn tell_devices(&self) {
         let visits = self.visit(&self.parties.lock().devices);
         visits.iter().for_each(|visit| visit.party.tell());
@@ -295,14 +296,14 @@ impl Parties {
         self.joined
     }
 
-    /// The first `count` devices are told what is pinned.
+    /// Tells the first `count` devices how many bytes are pinned.
     fn tell(&self, count: usize) {
         self.devices.iter().take(count).for_each(|(_, device)| device.note(self.pinned));
     }
 }
 
 impl Membership {
-    /// The party goes. Where it `waits`, nobody visits it any more then, unless that is who calls.
+    /// Removes the party. Where it `waits`, nobody visits it any more then, unless that is the calling thread.
     pub(crate) fn end(&self, waits: bool) {
         let gone = {
             let mut parties = self.unified.parties.lock();

@@ -1,8 +1,8 @@
 //! A mutex for critical sections of a few dozen nanoseconds: one exchange takes it, one store gives it back.
 //!
-//! What other mutexes exchange when they are given back, to learn whether a thread sleeps, is here a plain read of a
-//! count beside the word. A thread that goes to sleep in the very moment in which the mutex is given back may be
-//! overlooked; so sleepers look again by themselves, at first soon, then ever more seldom.
+//! Other mutexes learn by an exchange, when they are given back, if a thread sleeps; this one reads a count beside the
+//! word. It may overlook a thread that goes to sleep in the very moment in which the mutex is given back. So sleepers
+//! look again by themselves, at first soon, then ever more seldom.
 
 use super::held::Held;
 use std::cell::UnsafeCell;
@@ -27,8 +27,8 @@ pub(crate) struct Mutex<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through a guard only, and there is one guard at a time: who makes one has taken `held`
-// from the guard before, and sees what was done under that. So sharing the mutex only sends the value.
+// SAFETY: the value is reached through a guard only, and there is one guard at a time: a thread that makes one has
+// taken `held` from the guard before, and sees everything done under that. So sharing the mutex only sends the value.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
 /// Access to the value.
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use std::time::Instant;
 
-    /// Miri, which looks for orders that other processors have, takes a second for few of them.
+    /// Rounds. Miri, which tries orders that other processors have, takes a second for few of them.
     const ROUNDS: u64 = if cfg!(miri) { 10 } else { 20_000 };
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
             while mutex.sleepers.load(Ordering::SeqCst) == 0 {
                 std::thread::yield_now();
             }
-            // By now it waits for the longest time it ever waits by itself.
+            // By now it waits for the longest time that it ever waits by itself.
             std::thread::sleep(Duration::from_millis(150));
             drop(guard);
             let since = Instant::now();

@@ -1,4 +1,4 @@
-//! The word of a mutex: who takes it sees all that was done until it was given back.
+//! The word of a mutex: a thread that takes it sees everything done before it was given back.
 
 #[cfg(loom)]
 use loom::sync::atomic::AtomicBool;
@@ -21,7 +21,7 @@ impl Held {
         Self(AtomicBool::new(false))
     }
 
-    /// Takes it, unless somebody has it; now and then also fails where nobody has.
+    /// Takes it, unless somebody has it. May fail now and then where nobody has.
     #[inline(always)]
     pub(super) fn try_take(&self) -> bool {
         self.0.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
 thread_local! {
-    /// Things that the thread has alone.
+    /// Things that this thread has alone, over all registries.
     static HAS_ALONE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A registry of flights. Each has a number and names what it concerns.
+/// Registry of flights. Each has a number and names its subject.
 #[derive(Debug)]
 pub(crate) struct InFlight<K> {
     flights: Mutex<Flights<K>>,
@@ -26,11 +26,11 @@ struct Flights<K> {
     under_way: BTreeMap<u64, (ThreadId, K)>,
     /// All flights from this one on are the thread's.
     latest: Option<(u64, ThreadId)>,
-    /// Threads that wait for an end: mostly none, and then nobody is woken, which would be a call of the system.
+    /// Threads that wait for an end. Mostly none: then nobody is woken, which would be a call of the system.
     waiting: usize,
 }
 
-/// In flight until this is dropped.
+/// Something in flight until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Flight<'f, K> {
     registry: &'f InFlight<K>,
@@ -62,9 +62,9 @@ impl<K: Copy + Ord> InFlight<K> {
         self.add(&mut self.lock(), what)
     }
 
-    /// Waits until no flight that began before concerns any of `keys`, so that threads come in their order. An error, at once,
-    /// with the key in the way where the calling thread has anything alone, here or elsewhere: it waits for nobody, because
-    /// others may wait for it. Hold no lock that others need to finish.
+    /// Waits until no flight that began before concerns any of `keys`, so that threads come in their order. Fails at
+    /// once, with the key in the way, where the calling thread has anything alone, here or elsewhere: it waits for
+    /// nobody, because others may wait for it. Hold no lock that others need to finish.
     pub(crate) fn begin_alone(&self, keys: &BTreeSet<K>) -> Result<Alone<'_, K>, K> {
         assert_unlocked();
         let mut state = self.lock();
@@ -97,8 +97,8 @@ impl<K: Copy + Ord> InFlight<K> {
 }
 
 impl<K> InFlight<K> {
-    /// Waits until all flights that are under way now and `concern` the caller have landed; calls `each` after every one,
-    /// without a lock, until that returns something.
+    /// Waits until all flights that are under way now and `concern` the caller have landed. Calls `each` after every
+    /// one, without a lock, until that returns something.
     pub(crate) fn wait_for<R>(
         &self,
         concern: impl Fn(ThreadId, &K) -> bool,
@@ -200,7 +200,7 @@ mod tests {
         assert!(!memory.only_mine_since(between));
     }
 
-    /// To wake is a call of the system, whoever sleeps.
+    /// Waking is a call of the system, even if nobody sleeps.
     #[test]
     fn an_end_that_nobody_waits_for_wakes_nobody() {
         let flights = InFlight::default();

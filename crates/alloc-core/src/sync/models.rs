@@ -20,7 +20,7 @@ struct Shared {
     value: AtomicU64,
 }
 
-/// A thread that moves something: `value` changes while it has memory in flight.
+/// A thread that moves memory: `value` changes while it has memory in flight.
 fn mover(shared: &Arc<Shared>) -> loom::thread::JoinHandle<()> {
     let shared = Arc::clone(shared);
     spawn(move || {
@@ -37,7 +37,7 @@ fn who_waits_sees_what_was_in_flight_landed() {
     check(|| {
         let shared = Arc::new(Shared::default());
         let mover = mover(&shared);
-        // Its own is not waited for.
+        // Its own flight is not waited for.
         let _mine = shared.slow_path.begin();
         let begun = shared.begun.load(Ordering::Acquire);
         shared.slow_path.wait_for_others();

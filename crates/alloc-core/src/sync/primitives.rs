@@ -1,5 +1,5 @@
-//! Source of the primitives: the standard library, or a tool that runs the engine's threads in chosen orders. `cargo
-//! xtask schedules` builds with `--cfg shuttle` or `--cfg loom`; nothing else does.
+//! Source of the primitives: the standard library, or a tool that runs the engine's threads in chosen orders. Only
+//! `cargo xtask schedules` builds with `--cfg shuttle` or `--cfg loom`.
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -20,7 +20,7 @@ pub(crate) use std::{
 };
 
 pub(crate) use std::sync::atomic::Ordering;
-/// No place at which the tools switch threads: what is counted or set once is reached through locks that are.
+/// The tools switch no threads here: values that are counted or set once are reached through locks at which they do.
 pub(crate) use std::sync::{Arc, OnceLock, Weak};
 
 /// Always the standard library's: for statics, which outlive a schedule, and for tables of zeroed memory.
@@ -33,7 +33,7 @@ pub(crate) mod plain {
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use super::brief;
 
-/// The tools' own, so that they see who waits for whom.
+/// The tools' own, so that they see the waits of threads.
 #[cfg(any(loom, shuttle))]
 pub(crate) mod brief {
     pub(crate) use super::MutexGuard;
@@ -53,7 +53,7 @@ pub(crate) mod brief {
     }
 }
 
-/// Loom's own does not know constant initial values.
+/// Loom's own has no constant initial values.
 #[cfg(loom)]
 macro_rules! local_to_models {
     ($($(#[$attribute:meta])* static $name:ident: $type:ty = const { $initial:expr };)*) => {

@@ -1,9 +1,9 @@
-//! The slow path of a device: misses, and all that gives memory back.
+//! The slow path of a device: misses, and everything that gives memory back.
 //!
-//! Threads are on it together. Memory that one of them has in flight is in no index, so that another may find nothing although
-//! there is a fit. A refusal is therefore final only where a whole pass failed while no other thread had memory in flight. A
-//! thread whose pass was overtaken is served in turn: whoever comes after it waits at the entrance, so that its next passes come
-//! to rest.
+//! Threads are on it together. Memory that one of them has in flight is in no index, so another may find nothing
+//! although there is a fit. A refusal is therefore final only where a whole pass failed while no other thread had
+//! memory in flight. A thread whose pass was overtaken is served in turn: later threads wait at the entrance, so that
+//! its next passes come to rest.
 
 use super::in_flight::{Flight, InFlight, Mark};
 use super::{ThreadId, assert_unlocked, this_thread, thread_local};
@@ -14,7 +14,7 @@ thread_local! {
     static HAS_MEMORY: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The slow path of a device, or of all that have a part of memory that devices share with the host.
+/// The slow path of a device, or of all parties that share the host's memory.
 #[derive(Debug, Default)]
 pub(crate) struct SlowPath {
     memory: InFlight<()>,
@@ -22,7 +22,7 @@ pub(crate) struct SlowPath {
     overtaken: InFlight<()>,
 }
 
-/// The thread has memory in flight until this is dropped, on the thread itself.
+/// Memory in flight of the calling thread, until dropped by that thread.
 #[derive(Debug)]
 pub(crate) struct MemoryInFlight<'s> {
     _flight: Flight<'s, ()>,
@@ -37,16 +37,16 @@ impl Drop for MemoryInFlight<'_> {
 /// Kind of attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// All that can be done.
+    /// All remedies.
     First,
     /// Only cheap remedies: something landed.
     Search,
-    /// All that needs no other thread: those that come wait.
+    /// All remedies that need no other thread: newcomers wait.
     Again,
 }
 
 impl SlowPath {
-    /// The calling thread has memory in flight until what is returned is dropped.
+    /// Puts memory of the calling thread in flight until the guard is dropped.
     pub(crate) fn begin(&self) -> MemoryInFlight<'_> {
         HAS_MEMORY.with(|count| count.set(count.get() + 1));
         MemoryInFlight { _flight: self.memory.begin(()) }
@@ -80,8 +80,8 @@ impl SlowPath {
         self.overtaken.any(|thread, ()| thread != me) && !self.overtaken.any(|thread, ()| thread == me)
     }
 
-    /// Lets threads that were overtaken go first, unless the calling thread has memory in flight, for which others may wait. Hold no
-    /// lock.
+    /// Lets threads that were overtaken go first, unless the calling thread has memory in flight, for which others may
+    /// wait. Hold no lock.
     pub(crate) fn enter(&self) {
         assert_unlocked();
         if self.others_first() && HAS_MEMORY.with(Cell::get) == 0 {

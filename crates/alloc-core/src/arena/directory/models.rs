@@ -18,12 +18,12 @@ fn directory() -> Directory {
     )
 }
 
-/// The number of the arena that the table names for a stream.
+/// Number of the arena that the table names for a stream.
 fn hinted(directory: &Directory, stream: Stream) -> Option<u16> {
     directory.hint(PoolSlot::DEFAULT, stream).map(|arena| arena.lock().tenure().number())
 }
 
-/// One stream leaves its place, and another takes it: readers get what is theirs or nothing.
+/// One stream leaves its place, and another takes it: readers get their own arena or nothing.
 #[test]
 fn a_place_that_changes_hands_misleads_nobody() {
     models::check(|| {

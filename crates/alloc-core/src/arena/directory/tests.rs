@@ -1,11 +1,11 @@
-//! The stream table under threads of the system. Under Miri their loads see old values, too.
+//! Stream table under threads of the system. Under Miri their loads see old values, too.
 
 use super::*;
 use crate::config::Settings;
 use crate::types::BackendId;
 use std::sync::atomic::AtomicBool;
 
-/// Miri takes long for each, and looks at more orders.
+/// Rounds. Miri takes long for each, and tries more orders.
 const ROUNDS: u64 = if cfg!(miri) { 6 } else { 2_000 };
 
 fn stream(raw: u64) -> Stream {
@@ -18,7 +18,7 @@ fn directory() -> Directory {
     Directory::new(DeviceIndex(0), Arc::default(), template)
 }
 
-/// The number of the arena that the table names for a stream.
+/// Number of the arena that the table names for a stream.
 fn hinted(directory: &Directory, stream: Stream) -> Option<u16> {
     directory.hint(PoolSlot::DEFAULT, stream).map(|arena| arena.lock().tenure().number())
 }
@@ -27,7 +27,7 @@ fn hinted(directory: &Directory, stream: Stream) -> Option<u16> {
 fn readers_find_a_streams_own_arena_or_none_while_streams_come_and_go() {
     let directory = directory();
     let first = |raw| places(hash(key(PoolSlot::DEFAULT, stream(raw)))).next();
-    // Two that want one place of the table, and take turns in it.
+    // Two streams that want one place of the table, and take turns in it.
     let two = [stream(1), stream((2..).find(|raw| first(*raw) == first(1)).expect("places are few"))];
     for (number, comes) in (0..).zip(two) {
         let made = directory.make(&ArenaPool::DEFAULT, comes).expect("there is room");

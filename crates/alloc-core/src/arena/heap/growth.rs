@@ -20,9 +20,9 @@ enum Link {
 /// Room for a request.
 struct Room {
     region: RegionId,
-    /// New granules are of these sizes.
+    /// Sizes of new granules.
     grain: Grain,
-    /// Blocks upwards, and the bytes of each that are to be mapped: 0 of what is free memory already.
+    /// Blocks upwards, and the bytes of each that are to be mapped: 0 of memory that is free already.
     chain: Vec<(BlockId, u64)>,
 }
 
@@ -51,8 +51,8 @@ impl Map {
 }
 
 impl Growth {
-    /// Finds room for `size` bytes in the growable segments of `tier` (reference §5.2), in which new granules `of` these sizes
-    /// can be, or any where that is `None`, and takes it out.
+    /// Finds room for `size` bytes in the growable segments of `tier` (reference §5.2) that can have new granules `of`
+    /// these sizes, or of any where that is `None`, and takes it out.
     pub(crate) fn plan(heap: &mut Heap, tier: Tier, size: u64, of: Option<Grain>) -> Option<Self> {
         let Room { region, grain, chain } = Self::room_for(heap, tier, size, of)?;
         let link = |(id, bytes)| match bytes {
@@ -63,7 +63,7 @@ impl Growth {
         Some(Self { region, chain }.take_out(heap))
     }
 
-    /// As [`plan`](Self::plan), for new granules of these sizes whatever is free beside them.
+    /// As [`plan`](Self::plan), for new granules of these sizes, even if there is free memory beside them.
     pub(crate) fn stock(heap: &mut Heap, tier: Tier, sizes: Sizes) -> Option<Self> {
         let bytes = sizes.iter().sum();
         let (region, id) = heap.unmapped.of(tier).find_map(|(_, id)| {
@@ -144,8 +144,8 @@ impl Growth {
         self
     }
 
-    /// Commits a growth of which the first `mapped` maps succeeded. Returns the block that now has room for
-    /// the request, in no index, if all did; otherwise what was mapped is free, the rest is as before.
+    /// Commits a growth of which the first `mapped` maps succeeded. Returns the block that now has room for the
+    /// request, in no index, if all did. Otherwise mapped memory is free, and the rest is as before.
     pub(crate) fn commit(self, heap: &mut Heap, mapped: usize) -> Option<BlockId> {
         let mut maps = 0;
         let mut run: Option<BlockId> = None;
@@ -196,7 +196,7 @@ impl Growth {
     }
 }
 
-/// Region and unit of a growable segment in which granules `of` these sizes can be, or any where that is `None`.
+/// Region and unit of a growable segment that can have granules `of` these sizes, or of any where that is `None`.
 fn region_of(layout: &Layout, segment: SegmentId, of: Option<Grain>) -> Option<(RegionId, u64)> {
     match layout.segments()[segment].origin {
         Origin::Growable { region, unit } if of.is_none_or(|of| of.usual.is_multiple_of(unit)) => {

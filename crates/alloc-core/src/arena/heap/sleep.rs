@@ -31,7 +31,7 @@ impl Sleepers {
         for (group, mut why) in groups {
             for (at, _, state) in region.granules(group.clone()) {
                 let of_granule = match state {
-                    // Another place shows the same memory, and would show what is gone.
+                    // Another place shows the same memory, and would show memory that is gone.
                     _ if heap.keeps(segment, at) || is_elsewhere(at) => Some(KeptBecause::Busy),
                     GranuleState::Mapped | GranuleState::Asleep | GranuleState::Free => None,
                     GranuleState::Exported => Some(KeptBecause::Shared),
@@ -57,7 +57,7 @@ impl Sleepers {
         found
     }
 
-    /// Granules that blocks of a segment hold together, and why these stay awake, if they do.
+    /// Granules that blocks of a segment hold together, and the reason why these stay awake, if they do.
     fn groups(
         heap: &Heap,
         segment: SegmentId,
@@ -94,7 +94,7 @@ impl Sleepers {
     }
 }
 
-/// A growable segment, blocks of which sleep.
+/// A growable segment with sleeping blocks.
 pub(crate) struct Bed<'a> {
     heap: &'a mut Heap,
     segment: SegmentId,
@@ -111,7 +111,7 @@ impl<'a> Bed<'a> {
         self.heap.layout.on(below.unwrap_or(self.heap.layout.segments()[self.segment].first), range)
     }
 
-    /// The blocks on a range of granules, which are about to lose their memory, sleep from here on.
+    /// Puts the blocks on a range of granules, which are about to lose their memory, to sleep.
     pub(crate) fn lie_down(&mut self, range: &Range<u64>) {
         for id in self.on(range) {
             match self.heap.layout.blocks()[id].state {
@@ -130,7 +130,7 @@ impl<'a> Bed<'a> {
         self.heap.layout.blocks_mut()[id].state = state;
     }
 
-    /// Cuts what lies outside of `range` off a block that is in no index, and puts that among the free ones.
+    /// Cuts the parts outside of `range` off a block that is in no index, and puts them among the free ones.
     fn trim_free(&mut self, mut id: BlockId, range: &Range<u64>) -> BlockId {
         let below = range.start.saturating_sub(self.heap.layout.blocks()[id].addr);
         if below > 0 {
@@ -146,7 +146,7 @@ impl<'a> Bed<'a> {
         id
     }
 
-    /// After granules of a range changed, each block is what its granules say.
+    /// Sets each block to the state of its granules, after these changed.
     pub(crate) fn follow(&mut self, region: &Region, range: &Range<u64>) {
         for id in self.on(range) {
             let block = &self.heap.layout.blocks()[id];
@@ -160,7 +160,7 @@ impl<'a> Bed<'a> {
         }
     }
 
-    /// A dormant block is cut into pieces, each on granules that are all awake or all asleep. The former are free.
+    /// Cuts a dormant block into pieces, each on granules that are all awake or all asleep. The former are free.
     fn wake_pieces(&mut self, region: &Region, mut piece: BlockId) {
         loop {
             let block = &self.heap.layout.blocks()[piece];
@@ -183,8 +183,8 @@ impl<'a> Bed<'a> {
         }
     }
 
-    /// Free memory that sleeps becomes address space without memory, by whole granules: it need not be woken. Returns the
-    /// ranges, and the block that is all there is of the segment then, busy, if that is so.
+    /// Turns free memory that sleeps into address space without memory, by whole granules: it need not be woken.
+    /// Returns the ranges, and the segment's one block, busy, if nothing else is left of the segment.
     pub(crate) fn drop_dormant(&mut self, region: &Region) -> (Vec<Range<u64>>, Option<BlockId>) {
         let dormant = self.heap.layout.of_segment(self.segment);
         let dormant = dormant.filter(|(_, block)| block.state == BlockPhase::Dormant);
@@ -195,7 +195,7 @@ impl<'a> Bed<'a> {
             let block = &self.heap.layout.blocks()[id];
             let (addr, end) = (block.addr, block.end());
             let inner = region.within(addr..end);
-            // Those that a thread is waking are its business.
+            // Granules that another thread is waking are left to it.
             let is_asleep = |(.., state): (u64, u64, GranuleState)| state == GranuleState::Asleep;
             if inner.is_empty() || !region.granules(inner.clone()).all(is_asleep) {
                 continue;

@@ -16,7 +16,7 @@ impl Unmapped {
         self.0[block.tier as usize].remove(&(block.addr, id));
     }
 
-    /// Those of a tier, each with its address.
+    /// Blocks of a tier, each with its address.
     pub(super) fn of(&self, tier: Tier) -> impl Iterator<Item = (u64, BlockId)> {
         self.0[tier as usize].iter().copied()
     }

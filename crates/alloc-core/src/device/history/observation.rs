@@ -9,7 +9,7 @@ use crate::types::DeviceIndex;
 use crate::watch::history::{Context, Details, Labelling, Owner, Record, SegmentContexts, entry};
 use crate::watch::snapshot::{BlockInfo, BlockState, HistoryStatus, SegmentInfo, TraceEntry, Value};
 
-/// A segment, and where it and its blocks came from.
+/// A segment, and the contexts of it and its blocks.
 pub(in crate::device) type RawSegment = (SegmentInfo, SegmentContexts);
 
 /// A record, copied out of its ring.
@@ -46,7 +46,7 @@ impl Raw {
     }
 }
 
-/// The newest entries that were asked for, oldest first.
+/// The newest entries, as many as were asked for, oldest first.
 fn entries(mut records: Vec<RawRecord>, recording: &Recording) -> Vec<(TraceEntry, Option<Context>)> {
     records.sort_unstable_by_key(|raw| raw.record.sequence);
     let excess = records.len().saturating_sub(recording.max_entries);

@@ -1,4 +1,4 @@
-//! The books of a device: what is held, in all, by pool and by tenant, and what may be. Every limit is checked here,
+//! Accounts of a device: bytes held in all, by pool and by tenant, and their limits. Every limit is checked here,
 //! before the driver is asked.
 
 use super::ceilings::Ceilings;
@@ -21,7 +21,7 @@ pub(in crate::device) struct Limit {
     pub(in crate::device) name: String,
     pub(in crate::device) bytes: u64,
     pub(in crate::device) held: u64,
-    /// Limit that is too low where a request is refused.
+    /// Shortage that it causes where it refuses.
     pub(in crate::device) shortage: Shortage,
     /// Pools whose memory counts; `None` is all.
     pub(in crate::device) counts: Option<Vec<PoolId>>,
@@ -30,7 +30,7 @@ pub(in crate::device) struct Limit {
 /// Bytes that a request would take from the device.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device) struct Asked {
-    /// As PyTorch counts it against the limits of the device.
+    /// As PyTorch counts them, against the limits of the device.
     pub(in crate::device) bytes: u64,
     /// Bytes really missing: counted against budgets.
     pub(in crate::device) exact: u64,
@@ -46,7 +46,7 @@ pub(in crate::device) struct Crossing {
     pub(in crate::device) soft: u64,
 }
 
-/// One pool's part of what is held.
+/// Bytes held for one pool.
 #[derive(Debug, Default)]
 struct Account {
     reserved: StatArray,
@@ -54,10 +54,10 @@ struct Account {
     used: bool,
     /// The most the pool may hold, if limited.
     limit: Option<u64>,
-    /// Above this its cached memory goes before more is taken.
+    /// Above this its cached memory goes back before more is taken.
     soft: Option<u64>,
     watch: Watch,
-    /// The tenant it is part of, by number.
+    /// Number of its tenant.
     tenant: Option<u32>,
     /// Bytes being taken for it at the moment, by threads that hold no lock.
     intents: u128,
@@ -109,7 +109,7 @@ impl Accounts {
         &self.ceilings
     }
 
-    /// The whole device may hold so much from here on.
+    /// Replaces the limits of the whole device.
     pub(in crate::device) fn set_ceilings(&mut self, ceilings: Ceilings) {
         self.ceilings = ceilings;
         let held = self.whole.kept();
@@ -129,12 +129,12 @@ impl Accounts {
         std::mem::take(&mut self.crossings)
     }
 
-    /// Somebody is told of crossings from here on.
+    /// Notes crossings from here on: somebody observes them.
     pub(in crate::device) fn observe(&mut self) {
         self.is_observed = true;
     }
 
-    /// Every limit of this process that a request to `pool` has to keep, or one for memory of no pool.
+    /// Limits of this process that a request to `pool` has to keep, or a request for memory of no pool.
     pub(in crate::device) fn limits(&self, pool: Option<PoolId>) -> Vec<Limit> {
         let whole = |name: &str, bytes: Option<u64>, shortage| {
             let limit = |bytes, held| Limit { name: name.into(), bytes, held, shortage, counts: None };
@@ -206,7 +206,7 @@ impl Accounts {
         &self.tenants
     }
 
-    /// A new tenant. Returns its number.
+    /// Adds a tenant. Returns its number.
     pub(in crate::device) fn add_tenant(&mut self, name: &str, marks: Marks) -> u32 {
         self.tenants.add(name, marks)
     }
@@ -238,7 +238,7 @@ impl Accounts {
         &self.whole
     }
 
-    /// So many bytes are pinned in the same memory, or about to be.
+    /// Sets the bytes pinned in the same memory, or about to be.
     pub(in crate::device) fn set_pinned(&mut self, pinned: u64) {
         let before = self.whole.set_pinned(pinned);
         if let Some(soft) = self.watch.review(self.whole.kept(), self.ceilings.soft) {
@@ -248,7 +248,7 @@ impl Accounts {
         }
     }
 
-    /// Memory was taken from the device for a pool.
+    /// Counts memory that was taken from the device for a pool.
     pub(in crate::device) fn take(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
         let before = self.whole.kept();
         self.whole.take(tier, bytes);
@@ -270,7 +270,7 @@ impl Accounts {
         }
     }
 
-    /// Memory of a pool was given back to the device.
+    /// Counts memory of a pool that was given back to the device.
     pub(in crate::device) fn give_back(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
         self.whole.give_back(tier, bytes);
         self.watch.review(self.whole.kept(), self.ceilings.soft);
@@ -282,17 +282,17 @@ impl Accounts {
         }
     }
 
-    /// A boundary.
+    /// Starts the peak anew, at a boundary.
     pub(in crate::device) fn restart_peak(&mut self) {
         self.whole.restart_peak();
     }
 
-    /// Bytes are to be taken for a pool.
+    /// Counts bytes that are to be taken for a pool.
     pub(in crate::device) fn intend(&mut self, pool: PoolId, bytes: u64) {
         self.change_intents(pool, |intents| *intents += u128::from(bytes));
     }
 
-    /// Bytes that were to be taken are counted as reserved, or are not taken.
+    /// Ends an intent: its bytes are counted as reserved, or are not taken.
     pub(in crate::device) fn end_intent(&mut self, pool: PoolId, bytes: u64) {
         self.change_intents(pool, |intents| *intents -= u128::from(bytes));
     }
@@ -316,7 +316,7 @@ impl Accounts {
         !self.is_over_hard(more) && self.budget_refusal(pool, more).is_none()
     }
 
-    /// Limits what a pool may hold.
+    /// Sets the limits of a pool.
     pub(in crate::device) fn set_limits(&mut self, pool: PoolId, hard: Option<u64>, soft: Option<u64>) {
         let account = self.pools.entry(pool).or_default();
         (account.limit, account.soft) = (hard, soft);
@@ -336,7 +336,7 @@ impl Accounts {
         self.pools.get(&pool)?.soft
     }
 
-    /// A pool is gone: what was said about its id means nothing any more.
+    /// Forgets a pool that is gone, with its limits.
     pub(in crate::device) fn forget_pool(&mut self, pool: PoolId) {
         self.set_tenant(pool, None);
         if let Entry::Occupied(mut account) = self.pools.entry(pool) {
@@ -349,7 +349,7 @@ impl Accounts {
         }
     }
 
-    /// A pool becomes part of a tenant, or of none. The caller has checked that its limit allows that.
+    /// Makes a pool part of a tenant, or of none. The caller has checked that the tenant's limit allows that.
     pub(in crate::device) fn set_tenant(&mut self, pool: PoolId, tenant: Option<u32>) {
         if tenant.is_none() && !self.pools.contains_key(&pool) {
             return;
@@ -383,7 +383,7 @@ impl Accounts {
         }
     }
 
-    /// A tenant is no more; its pools stay, and are part of none.
+    /// Removes a tenant; its pools stay, and are part of none.
     pub(in crate::device) fn remove_tenant(&mut self, number: u32) {
         for pool in self.pools_of(Owner::Tenant(number)) {
             self.set_tenant(pool, None);

@@ -37,13 +37,13 @@ impl Ceilings {
         Self { hard, soft, ..self }
     }
 
-    /// As much as both allow.
+    /// The lower of both, for each limit.
     pub(in crate::device) fn and(self, other: &Self) -> Self {
         let least = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
         Self { hard: least(self.hard, other.hard), soft: least(self.soft, other.soft), ..self }
     }
 
-    /// This share of the device's memory.
+    /// Sets the memory fraction to this share of the device's memory.
     pub(in crate::device) fn with_fraction(self, fraction: f64) -> Self {
         #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss, clippy::cast_possible_truncation)]
         let allowed = (self.total as f64 * fraction).round() as u64;
@@ -55,7 +55,7 @@ impl Ceilings {
         self.fraction.into_iter().chain(self.hard).min()
     }
 
-    /// The most that is ever held: what guarantees are promised out of.
+    /// The most that is ever held: guarantees are promised out of it.
     pub(super) fn capacity(&self) -> u64 {
         self.allowed().unwrap_or(self.total).min(self.total)
     }

@@ -16,7 +16,7 @@ pub(in crate::device) struct DeviceCounters {
     pub(in crate::device) granules_moved: i64,
     /// Values at the last reset: scopes go on counting.
     pub(in crate::device) at_reset: Events,
-    /// Frees of which no event had been recorded then.
+    /// Frees without an event, at the last reset.
     pub(in crate::device) unrecorded_at_reset: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Tenants as the device's accounts know them: what each holds, what is guaranteed to it, when it crosses its soft limit.
+//! Tenants in the device's accounts: their bytes, guarantees and soft limits.
 
 use crate::features::budget::{Marks, TenantStats};
 use crate::sync::Arc;
@@ -29,7 +29,7 @@ pub(in crate::device) struct Watch {
 }
 
 impl Watch {
-    /// Looks at what is held now; returns the limit if it was crossed just now.
+    /// Compares the bytes held with the limit; returns it if it was crossed just now.
     pub(in crate::device) fn review(&mut self, held: u64, soft: Option<u64>) -> Option<u64> {
         let crossed = soft.filter(|soft| held > *soft);
         let was_above = std::mem::replace(&mut self.above, crossed.is_some());
@@ -62,20 +62,20 @@ impl Tenant {
         self.marks
     }
 
-    /// Other marks. Returns the soft limit if that is crossed by this.
+    /// Sets other marks. Returns the soft limit if that is crossed by this.
     pub(super) fn set_marks(&mut self, marks: Marks) -> Option<u64> {
         self.marks = marks;
         self.review()
     }
 
-    /// Memory was taken for it, and more is being taken. Returns the soft limit if that is crossed by this.
+    /// Counts bytes that were taken for it, and bytes being taken. Returns the soft limit if that is crossed by this.
     pub(super) fn take(&mut self, bytes: u64, intents: u128) -> Option<u64> {
         self.reserved.increase(signed(bytes));
         self.intents += intents;
         self.review()
     }
 
-    /// Memory is not its own any more, and some that is being taken will not be.
+    /// Counts bytes that are not its own any more, and bytes being taken that will not be.
     pub(super) fn give_back(&mut self, bytes: u64, intents: u128) {
         self.reserved.decrease(signed(bytes));
         self.intents -= intents;
@@ -86,12 +86,12 @@ impl Tenant {
         change(&mut self.intents);
     }
 
-    /// A request of its pools was refused.
+    /// Counts a refused request of its pools.
     pub(super) fn note_refusal(&mut self) {
         self.refusals += 1;
     }
 
-    /// Its spill hook came to this.
+    /// Counts the bytes that its spill hook freed.
     pub(super) fn note_spill(&mut self, freed: u64) {
         self.spills += u64::from(freed > 0);
         self.spilled_bytes = self.spilled_bytes.saturating_add(freed);
@@ -157,12 +157,12 @@ impl Tenants {
         self.records.get_mut(&number)
     }
 
-    /// Those that there are.
+    /// All tenants.
     pub(in crate::device) fn iter(&self) -> impl Iterator<Item = (u32, &Tenant)> {
         self.records.iter().map(|(number, tenant)| (*number, tenant))
     }
 
-    /// Their numbers.
+    /// Numbers of all tenants.
     pub(in crate::device) fn numbers(&self) -> impl Iterator<Item = u32> {
         self.records.keys().copied()
     }
@@ -213,7 +213,7 @@ impl Tenants {
         others.map(|(_, tenant)| tenant.unused_guarantee()).sum()
     }
 
-    /// Those that hold more than their mark, the one with the largest excess first.
+    /// Tenants above their mark, the one with the largest excess first.
     pub(in crate::device) fn by_excess(&self) -> Vec<u32> {
         let mut over: Vec<_> =
             self.records.iter().map(|(n, t)| (Reverse(t.excess()), *n)).filter(|(e, _)| e.0 > 0).collect();

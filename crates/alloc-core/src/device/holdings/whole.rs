@@ -11,14 +11,14 @@ pub(in crate::device) struct Whole {
     reserved: StatArray,
     /// The most held since a boundary of scopes.
     since_boundary: i64,
-    /// Being taken from the device at the moment, by threads that hold no lock.
+    /// Bytes being taken from the device at the moment, by threads that hold no lock.
     intents: u128,
-    /// Pinned host memory that is of the device's memory, which limits count, too.
+    /// Pinned host memory that is of the device's memory: limits count it, too.
     pinned: u64,
 }
 
 impl Whole {
-    /// Held from the device, those being taken at the moment included.
+    /// Bytes held from the device, those being taken at the moment included.
     pub(in crate::device) fn held(&self) -> u64 {
         clamped(u128::from(self.reserved()) + self.intents)
     }
@@ -28,17 +28,17 @@ impl Whole {
         self.held().saturating_add(self.pinned)
     }
 
-    /// Pinned in the same memory; 0 where that is not the host's.
+    /// Bytes pinned in the same memory; 0 where that is not the host's.
     pub(in crate::device) fn pinned(&self) -> u64 {
         self.pinned
     }
 
-    /// Reserved or pinned, without what is on its way from the device.
+    /// Bytes reserved or pinned, without those in flight from the device.
     pub(in crate::device) fn kept(&self) -> u64 {
         self.reserved().saturating_add(self.pinned)
     }
 
-    /// Held from the device, without what is on its way.
+    /// Bytes held from the device, without those in flight.
     pub(in crate::device) fn reserved(&self) -> u64 {
         self.reserved.all.current.unsigned_abs()
     }
@@ -66,7 +66,7 @@ impl Whole {
         change(&mut self.intents);
     }
 
-    /// So much is pinned now; returns what was.
+    /// Sets the bytes pinned; returns those before.
     pub(super) fn set_pinned(&mut self, pinned: u64) -> u64 {
         std::mem::replace(&mut self.pinned, pinned)
     }

@@ -1,4 +1,4 @@
-//! A device's captures, and what a graph under capture orders.
+//! Captures of a device, and the order within a graph under capture.
 
 use crate::arena::directory::PoolSlot;
 use crate::arena::pool::Holder;
@@ -20,22 +20,22 @@ pub(in crate::device) struct Deferred {
     pub(super) slot: PoolSlot,
     /// Uses that it waits for, each counted once by the block.
     pub(super) uses: SmallVec<[BlockUse; 4]>,
-    /// Once all of these precede work of its own stream, the graph itself orders the reuse; none: not before the end.
+    /// Once all of these precede work of its own stream, the graph itself orders the reuse. Without any: not before the
+    /// end.
     pub(super) markers: Vec<CaptureNode>,
 }
 
 /// A device's captures.
 #[derive(Debug, Default)]
 pub(in crate::device) struct Captures {
-    /// The thread that began each capture under way, and who ends it.
+    /// Threads that began the captures under way, and the holders that end them.
     pub(super) open: Vec<(ThreadId, Holder)>,
     pub(super) deferred: Vec<Deferred>,
     /// Nodes known to precede each stream's next work, by stream and capture.
     pub(super) before: FxHashMap<(u64, u64), FxHashSet<CaptureNode>>,
 }
 
-/// The nodes on which the next work of the streams would depend. All of them have to be part of one capture; if
-/// not, there are none.
+/// Nodes on which the next work of the streams would depend; none unless all are part of one capture.
 pub(super) fn frontiers(
     capture: &dyn Capture,
     streams: impl Iterator<Item = Stream>,

@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 /// Bound where no limit sets one.
 const THE_DEVICE: &str = "the device";
 
-/// The one limit that is lowered for more.
+/// The one limit that has to be lowered to get more.
 const HOST_RESERVE: &str = "host_reserve";
 
 /// Blockers named in a report.
@@ -54,7 +54,7 @@ impl Room<'_> {
         self.limits.iter().filter(|limit| self.refuses(limit))
     }
 
-    /// Bytes that could be taken now, and what bounds them.
+    /// Bytes that could be taken now, and the limit that bounds them.
     fn bound(&self) -> (u64, &str) {
         let limits = self.limits.iter().map(|limit| (limit.bytes.saturating_sub(limit.held), &*limit.name));
         let device = (self.device_free, THE_DEVICE);
@@ -66,7 +66,7 @@ impl Room<'_> {
         self.within(self.limits.iter(), given_back)
     }
 
-    /// Bytes that could be taken if the limits that refuse were none.
+    /// Bytes that could be taken without the limits that refuse.
     fn unlimited(&self) -> u64 {
         self.within(self.limits.iter().filter(|limit| !self.refuses(limit)), &[])
     }
@@ -83,11 +83,11 @@ impl Room<'_> {
     }
 }
 
-/// Addresses for growable segments, as far as they explain something.
+/// Address space of growable segments, as far as it explains the failure.
 struct Reserve {
-    /// The class of streams whose own amount counts.
+    /// Reserve class of streams whose own amount counts.
     class: Option<String>,
-    /// The amount, in bytes, where it is less than the request.
+    /// Bytes, where they are less than the request.
     too_small: Option<u64>,
 }
 
@@ -97,7 +97,7 @@ struct Remedies {
 }
 
 impl Remedies {
-    /// Raising the limits that refuse.
+    /// Remedies of raising the limits that refuse.
     fn of_limits(room: &Room<'_>) -> Self {
         let mut remedies = Self { found: Vec::new() };
         let names = room.refusing().map(|limit| limit.name.as_str());
@@ -124,7 +124,7 @@ impl Remedies {
     }
 }
 
-/// The tenant of a pool, and whether its hard limit refuses the request.
+/// Report on the tenant of a pool; `refuses` if its hard limit does.
 fn tenant_report(tenant: &Tenant, refuses: bool) -> TenantReport {
     TenantReport { name: Arc::clone(tenant.name()), held: tenant.bytes(), marks: tenant.marks(), refuses }
 }
@@ -240,7 +240,7 @@ impl Device {
     }
 }
 
-/// Bytes that the request would take of what is limited.
+/// Bytes that the request would take of the limited memory.
 fn wanted(
     device: &Device,
     own: Option<&ArenaState>,
@@ -248,7 +248,7 @@ fn wanted(
     request: &Request,
     state: &DeviceState,
 ) -> u64 {
-    // Budgets and `memory_limit` count what is really missing.
+    // Budgets and `memory_limit` count the bytes really missing.
     let counts = device.holdings.has_budgets() || state.accounts().ceilings().hard.is_some();
     let grown = own.filter(|own| counts && own.tenure().grows());
     let grown = grown.and_then(|own| own.heap().missing_memory(request.tier, request.size, None));
@@ -256,16 +256,16 @@ fn wanted(
     wanted.unwrap_or(request.segment_bytes)
 }
 
-/// A refusal, and what is known at its moment, with all arenas and the device's accounts locked.
+/// A refusal and its facts, with all arenas and the device's accounts locked.
 struct Case<'a> {
     device: &'a Device,
     policy: &'a Policy,
     request: &'a Request,
-    /// The pool that was asked, and the stream.
+    /// Pool and stream of the request.
     slot: PoolSlot,
     stream: Stream,
     arenas: &'a [Guard<'a, ArenaState>],
-    /// The arena that was asked, where it exists, and its pool.
+    /// Arena of the request, where it exists, and its pool.
     own: Option<&'a ArenaState>,
     pool: PoolId,
     /// Free memory by pool, and the private pools.
@@ -277,7 +277,7 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// The report. `missing` is what would have had to be taken from the device, where that is known.
+    /// The report. `missing` is what would have had to be taken from the device, if known.
     fn report(
         &self,
         capturing: bool,
@@ -381,7 +381,7 @@ impl Case<'_> {
         remedies.in_order()
     }
 
-    /// Free memory that is there, in the wrong place.
+    /// Adds free memory that is in the wrong place.
     fn advise_on_pieces(&self, remedies: &mut Remedies) {
         let Request { tier, size, .. } = *self.request;
         let is_other = |a: &&Guard<'_, ArenaState>| {

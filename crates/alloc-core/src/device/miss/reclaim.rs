@@ -1,4 +1,4 @@
-//! Memory for a request that missed: what is cached goes back in the order that is fair, and hooks of the program make room.
+//! Memory for a miss: cached memory goes back in a fair order, and the program's hooks make room.
 
 use crate::arena::directory::Arena;
 use crate::device::Device;
@@ -24,7 +24,7 @@ enum Step {
     Pinned,
 }
 
-/// Memory that somebody has to get from the device.
+/// Memory needed from the device, and by whom.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device) struct Need {
     pub(in crate::device) pool: PoolId,
@@ -33,7 +33,8 @@ pub(in crate::device) struct Need {
 }
 
 impl Device {
-    /// Above a soft limit the owner's cached memory goes before more is taken. `true` where something may have gone.
+    /// Gives the owner's cached memory back above a soft limit, before more is taken. `true` where something may have
+    /// gone.
     pub(in crate::device) fn trim_to_soft(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> bool {
         if call.capturing || !self.holdings.has_budgets() {
             return false;
@@ -49,8 +50,8 @@ impl Device {
         !above.is_empty()
     }
 
-    /// Gives cached memory back until the request is served. Blocks unless a capture forbids it. The `last_resort` asks nobody
-    /// else: pinned memory's history is the program's own, and its destructors may wait for another thread.
+    /// Gives cached memory back until the request is served. Blocks unless a capture forbids it. The `last_resort` asks
+    /// nobody else: pinned memory's history is the program's own, and its destructors may wait for another thread.
     pub(in crate::device) fn reclaim(
         &self,
         arena: &Arena,
@@ -85,8 +86,8 @@ impl Device {
         take(self, steps(self, need), call, attempt)
     }
 
-    /// Asks the program to make room, one hook after the other, until an attempt, which is told whether cached memory was
-    /// given back for it, succeeds.
+    /// Asks the program to make room, one hook after the other, until an attempt succeeds. The attempt is told if
+    /// cached memory was given back for it.
     pub(in crate::device) fn spill_until<T>(
         &self,
         need: &dyn Fn() -> Need,
@@ -102,7 +103,7 @@ impl Device {
             let freed = self.site.calls().call(Kind::SpillHook, || hook(&wanted)).unwrap_or(0);
             tracing::debug!(priority, freed, "a spill hook was called");
             self.holdings.note_spill(need().pool, freed);
-            // Whatever it says: the memory itself is asked.
+            // Whatever the hook says, search again.
             if let Some(served) = attempt(false)? {
                 return Ok(Some(served));
             }
@@ -114,7 +115,7 @@ impl Device {
     }
 }
 
-/// Gives back what the owner's pools have cached, those in use included, unless graphs know their addresses.
+/// Gives back cached memory of the owner's pools, those in use included, unless graphs know their addresses.
 fn release_owner(device: &Device, owner: Owner, call: &Call<'_>) -> Result<()> {
     let pools = device.holdings.lock().accounts().pools_of(owner);
     let mut outcome = Ok(());
@@ -126,8 +127,8 @@ fn release_owner(device: &Device, owner: Owner, call: &Call<'_>) -> Result<()> {
     outcome
 }
 
-/// Has allocators of pinned memory give back what they have cached of the device's memory. `true` where something may have
-/// gone.
+/// Makes allocators of pinned memory give back their cached part of the device's memory. `true` where something may
+/// have gone.
 fn release_pinned(device: &Device, call: &Call<'_>) -> bool {
     device.site.unified().is_some_and(|unified| unified.ask_caches(!call.capturing))
 }

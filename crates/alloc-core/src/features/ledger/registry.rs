@@ -4,8 +4,8 @@
 //! `/tmp`. It is used only where it is the user's and nobody else may write to it. Under another `system_root` it is
 //! `run/user/UID/granule` there.
 //!
-//! A file has the device's UUID and the bytes that are held of it, which its allocator changes in place; one that was removed is
-//! made again by the next change. Its name has the process's number and the PID name space that this is of. Its process has it
+//! A file has the device's UUID and the bytes held, which its allocator changes in place; a removed file is made again
+//! by the next change. Its name has the process's number and the PID name space of that number. Its process keeps it
 //! locked, which readers in any name space see: they remove a file that is not.
 
 use crate::process::attention::Attention;
@@ -33,9 +33,9 @@ pub type Uuid = [u8; 16];
 pub struct Entry {
     /// The PID name space of its process; 0 for that of this one.
     pub name_space: u64,
-    /// Its process.
+    /// Number of its process.
     pub pid: u32,
-    /// Bytes.
+    /// Bytes held.
     pub held: u64,
 }
 
@@ -44,7 +44,7 @@ fn name_space() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |there| there.ino())
 }
 
-/// The folder for allocators made with this `system_root`.
+/// Folder for allocators made with this `system_root`.
 #[must_use]
 pub fn folder(system_root: &Path) -> PathBuf {
     let user = rustix::process::getuid().as_raw();
@@ -65,14 +65,14 @@ pub(crate) struct Published {
     uuid: Uuid,
     system_root: Arc<Path>,
     attention: &'static Attention,
-    /// Written, not mapped: who cuts it harms nobody.
+    /// Written, not mapped: a file that is cut harms nobody.
     file: &'static Kept,
     /// The last change was not written.
     failed: bool,
 }
 
 impl Published {
-    /// Says that nothing is held. May block on the file system.
+    /// Publishes that nothing is held. May block on the file system.
     pub(crate) fn new(uuid: Uuid, system_root: Arc<Path>, attention: &'static Attention) -> Option<Self> {
         let file = edges::published_of(attention)?;
         let mut this = Self { uuid, system_root, attention, file, failed: false };
@@ -80,7 +80,7 @@ impl Published {
         Some(this)
     }
 
-    /// So much is held from here on.
+    /// Publishes the bytes held from here on.
     pub(crate) fn set(&mut self, held: u64) {
         // A forked child has no file, and the end of the process has removed it.
         if self.attention.edge().is_some() {
@@ -105,7 +105,7 @@ impl Published {
         let uuid = self.uuid.chunks_exact(8).flat_map(|half| half.iter().rev()).copied();
         let words = MAGIC.to_le_bytes().into_iter().chain(uuid).chain(held.to_le_bytes());
         file.file.write_all_at(&words.collect::<Vec<_>>(), 0)?;
-        // SAFETY: what looks at the file has a reference to this.
+        // SAFETY: everything that looks at the file has a reference to this.
         unsafe { self.file.put(Some(file)) };
         // The process may have begun to end meanwhile.
         if self.attention.edge().is_some() {

@@ -1,4 +1,4 @@
-//! One device's exchange of memory with other processes: what goes over the wire, and whether this device can do it.
+//! One device's exchange of memory with other processes: the wire format, and checks that this device can take part.
 
 use super::handle::{Exporter, Handle, Memory};
 use super::import::Imports;
@@ -33,7 +33,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// First address and bytes of what other processes map.
+    /// First address and bytes of the range that other processes map.
     pub(crate) fn whole(&self) -> (u64, u64) {
         match self {
             Self::Fixed { base, bytes, .. } => (*base, *bytes),
@@ -178,7 +178,7 @@ impl Exchange {
         Err(AllocError::Open { problem: problem.into() })
     }
 
-    /// Maps what another process shares, after a look at whether this device can. Calls the driver.
+    /// Maps memory that another process shares, if this device can. Calls the driver.
     pub(crate) fn open(&self, bytes: &[u8], handle: Handle) -> Result<Arc<ImportedMemory>> {
         let refused = |problem: Problem| Err(AllocError::Open { problem });
         if handle.exporter.model != self.model()? {
@@ -243,7 +243,7 @@ impl Exchange {
         answer.is_ok_and(|offered| offered != 0)
     }
 
-    /// Devices say that they have a fabric where nothing runs that would make it work: one cycle tells.
+    /// Tries one cycle: devices report a fabric even where nothing runs that would make it work.
     fn has_fabric(&self) -> bool {
         let Ok(vm) = self.backend.physical_sharing() else { return false };
         let cycle = || {

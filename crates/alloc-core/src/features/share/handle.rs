@@ -9,8 +9,8 @@
 //! then    Granule's own part: `OWN_BYTES`, the last 8 of them a checksum of all before
 //! ```
 //!
-//! Up to Granule's own part this is what PyTorch writes and reads, except that PyTorch leaves the two zeros uninitialised.
-//! What has granules of several sizes, which PyTorch cannot say, is a kind of its own that PyTorch refuses.
+//! Up to Granule's own part PyTorch writes and reads the same, except that it leaves the two zeros uninitialised.
+//! Granules of several sizes, which PyTorch has no words for, are a kind of their own that PyTorch refuses.
 
 use super::bytes::{Reader, checksum};
 use super::ledger::Ticket;
@@ -25,7 +25,7 @@ const GRANULES_HEADER: usize = 32;
 const MAGIC: [u8; 8] = *b"granule1";
 /// Length of Granule's own part.
 const OWN_BYTES: usize = 8 + 16 + 8 + 4 + 4 + 4 + 8 + 2 + 8 + 4 + 8 + 8 + 8 + 8;
-/// PyTorch's numbers of the two ways.
+/// PyTorch's numbers of the two handle types.
 const POSIX: i32 = 1;
 const FABRIC: i32 = 2;
 
@@ -45,21 +45,21 @@ pub(crate) enum Memory {
 pub(crate) struct Exporter {
     /// The backend's name, and zeros.
     pub(crate) backend: [u8; 16],
-    /// Of the device's model.
+    /// Identity of the device's model.
     pub(crate) model: u64,
     pub(crate) process: Process,
-    /// The number of the descriptor of its ledger, and what tells ledgers apart.
+    /// Number of the descriptor of its ledger, and the ledger's nonce.
     pub(crate) ledger: i32,
     pub(crate) nonce: u64,
 }
 
-/// All that a handle says.
+/// Contents of a handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Handle {
     pub(crate) memory: Memory,
     pub(crate) exporter: Exporter,
     pub(crate) ticket: Ticket,
-    /// Tells fixed segments of one exporter apart that had the same address.
+    /// Number that tells fixed segments of one exporter apart that had the same address.
     pub(crate) registration: u32,
     /// Bytes of the segment, or of all the granules.
     pub(crate) whole: u64,
@@ -132,7 +132,7 @@ impl Handle {
     /// Reads a handle. Any bytes may be given.
     ///
     /// # Errors
-    /// Says what is wrong with them.
+    /// Problem with the bytes.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, Problem> {
         let refuse = |text: &str| Err(Problem::from(text));
         if bytes.len() == RAW_BYTES {
@@ -333,7 +333,7 @@ mod tests {
             let _ = Handle::from_bytes(&bytes);
         }
 
-        /// Bytes that look right at the beginning and at the end, with a sum that matches.
+        /// Bytes that look right at the beginning and at the end, with a matching sum.
         #[test]
         fn almost_right_bytes_are_read_or_refused(
             kind in 0..5_usize,

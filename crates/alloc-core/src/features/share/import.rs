@@ -15,11 +15,11 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::mem::ManuallyDrop;
 
-/// Memory of another process, for use on the device that opened it. When the last of these is dropped, the devices that reach
-/// it are waited for, and it is closed. What it shows is the whole segment, or the granules, that the shared block lies in:
-/// the block itself is at [`SharedBlock::offset`](super::SharedBlock::offset).
+/// Memory of another process, for use on the device that opened it. Dropping the last of these waits for the devices
+/// that reach it, and closes it. It shows the whole segment, or the granules, that the shared block lies in: the block
+/// itself is at [`SharedBlock::offset`](super::SharedBlock::offset).
 ///
-/// Its memory stays what it is while this lives, whatever its owner does: frees, or ends.
+/// The memory stays while this lives, even if its owner frees it or ends.
 #[derive(Debug)]
 pub struct ImportedMemory {
     parts: ManuallyDrop<Parts>,
@@ -80,11 +80,11 @@ type SegmentKey = (u64, u32, IpcMemoryHandle);
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By their bytes, which are the same for the same block.
+    /// Blocks by their handle's bytes, which are the same for the same block.
     blocks: FxHashMap<Box<[u8]>, Weak<ImportedMemory>>,
     segments: FxHashMap<SegmentKey, Weak<Shown>>,
     ledgers: Vec<Weak<LedgerView>>,
-    /// Other devices that reach what is mapped here.
+    /// Other devices that reach these mappings.
     peers: SmallVec<[DeviceIndex; 4]>,
     /// Mappings that the driver refused to close, or that may not be closed during a capture.
     left: Vec<Left>,
@@ -113,7 +113,7 @@ pub(crate) struct Imports {
     table: Mutex<Table>,
     /// True if something is left to be closed.
     has_left: AtomicBool,
-    /// Of all mappings.
+    /// Bytes of all mappings.
     bytes: AtomicU64,
     /// The allocator ended without its driver.
     abandoned: AtomicBool,
@@ -133,12 +133,12 @@ impl Imports {
         }
     }
 
-    /// The device's allocator ends, and its word goes to another.
+    /// Notes that the device's allocator ends, and its word goes to another.
     pub(crate) fn orphan(&self) {
         self.table.lock().attention = None;
     }
 
-    /// The device's allocator ends without its driver, and its word will not say so any more. Takes no lock.
+    /// Notes that the device's allocator ends without its driver, which its word will not say any more. Takes no lock.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Release);
     }
@@ -153,7 +153,7 @@ impl Imports {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The block of these bytes, opened now or before. Calls the driver, and may block.
+    /// Opens the block of these bytes, or finds it open. Calls the driver, and may block.
     pub(crate) fn open(self: &Arc<Self>, bytes: &[u8], handle: Handle) -> Result<Arc<ImportedMemory>> {
         let _alone = self.opening.lock();
         self.retry();
@@ -192,7 +192,7 @@ impl Imports {
         Ok(view)
     }
 
-    /// Shows a block's memory. Where that fails, what was done for it is undone, now or later.
+    /// Shows a block's memory. A failure undoes its calls, now or later.
     fn show(&self, handle: &Handle, holding: Holding) -> Result<(Arc<Shown>, Holding)> {
         let key = match &handle.memory {
             Memory::Fixed(ipc) => Some((handle.exporter.nonce, handle.registration, *ipc)),
@@ -231,7 +231,7 @@ impl Imports {
         let shared = match &handle.memory {
             Memory::Fixed(ipc) => {
                 let base = mapping.open(&*self.backend, self.device, ipc)?;
-                // A handle that says more than there is would lead past its end.
+                // A handle that claims more than there is would lead past its end.
                 if self.backend.address_range(base).is_ok_and(|range| range.bytes < handle.whole) {
                     let problem = "the handle describes more memory than the driver has opened for it".into();
                     return Err(AllocError::Open { problem });
@@ -258,7 +258,7 @@ impl Imports {
         users
     }
 
-    /// Lets `peer` reach what is mapped here, now and from here on. Calls the driver.
+    /// Lets `peer` reach these mappings, now and from here on. Calls the driver.
     pub(crate) fn open_to(&self, peer: DeviceIndex) -> crate::backend::Result<()> {
         let _alone = self.opening.lock();
         let blocks: Vec<_> = {
@@ -278,7 +278,7 @@ impl Imports {
         allowed
     }
 
-    /// A block is not open any more, unless it was opened again meanwhile.
+    /// Forgets an open block, unless it was opened again meanwhile.
     fn forget(&self, handle: &[u8], ended: *const ImportedMemory) {
         let mut table = self.table.lock();
         if table.blocks.get(handle).is_some_and(|known| std::ptr::eq(known.as_ptr(), ended)) {
@@ -286,14 +286,14 @@ impl Imports {
         }
     }
 
-    /// It is closed later.
+    /// Keeps it to be closed later.
     fn keep(&self, left: Left) -> bool {
         self.table.lock().left.push(left);
         self.has_left.store(true, Ordering::Release);
         false
     }
 
-    /// Closes what is left to be closed, until the driver refuses one, which comes last the next time. Calls the driver, and may
+    /// Closes what is left, until the driver refuses one, which comes last the next time. Calls the driver, and may
     /// block.
     pub(crate) fn retry(&self) {
         if !self.has_left.load(Ordering::Acquire) || self.captures() {
@@ -331,14 +331,14 @@ impl Imports {
             tracing::warn!(%error, "the users of another process's memory could not be waited for; it is closed later");
             return self.keep(Left::Block(shown, holding));
         }
-        // Exactly one of those that let go of it gets it. What others still show is held by them.
+        // Exactly one of those that let go of it gets it. The others hold the memory that they still show.
         if let Some(Shown { bytes, mapping, .. }) = Arc::into_inner(shown) {
             return self.unmap(mapping, bytes, holding);
         }
         true
     }
 
-    /// Gives what a trial made back to the driver. `false` where that is left for later.
+    /// Gives a trial's mapping back to the driver. `false` where that is left for later.
     pub(super) fn undo_trial(&self, mut mapping: Mapping) -> bool {
         if let Err(error) = mapping.undo(&*self.backend) {
             self.backend.clear_error();
@@ -361,7 +361,7 @@ impl Imports {
 }
 
 impl Drop for Imports {
-    /// A last try of each. What cannot be closed is held until the process ends: work may still use it.
+    /// A last try of each. Mappings that cannot be closed are held until the process ends: work may still use them.
     fn drop(&mut self) {
         if self.may_close() {
             let left = self.table.lock().left.len();

@@ -1,9 +1,9 @@
-//! The ledger: which blocks of an exporter can be opened, and who holds them.
+//! The ledger: blocks of an exporter that can be opened, and their holders.
 //!
 //! It is a memory file of the exporter, sealed so that nobody can cut it. Importers reach it through the exporter's
-//! descriptor, so it has no name that could be left behind, and is out of reach once the exporter has ended. Everything in it
-//! is read as if anybody had written it: numbers beyond the page are cut, and the worst that nonsense does is that a block
-//! is refused or stays pending.
+//! descriptor, so it has no name that could be left behind, and is out of reach once the exporter has ended. Everything
+//! in it is read as if anybody had written it: numbers beyond the page are cut. At worst, nonsense makes a block be
+//! refused or stay pending.
 //!
 //! ```text
 //! words 0..8   magic, nonce, cells ever used, zeros
@@ -31,10 +31,10 @@ const FIRST_CELL: usize = FIRST_SLOT + SLOTS;
 const WORDS: usize = FIRST_CELL + 2 * CELLS;
 const BYTES: u64 = 8 * WORDS as u64;
 const GENERATION_BITS: u32 = 48;
-/// While blocks wait for other processes, requests ask this seldom whether those are alive.
+/// Interval at which requests ask if other processes are alive, while blocks wait for these.
 const SELDOM: Duration = Duration::from_millis(20);
 
-/// So much is looked through at each request.
+/// Cells and waiting blocks that a request can afford to look through.
 const FEW: usize = 64;
 
 /// A block in a ledger. No two of one ledger are the same.
@@ -105,7 +105,7 @@ impl Page {
 /// State known to the exporter only.
 #[derive(Debug)]
 struct Slots {
-    /// Slots that were used and are not.
+    /// Slots that were used and are free again.
     vacant: Vec<u16>,
     next: usize,
     generation: u64,
@@ -170,7 +170,7 @@ impl Ledger {
         Some(ticket)
     }
 
-    /// Nobody can open the block any more. Closing twice is fine.
+    /// Closes the block: nobody can open it any more. Closing twice is fine.
     pub(crate) fn close(&self, ticket: Ticket) {
         let mut slots = self.slots.lock();
         let slot = self.page.slot(ticket.slot);
@@ -181,7 +181,7 @@ impl Ledger {
         }
     }
 
-    /// Closes the block if nobody who is alive has it open; whether it is closed.
+    /// Closes the block if nobody alive has it open; returns if it is closed.
     pub(crate) fn withdraw(&self, ticket: Ticket) -> bool {
         if self.holds(true).contains(ticket) {
             return false;
@@ -220,8 +220,8 @@ impl Ledger {
         self.page.holder(cell).compare_exchange(holder, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// [`holds`](Self::holds), for a request that has this many blocks waiting. `None` where looking is more than a request
-    /// should pay, and was done a short while ago.
+    /// [`holds`](Self::holds), for a request that has this many blocks waiting. `None` where a look costs more than a
+    /// request should pay, and was done a short while ago.
     pub(crate) fn holds_in_passing(&self, waiting: usize) -> Option<HeldTickets> {
         let is_due = || self.slots.lock().asked.is_none_or(|asked| asked.elapsed() >= SELDOM);
         (self.page.cells_used() + waiting <= FEW || is_due()).then(|| self.holds(false))
@@ -257,7 +257,7 @@ impl Ledger {
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        // Those that have it mapped see that it is over.
+        // Processes that have it mapped see that it is over.
         self.page.nonce().store(0, Ordering::SeqCst);
     }
 }
@@ -284,13 +284,13 @@ impl LedgerView {
     /// Reaches the ledger of another process.
     ///
     /// # Errors
-    /// Says why it cannot be reached.
+    /// Reason why it cannot be reached.
     pub(crate) fn open(exporter: Process, descriptor: i32, nonce: u64) -> Result<Self, String> {
         if !exporter.is_alive() {
             return Err(GONE.into());
         }
         let path = format!("/proc/{}/fd/{descriptor}", exporter.id);
-        // Nothing but a file of the right size is opened: other things do something when they are.
+        // Only a file of the right size is opened: opening other things may have effects.
         let page = std::fs::metadata(&path).and_then(|found| {
             if !found.is_file() || found.len() != BYTES {
                 return Err(io::ErrorKind::InvalidData.into());
@@ -317,10 +317,10 @@ impl LedgerView {
         (self.exporter, self.nonce) == (exporter, nonce)
     }
 
-    /// Notes that `me` holds a block, then looks whether it can still be opened.
+    /// Notes that `me` holds a block, then looks if it can still be opened.
     ///
     /// # Errors
-    /// Says why it cannot be.
+    /// Reason why it cannot be.
     pub(crate) fn hold(self: &Arc<Self>, me: Process, ticket: Ticket) -> Result<Holding, String> {
         let cell = self.take_cell(me).ok_or(
             "65536 blocks of the process that shared this one are open already; close some, or share fewer and larger blocks",
@@ -418,12 +418,12 @@ mod tests {
         assert_eq!(view.hold(me, again).unwrap_err(), OVER);
     }
 
-    /// A free that comes while a block is withdrawn, and is left open because somebody has opened it, closes it for good.
+    /// A free during a withdrawal that leaves a block open, because somebody has opened it, closes the block for good.
     #[test]
     fn what_is_closed_stays_closed_whoever_withdraws_at_the_same_time() {
         let (ledger, view) = both_ends();
         let me = Process::current().unwrap();
-        // Makes looking who holds what slow.
+        // Makes the search for holders slow.
         view.page.used().store(CELLS as u64, Ordering::SeqCst);
         let pause = |duration| {
             let begun = Instant::now();

@@ -10,7 +10,7 @@ use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 pub(super) struct Mapping {
     opened: Option<DevicePtr>,
     reserved: Option<(DevicePtr, u64)>,
-    /// From here on that many bytes are mapped, granule by granule.
+    /// Start and bytes of each mapped granule.
     mapped: Vec<(DevicePtr, u64)>,
     handles: Vec<PhysicalHandle>,
 }
@@ -34,8 +34,8 @@ impl Mapping {
         Ok(base)
     }
 
-    /// Shows granules, each with its size, one after another, and reserves addresses for just these. The first of `devices`
-    /// is the one it is for.
+    /// Maps granules, each with its size, one after another, and reserves addresses for just these. The first of
+    /// `devices` is the one it is for.
     pub(super) fn map(
         &mut self,
         backend: &dyn Backend,
@@ -67,8 +67,8 @@ impl Mapping {
         Ok(base)
     }
 
-    /// New physical memory that others can be given, at addresses that are multiples of `unit`, as `bytes` is. The first of
-    /// `devices` is the one it is of; all of them reach it. Its handle is kept.
+    /// Makes physical memory that others can be given, at addresses that are multiples of `unit`, as `bytes` is. It is
+    /// memory of the first of `devices`; all of them reach it. Its handle is kept.
     pub(super) fn create(
         &mut self,
         vm: &dyn VirtualMemory,
@@ -89,7 +89,7 @@ impl Mapping {
         Ok((base, handle))
     }
 
-    /// Lets `device` reach what is mapped here.
+    /// Lets `device` reach these mappings.
     pub(super) fn allow(&self, backend: &dyn Backend, device: DeviceIndex) -> Result<()> {
         let Ok(vm) = backend.virtual_memory() else { return Ok(()) };
         // SAFETY: mapped, and somebody holds this, so it stays; access is only added.
@@ -111,7 +111,7 @@ impl Mapping {
         });
     }
 
-    /// Undoes everything that can be undone; what is left can be tried again. No work uses the memory any more.
+    /// Undoes everything that can be undone; the rest can be tried again. No work uses the memory any more.
     pub(super) fn undo(&mut self, backend: &dyn Backend) -> Result<()> {
         assert_unlocked();
         if let Some(base) = self.opened {

@@ -1,20 +1,20 @@
-//! Other processes: whether one is alive, and what can be had from it.
+//! Other processes: checks that one is alive, and copies of its descriptors.
 
 use crate::error::Problem;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// A process. Its number is used again after its end, the time of its start tells those apart.
+/// A process. Its number is used again after its end; the time of its start tells those apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
     pub(crate) id: u32,
-    /// In clock ticks since the machine was started, of which the lower half is kept.
+    /// Start, in clock ticks since the machine was started; the lower half is kept.
     pub(crate) started: u32,
 }
 
 impl Process {
-    /// This one. Refuses where /proc is another name space's: its numbers would be those of other processes.
+    /// This process. Refuses where /proc is another name space's: its numbers would be those of other processes.
     pub(crate) fn current() -> io::Result<Self> {
         let id = std::process::id();
         if fs::read_link("/proc/self")?.to_str() != Some(&*id.to_string()) {
@@ -51,7 +51,7 @@ impl Process {
     /// Takes a copy of each of its descriptors.
     ///
     /// # Errors
-    /// Says why not.
+    /// Reason why not.
     pub(super) fn descriptors(self, numbers: &[i32]) -> Result<Vec<OwnedFd>, Problem> {
         let process = pidfd_open(self.id).map_err(|error| refusal("pidfd_open", ":", &error))?;
         // The descriptor is of the process that is meant, if that still runs now.
@@ -95,7 +95,7 @@ fn parse(text: &str) -> Option<(u64, bool)> {
     Some((fields.get(19)?.parse().ok()?, over))
 }
 
-/// Memory that travels without descriptors. Which policy the other process has is not known here.
+/// Advice for memory that travels without descriptors. The other process's policy is not known here.
 const FIXED: &str = "use policy:pytorch with expandable_segments:False in the process that shares";
 
 fn refusal(call: &str, between: &str, error: &io::Error) -> Problem {

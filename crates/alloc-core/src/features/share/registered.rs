@@ -17,12 +17,12 @@ use std::collections::BTreeMap;
 pub struct RegisteredOptions {
     /// Devices of this process that reach the memory, besides its own.
     pub reached_by: Vec<DeviceIndex>,
-    /// Bytes of one physical handle, at least; rounded up to what the driver demands. Libraries register whole handles, so a larger
-    /// one is registered less often.
+    /// Bytes of one physical handle, at least; rounded up to the driver's unit. Libraries register whole handles, so a
+    /// larger one is registered less often.
     pub chunk: u64,
 }
 
-/// One physical handle, and which of its bytes are handed out.
+/// One physical handle, with its free bytes.
 #[derive(Debug)]
 struct Chunk {
     bytes: u64,
@@ -64,7 +64,7 @@ impl Chunk {
 
 #[derive(Debug, Default)]
 struct Chunks {
-    /// By first address.
+    /// Chunks by first address.
     in_use: BTreeMap<u64, Chunk>,
     /// Mappings that the driver did not take back; tried again.
     leftovers: Vec<Mapping>,
@@ -76,15 +76,15 @@ impl Chunks {
         (ptr.0 < base + chunk.bytes).then_some((*base, chunk))
     }
 
-    /// Takes a chunk out that nobody uses.
+    /// Takes an unused chunk out.
     fn take_unused(&mut self, base: u64) -> Option<Mapping> {
         self.in_use.get(&base).filter(|chunk| chunk.is_unused())?;
         self.in_use.remove(&base).map(|chunk| chunk.mapping)
     }
 }
 
-/// Memory of a device for a pool whose segments libraries register, as `ncclMemAlloc` makes it: physical handles that others can be
-/// given. Made by [`Pools::registered`](crate::allocator::Pools::registered), and given to a pool as its
+/// Memory of a device for a pool whose segments libraries register, as `ncclMemAlloc` makes it: physical handles that
+/// others can be given. Made by [`Pools::registered`](crate::allocator::Pools::registered), and given to a pool as its
 /// [source](crate::pool::PoolOptions::source). Several segments share a handle, so a large one wastes little.
 ///
 /// A registered range must not leave while the library knows it. A [`Window`] sees to that.
@@ -105,7 +105,7 @@ impl Chunks {
 #[derive(Debug)]
 pub struct RegisteredMemory {
     backend: Arc<dyn Backend>,
-    /// The device that it is of, and those that reach it.
+    /// Device of the memory, and those that reach it.
     devices: Vec<DeviceIndex>,
     /// Unit of the sizes and addresses of handles.
     unit: u64,
@@ -115,7 +115,7 @@ pub struct RegisteredMemory {
 }
 
 impl RegisteredMemory {
-    /// Of a device whose memory others are given by handles of this type. Asks the driver.
+    /// For a device whose memory others are given by handles of this type. Asks the driver.
     pub(crate) fn new(
         backend: &Arc<dyn Backend>,
         device: DeviceIndex,
@@ -143,14 +143,15 @@ impl RegisteredMemory {
         self.handle_type
     }
 
-    /// Bytes taken from the device: those of pools, and what of handles no segment has.
+    /// Bytes taken from the device: those of pools, and the rest of their handles.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.chunks.lock().in_use.values().map(|chunk| chunk.bytes).sum()
     }
 
-    /// Keeps the memory around a live block where it is while the answer lives: the pool may hand it out again, and does not give it
-    /// back. Register what [`Window::base`] and [`Window::bytes`] say, once for all blocks in it. Does not call the driver.
+    /// Keeps the memory around a live block in place while the window lives: the pool may hand it out again, and does
+    /// not give it back. Register [`Window::base`] and [`Window::bytes`], once for all blocks in it. Does not call the
+    /// driver.
     ///
     /// # Errors
     /// [`AllocError::InvalidPointer`](crate::AllocError::InvalidPointer) where `ptr` is not of this memory.
@@ -190,7 +191,7 @@ impl RegisteredMemory {
         }
     }
 
-    /// Undoes a mapping that nobody uses, and those that were left over. Calls the driver, unless it is gone.
+    /// Undoes a mapping that nobody uses, and leftovers. Calls the driver, unless it is gone.
     fn give_back(&self, mapping: Option<Mapping>) {
         let mut left = std::mem::take(&mut self.chunks.lock().leftovers);
         left.extend(mapping);
@@ -209,8 +210,8 @@ impl RegisteredMemory {
     }
 }
 
-// SAFETY: ranges of mapped handles, each handed out once until it is given back. Units are at least pages, and segments are asked
-// for in multiples of 512 bytes, to which sizes are rounded here.
+// SAFETY: ranges of mapped handles, each handed out once until it is given back. Units are at least pages, and segments
+// are asked for in multiples of 512 bytes, to which sizes are rounded here.
 unsafe impl SegmentSource for RegisteredMemory {
     fn alloc(&self, bytes: u64, _: Stream) -> Option<DevicePtr> {
         let bytes = rounded(bytes);
@@ -256,7 +257,7 @@ impl Drop for RegisteredMemory {
         if self.backend.id().is_inherited() {
             return;
         }
-        // No pool and no window is left: also what an allocator left behind that ended before its windows.
+        // No pool and no window is left. This includes memory of an allocator that ended before its windows.
         let chunks = std::mem::take(&mut *self.chunks.lock());
         self.chunks.lock().leftovers = chunks.leftovers;
         chunks.in_use.into_values().for_each(|chunk| self.give_back(Some(chunk.mapping)));
@@ -264,7 +265,7 @@ impl Drop for RegisteredMemory {
     }
 }
 
-/// A range of registered memory that stays while this lives, whatever is freed in it: one physical handle.
+/// A range of registered memory that stays while this lives, even if blocks in it are freed: one physical handle.
 #[derive(Debug)]
 pub struct Window {
     memory: Arc<RegisteredMemory>,

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// A block that waits.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// Tells entries apart, whatever event they reuse.
+    /// Unique number of the entry, whatever event it reuses.
     pub(super) ticket: u64,
     pub(super) until: Moment,
     pub(super) block: Waiting,
@@ -35,7 +35,7 @@ impl Queue {
         self.entries.binary_search_by_key(&ticket, |entry| entry.ticket).ok()
     }
 
-    /// The first entry from a ticket on that is wanted.
+    /// The first wanted entry from a ticket on.
     pub(super) fn first(&self, from: u64, wanted: impl Fn(&Entry) -> bool) -> Option<&Entry> {
         let skip = self.entries.partition_point(|entry| entry.ticket < from);
         self.entries.range(skip..).counted().find(|entry| wanted(entry))
@@ -56,7 +56,7 @@ pub(super) struct Shared {
     pub(super) block: Waiting,
 }
 
-/// Tells users apart.
+/// Identity of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Live(Stream),
@@ -114,7 +114,7 @@ impl Queues {
         self.tickets
     }
 
-    /// A block waits for a stream without an event: that could not be recorded.
+    /// Adds a block that waits for a stream without an event: none could be recorded.
     pub(super) fn push_unrecorded(&mut self, stream: Stream, block: Waiting) {
         self.failures += 1;
         let ticket = self.ticket();
@@ -141,7 +141,7 @@ impl Queues {
         self.unrecorded.remove(&ticket)
     }
 
-    /// Other processes may hold a block.
+    /// Adds a block that other processes may hold.
     pub(super) fn push_shared(&mut self, share: Arc<Share>, block: Waiting) {
         let ticket = self.ticket();
         self.shared.insert(ticket, Shared { share, block });
@@ -190,8 +190,8 @@ impl Queues {
         self.queues.keys().copied().counted().collect()
     }
 
-    /// Takes the entry with this ticket out, if it is still there. The second is whom an empty queue belonged to, to be
-    /// dropped without a lock.
+    /// Takes the entry with this ticket out, if it is still there. The second value is the user of a queue that is
+    /// empty now, to be dropped without a lock.
     pub(super) fn take(&mut self, number: u64, ticket: u64) -> Option<(Entry, Option<User>)> {
         let queue = self.queues.get_mut(&number)?;
         let entry = queue.entries.remove(queue.place(ticket)?)?;
@@ -210,12 +210,12 @@ impl Queues {
         Some(user)
     }
 
-    /// A stream uses one more block.
+    /// Counts one more block that a stream uses.
     pub(super) fn begin_use(&mut self, stream: Stream) {
         *self.uses.entry(stream).or_default() += 1;
     }
 
-    /// A use is over, or goes on as a wait.
+    /// Ends a use, or turns it into a wait.
     pub(super) fn end_use(&mut self, user: &User) {
         if let Some(device) = user.device() {
             let events = self.events(device);
@@ -239,7 +239,7 @@ impl Queues {
         self.events.entry(device).or_default()
     }
 
-    /// An event may be used again.
+    /// Keeps an event for reuse.
     pub(super) fn keep(&mut self, event: Arc<HeldEvent>) {
         self.events(event.device()).spare.push(event);
     }
@@ -250,7 +250,7 @@ impl Queues {
         self.numbers.contains_key(&Key::Live(stream)) || unrecorded.any(|entry| entry.user.is(stream))
     }
 
-    /// From here on, `stream` is what it was given last.
+    /// Replaces `stream` by its last work.
     pub(super) fn retire(&mut self, stream: Stream, last: &Arc<LastWork>) {
         self.uses.remove(&stream);
         let retired = User::Retired(Arc::clone(last));

@@ -66,8 +66,8 @@ words!(plain::AtomicU64);
 #[cfg(loom)]
 words!(crate::sync::AtomicU64);
 
-/// The cells of a row, from where the entry of `slot` is if no other was in its way. Of the slots that share a row, each is
-/// looked for from elsewhere.
+/// Cells of a row, from the one where the entry of `slot` is if no other was in its way. Slots that share a row start
+/// at different cells.
 #[inline(always)]
 fn from_own<W: Word, const N: usize>(cells: &[W; N], slot: usize) -> impl Iterator<Item = &W> {
     let own = (slot * 0o111) >> 6;
@@ -134,7 +134,7 @@ mod models {
         });
     }
 
-    /// Whoever finds an entry sees what was done before it was entered.
+    /// A thread that finds an entry sees everything done before it was entered.
     #[test]
     fn an_entry_publishes_its_block() {
         models::check(|| {

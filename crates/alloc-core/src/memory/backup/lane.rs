@@ -1,7 +1,7 @@
-//! Copies between a device and backups, many under way at a time.
+//! Copies between a device and backups, many in flight at a time.
 //!
-//! Page-locked stores are copied from and to directly. Files go through a ring of page-locked slots, so that the device copies
-//! at the speed of its link while the host moves what came before.
+//! Page-locked stores are copied from and to directly. Files go through a ring of page-locked slots, so that the device
+//! copies at the speed of its link while the host moves earlier contents.
 
 use super::Store;
 use crate::backend::{Backend, BackendError, CopyKind, Result};
@@ -19,7 +19,7 @@ const SLOTS: usize = 4;
 /// Bytes of a slot, at most.
 const SLOT: u64 = 16 << 20;
 
-/// The copies of one device, on streams of their own. Whoever drops it, with no lock held, waits for what is under way.
+/// Copies of one device, on streams of their own. Dropping it, with no lock held, waits for copies in flight.
 pub(crate) struct Lane {
     backend: Arc<dyn Backend>,
     device: DeviceIndex,
@@ -27,13 +27,13 @@ pub(crate) struct Lane {
     streams: Vec<Stream>,
     ring: Option<Ring>,
     under_way: VecDeque<Flight>,
-    /// Copies that were queued so far.
+    /// Number of copies queued so far.
     queued: u64,
-    /// After the first error nothing is known of what follows.
+    /// First error: after it nothing is known of later copies.
     failed: Option<BackendError>,
 }
 
-/// The copies up to this one.
+/// Ticket for all copies up to this one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket(u64);
 
@@ -74,7 +74,7 @@ impl Lane {
         }
     }
 
-    /// Queues copies of device memory into a store; they are there once [`land`](Self::land) says so. Blocks where the
+    /// Queues copies of device memory into a store; they are done once [`land`](Self::land) returns. Blocks where the
     /// ring is full, and where there is none.
     ///
     /// # Safety
@@ -91,8 +91,8 @@ impl Lane {
         self.carefully(|lane| unsafe { lane.queue_all(store, offset, from, bytes, CopyKind::DeviceToHost) })
     }
 
-    /// Queues copies back; they are there once [`land`](Self::land) says so. Blocks where the ring is full, and where there is
-    /// none.
+    /// Queues copies back; they are done once [`land`](Self::land) returns. Blocks where the ring is full, and where
+    /// there is none.
     ///
     /// # Safety
     /// Until then, `bytes` bytes at `to` are device memory that nobody uses, and as many in the store were saved.
@@ -112,7 +112,7 @@ impl Lane {
         self.carefully(|lane| lane.land_up_to(until.0))
     }
 
-    /// Waits for all that is under way, whatever becomes of it. Nothing can be queued any more. Blocks.
+    /// Waits for all copies in flight, whatever their outcome. Nothing can be queued any more. Blocks.
     pub(crate) fn abandon(&mut self) {
         assert_unlocked();
         if !self.under_way.is_empty() {
@@ -150,7 +150,7 @@ impl Lane {
     ) -> Result<Ticket> {
         let saves = kind == CopyKind::DeviceToHost;
         if store.is_pinned() {
-            // SAFETY: by this function's contract; whoever has the ticket keeps the store.
+            // SAFETY: by this function's contract; the holder of the ticket keeps the store.
             unsafe { self.queue(memory, store.at(offset), bytes, kind, None) }?;
         } else if self.has_ring(bytes) {
             let mut done = 0;
@@ -197,7 +197,7 @@ impl Lane {
         // SAFETY: by this function's contract.
         unsafe { self.backend.copy_async(to, from, bytes, kind, stream) }?;
         let recorded = until.record(stream);
-        // In any case: what is queued is waited for.
+        // In any case: queued copies are waited for.
         self.under_way.push_back(Flight { until, landing });
         self.queued += 1;
         recorded
@@ -220,7 +220,7 @@ impl Lane {
         if self.ring.as_ref().is_some_and(|ring| ring.slot >= bytes.min(SLOT)) {
             return true;
         }
-        // A small one serves on where no larger one can be had.
+        // A small ring serves on where no larger one can be had.
         let slot = bytes.min(SLOT);
         match Store::pinned(&self.backend, slot * SLOTS as u64) {
             Ok(memory) if self.land_up_to(self.queued).is_ok() => {

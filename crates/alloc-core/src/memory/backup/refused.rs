@@ -1,4 +1,4 @@
-//! Page-locked memory that drivers did not take back from stores. It is tried again with what else they refused.
+//! Page-locked memory of stores that drivers did not take back. It is tried again with other leftovers.
 
 use crate::backend::{Backend, BackendError, PinnedHost, Result};
 use crate::sync::assert_unlocked;

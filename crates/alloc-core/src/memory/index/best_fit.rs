@@ -40,7 +40,7 @@ pub(crate) struct Cursor {
 pub(crate) struct BestFitIndex {
     /// Classes that have a block.
     present: ClassSet,
-    /// By class; nothing before the first block comes.
+    /// Places by class; empty before the first block comes.
     places: Vec<Place>,
     chunks: Chunks,
     sequences: Vec<Sequence>,
@@ -79,7 +79,7 @@ impl BestFitIndex {
         self.present.next(class).map(|class| Cursor { class, chunk: 0, at: 0 })
     }
 
-    /// The chunk of that number among those of a class.
+    /// The chunk of this number in a class.
     #[inline]
     fn chunk(&self, class: usize, chunk: usize) -> Option<&Chunk> {
         let number = match *self.places.get(class)? {
@@ -111,7 +111,7 @@ impl BestFitIndex {
         self.chunk(cursor.class, cursor.chunk).map_or(BlockId::NONE, |chunk| chunk.block(cursor.at))
     }
 
-    /// The first block of at least so many bytes, and its key; `but` is not looked at.
+    /// The first block of at least so many bytes, and its key; skips `but`.
     #[must_use]
     #[inline]
     pub(crate) fn first_but(&self, bytes: u64, but: BlockId) -> Option<(FitKey, BlockId)> {
@@ -280,7 +280,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// Takes what is least of the size, or adds a block, and compares with a map.
+    /// Takes the first block of a size, or adds one, and compares with a map.
     fn compare(ops: Vec<(u8, u64, u32, u64)>) -> Result<(), TestCaseError> {
         let mut index = BestFitIndex::default();
         let mut model = BTreeMap::new();

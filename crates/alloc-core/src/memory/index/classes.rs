@@ -8,19 +8,19 @@ const STEPS: u32 = 32;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
 /// Classes of one word of bits.
 const WORD: usize = 64;
-/// Sizes are less than 2^32 units: 27 doublings from 32 units on, and what is below.
+/// Words of bits. Sizes are less than 2^32 units: 27 doublings from 32 units on, and smaller sizes.
 const WORDS: usize = 14;
 /// Number of size classes.
 pub(super) const CLASSES: usize = WORD * WORDS;
 
-/// A size in units of 512 bytes; those that do not fit count as the largest that does, 2 TiB.
+/// A size in units of 512 bytes. Larger sizes count as the largest that fits, 2 TiB.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // no more than fits
 pub(super) fn units(bytes: u64) -> u32 {
     (bytes >> 9).min(u64::from(u32::MAX)) as u32
 }
 
-/// The class of a size in units; it rises with the size.
+/// The class of a size in units; it grows with the size.
 #[inline(always)]
 pub(super) fn class(units: u32) -> usize {
     let doubling = (units | STEPS).ilog2() - STEP_BITS;

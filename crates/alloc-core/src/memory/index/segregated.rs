@@ -1,11 +1,11 @@
-//! Free blocks in lists by size class: everything takes the same few steps, however many blocks there are.
+//! Free lists by size class: every operation takes the same few steps, however many blocks there are.
 //!
-//! A search looks at a few blocks of the request's own class and takes the smallest that fits, or at a
-//! few of the next class that has any, all of which fit; of equal ones it takes the lowest.
+//! A search looks at a few blocks of the request's own class and takes the smallest that fits, or at a few of the next
+//! class that has any, all of which fit. Of equal ones it takes the lowest.
 //!
-//! Lists are rings through a head of their own, so that a block is put in and taken out without a question: with sizes in no
-//! order, each would be answered wrongly by the processor's guess half the time. Their links are kept together, four to a
-//! cache line, and no block record is looked at.
+//! Lists are rings through a head of their own, so that a block is put in and taken out without a branch: with sizes in
+//! no order, the processor would guess each wrongly half the time. Their links are kept together, four to a cache line,
+//! and no block record is looked at.
 
 use super::classes::{CLASSES, ClassSet, class, units};
 use crate::base::growth;
@@ -14,7 +14,7 @@ use crate::memory::block::{Block, BlockId};
 
 /// Blocks of a class that a search looks at.
 const LOOKS: usize = 3;
-/// The same for large requests, where a better fit saves more: from this many units on (1 MiB).
+/// Blocks that a search for a large request (1 MiB and more) looks at, since a better fit saves more.
 const LARGE_LOOKS: usize = 32;
 const LARGE: u32 = 2048;
 
@@ -23,9 +23,9 @@ const LARGE: u32 = 2048;
 struct Link {
     before: u32,
     after: u32,
-    /// Sizes that do not fit count as the largest that does: 2 TiB. Heads have that, too.
+    /// Size. Larger sizes, and heads, count as the largest that fits: 2 TiB.
     size: u32,
-    /// The lower half, to tell which of two blocks is lower.
+    /// Lower half of the address, to tell which of two blocks is lower.
     addr: u32,
 }
 
@@ -34,7 +34,7 @@ struct Link {
 pub(crate) struct SegregatedIndex {
     /// Classes that have a block.
     present: ClassSet,
-    /// The heads by class, then blocks by number; nothing before the first block comes.
+    /// Heads by class, then blocks by number; empty before the first block comes.
     links: Vec<Link>,
 }
 
@@ -44,14 +44,14 @@ fn place(block: BlockId) -> usize {
     CLASSES + block.index() as usize
 }
 
-/// The block whose link is there.
+/// The block whose link is at this place.
 #[allow(clippy::cast_possible_truncation)] // there are less than 2^28 blocks
 fn block_at(place: usize) -> BlockId {
     BlockId::new((place - CLASSES) as u32)
 }
 
 impl SegregatedIndex {
-    /// Of the newest blocks of a class that has any, the smallest of at least `size` units, and of these the lowest.
+    /// The smallest block of at least `size` units, and of these the lowest, among the newest of a class that has any.
     #[inline(always)]
     fn best_of(&self, class: usize, size: u32) -> Option<usize> {
         let (mut best, mut least) = (0, u64::MAX);
@@ -63,7 +63,7 @@ impl SegregatedIndex {
             }
             step();
             let link = self.links[at];
-            // A head, where the ring is short, is larger than any block that is looked for here.
+            // The head, which comes up in a short ring, is larger than any block that is searched for here.
             let key = u64::from(link.size) << 32 | u64::from(link.addr);
             let is_better = (link.size >= size) & (key < least);
             (best, least) = if is_better { (at, key) } else { (best, least) };
@@ -72,8 +72,8 @@ impl SegregatedIndex {
         (least != u64::MAX).then_some(best)
     }
 
-    /// Takes out a block of at least `bytes`, nearly the smallest there is. Sizes from 2 TiB on are one: `fits` says
-    /// whether a block that has it is large enough.
+    /// Takes out a block of at least `bytes`, nearly the smallest there is. Sizes from 2 TiB on count as one: `fits`
+    /// says if such a block is large enough.
     #[inline(always)]
     pub(crate) fn take_fit(&mut self, bytes: u64, fits: impl Fn(BlockId) -> bool) -> Option<BlockId> {
         let size = units(bytes);
@@ -81,7 +81,7 @@ impl SegregatedIndex {
         let mut from = self.present.next(own)?;
         let mut found = if size < u32::MAX { self.best_of(from, size) } else { None };
         if found.is_none() {
-            // Only in its own class may blocks be too small.
+            // Only its own class may have blocks that are too small.
             let Some(next) = self.present.next(own + 1) else { return self.take_hidden(own, size, fits) };
             from = next;
             found = self.best_of(from, size);
@@ -91,8 +91,8 @@ impl SegregatedIndex {
         Some(block_at(found))
     }
 
-    /// Takes out the block that `order` puts first, among nearly the smallest that fits of each of the next `classes` classes
-    /// that have any.
+    /// Takes out the block that `order` puts first, among nearly the smallest that fits of each of the next `classes`
+    /// classes that have any.
     pub(crate) fn take_first<K: Ord>(
         &mut self,
         bytes: u64,
@@ -120,7 +120,7 @@ impl SegregatedIndex {
         Some(block_at(found))
     }
 
-    /// Takes any block that fits out of the last class that has one: there may be some behind those that were looked at.
+    /// Takes any block that fits out of the last class that has one: some may be behind those that were looked at.
     #[cold]
     fn take_hidden(&mut self, class: usize, size: u32, fits: impl Fn(BlockId) -> bool) -> Option<BlockId> {
         let large = |at: &usize| self.links[*at].size >= size && fits(block_at(*at));
@@ -140,7 +140,7 @@ impl SegregatedIndex {
         let Link { before, after, .. } = self.links[at];
         self.links[before as usize].after = after;
         self.links[after as usize].before = before;
-        // Then nothing is left in its ring but the head, which is where the class says.
+        // Then only the head is left in its ring, where the class says.
         let was_last = before == after;
         let class = if was_last { before as usize } else { 0 };
         self.present.remove_if(class, u64::from(was_last));

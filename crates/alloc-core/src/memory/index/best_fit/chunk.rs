@@ -7,7 +7,7 @@ use std::ops::{Index, IndexMut};
 
 /// Entries of a chunk: few enough that moving half of them costs a few vector instructions.
 pub(super) const CHUNK: usize = 32;
-/// Two neighbours that together hold no more than this become one; a class that holds no more has no sequence.
+/// Size up to which two neighbours become one; a class that holds no more has no sequence.
 pub(super) const FEW: usize = CHUNK / 2;
 
 /// A key in two halves, which take less room than a whole one with its alignment, and the block.
@@ -79,7 +79,7 @@ impl Chunk {
         self.entries[at].block
     }
 
-    /// Puts an entry in before that at `at`. There is room.
+    /// Puts an entry in before index `at`. There is room.
     #[inline(always)]
     pub(super) fn insert(&mut self, at: usize, key: FitKey, block: BlockId) {
         self.entries.copy_within(at..self.len, at + 1);
@@ -112,7 +112,7 @@ impl Chunk {
 #[derive(Debug, Default)]
 pub(super) struct Chunks {
     all: Vec<Chunk>,
-    /// Emptied ones, for reuse.
+    /// Numbers of emptied chunks, for reuse.
     spare: Vec<u32>,
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    /// An empty one becomes that of a chunk.
+    /// Makes an empty sequence that of one chunk.
     pub(super) fn begin(&mut self, chunks: &Chunks, chunk: u32) {
         self.last.push(chunks[chunk].last());
         self.chunks.push(chunk);
@@ -26,12 +26,12 @@ impl Sequence {
         self.chunks.clear();
     }
 
-    /// The number of a chunk, by its place.
+    /// Number of the chunk at a place.
     pub(super) fn chunk(&self, place: usize) -> Option<u32> {
         self.chunks.get(place).copied()
     }
 
-    /// The number of its chunk, if it has one only.
+    /// Number of its chunk, if it has only one.
     pub(super) fn only_chunk(&self) -> Option<u32> {
         match self.chunks[..] {
             [only] => Some(only),
@@ -39,7 +39,7 @@ impl Sequence {
         }
     }
 
-    /// The first entry whose key is not less than `key`: its chunk's place, and its own within.
+    /// The first entry whose key is not less than `key`: its chunk's place, and its index in the chunk.
     pub(super) fn lower_bound(&self, chunks: &Chunks, key: FitKey) -> Option<(usize, usize)> {
         let place = self.last.partition_point(|last| *last < key);
         let chunk = *self.chunks.get(place)?;
