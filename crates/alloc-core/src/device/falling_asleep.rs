@@ -30,7 +30,7 @@ pub(crate) struct FallingAsleep<'s> {
     /// Runs that are being copied away.
     copied: VecDeque<(Lying, Option<Ticket>)>,
     lane: Lane,
-    _memory: MemoryInFlight<'s>,
+    memory: Option<MemoryInFlight<'s>>,
     call: Call<'s>,
     /// The last to go: panics of the program's code go on from there.
     calls: Calls<'s>,
@@ -62,7 +62,7 @@ impl<'s> FallingAsleep<'s> {
             awake: VecDeque::new(),
             copied: VecDeque::new(),
             lane: Lane::new(device.site.backend(), device.site.device()),
-            _memory: device.slow_path.begin(),
+            memory: None,
             call,
             calls,
         }
@@ -71,6 +71,7 @@ impl<'s> FallingAsleep<'s> {
     /// Takes memory that can sleep out of everyone's reach. Returns all devices that may be using it.
     pub(crate) fn lie_down(&mut self) -> BTreeSet<DeviceIndex> {
         let mut users: BTreeSet<DeviceIndex> = self.device.holdings.users().into_iter().collect();
+        self.memory = Some(self.device.slow_path.begin());
         for number in 0..self.pools.len() {
             for arena in self.device.arenas.directory().of_pool(self.pools[number].slot) {
                 self.lie_down_in(arena, number, &mut users);
@@ -104,7 +105,12 @@ impl<'s> FallingAsleep<'s> {
         }
     }
 
-    /// Ends the sleep and reports it. Tells trackers.
+    /// Nothing is in flight any more, so that the program's code may be called.
+    pub(crate) fn land(&mut self) {
+        self.memory = None;
+    }
+
+    /// Ends the sleep and reports it. Tells trackers, which may wait for other threads.
     pub(crate) fn end(self) -> SleepReport {
         let Self { device, report, call, .. } = self;
         drop(call);

@@ -376,13 +376,13 @@ pub(in crate::device) fn reuse_joined(device: &Device, stream: Stream) {
         device.site.backend().clear_error();
         tracing::warn!(%error, "a graph's order could not be read (conditional nodes?); its memory is reused after the capture");
     }
-    let _blocks = device.slow_path.begin();
-    let joined = {
+    let (joined, _blocks) = {
         let mut captures = device.captures.lock();
         let ready = |d: &mut Deferred| own(d) && d.markers.iter().all(|marker| before.contains(marker));
         let joined: Vec<Deferred> = captures.deferred.extract_if(.., ready).collect();
         captures.before.insert((stream.raw, id), before);
-        joined
+        let blocks = (!joined.is_empty()).then(|| device.slow_path.begin());
+        (joined, blocks)
     };
     finish_deferred(device, joined);
 }
@@ -435,9 +435,7 @@ pub(in crate::device) fn drain_if_due(
         device.pending.any_now_and_then()
             || device.pending.any() && device.arenas.may_raise_peaks(slot, stream, bytes)
     };
-    let due = due || device.site.attention().has(Reason::DEFERRED);
-    // Threads that were overtaken notice finished frees themselves.
-    if due && !device.slow_path.others_first() { drain(device, call) } else { Ok(()) }
+    if due || device.site.attention().has(Reason::DEFERRED) { drain(device, call) } else { Ok(()) }
 }
 
 /// Names the streams among these users until the guard is dropped. The caller holds the lock under which it read them.
@@ -523,6 +521,10 @@ pub(crate) fn record_stream(
 /// Returns blocks whose events are complete. Does not block.
 #[cold]
 pub(in crate::device) fn drain(device: &Device, call: &Call<'_>) -> Result<()> {
+    if device.slow_path.is_closed() {
+        // The thread that others wait for notices what is finished itself, and has nothing else move meanwhile.
+        return Ok(());
+    }
     pass_on_deferred(device);
     take_back_shared(device, Ask::Seldom, call);
     Ok(device.pending.drain(&device.slow_path, |waiting| arenas::event_done(device, waiting, call))?)

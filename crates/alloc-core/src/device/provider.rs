@@ -114,7 +114,7 @@ impl Device {
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        let _memory = self.slow_path.begin();
+        let memory = self.slow_path.begin();
         // Asked once: the holdings count the intent below, and more held may mean other granules.
         let of = match purpose {
             Purpose::Serve => new_granule(self, arena, request),
@@ -141,7 +141,8 @@ impl Device {
             Ok(true) => {}
             Ok(false) => return Ok(None),
             Err(rejection) => {
-                self.observers.tell_rejected(rejection);
+                drop(memory);
+                self.slow_path.while_open(|| self.observers.tell_rejected(rejection));
                 let label = self.site.backend().label();
                 return Err(AllocError::Rejected { label, requested: request.requested });
             }

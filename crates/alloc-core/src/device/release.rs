@@ -43,6 +43,7 @@ fn may_leave(pool: &ArenaPool, at: DevicePtr, bytes: u64, calls: &Calls<'_>) -> 
 impl Device {
     /// Waits for pending frees without giving anything back. Blocks.
     pub(crate) fn synchronise(&self) -> Result<()> {
+        self.slow_path.enter();
         let call = history::begin_call(self, None, RecordContext::All)?;
         let outcome = lifetimes::synchronise(self, None, &call);
         history::tell_trackers(self);
@@ -92,6 +93,7 @@ impl Device {
 
     /// See [`CachingAllocator::empty_cache`](crate::allocator::CachingAllocator::empty_cache).
     pub(crate) fn empty_cache(&self, what: Flush) -> Result<()> {
+        self.slow_path.enter();
         let outcome = flush(self, what, true, || {
             if matches!(what, Flush::Everything) {
                 history::note(self, ProgramCall::EmptyCache);
@@ -264,7 +266,6 @@ impl Device {
 
 /// A call that gives back what is cached; `note` writes down that it was made.
 fn flush(device: &Device, what: Flush, may_wait: bool, note: impl FnOnce()) -> Result<()> {
-    device.slow_path.enter();
     let mut call = history::begin_call(device, None, RecordContext::All)?;
     note();
     // The thread's own capture would break if it waited.

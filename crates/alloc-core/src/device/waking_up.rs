@@ -102,9 +102,11 @@ impl<'w> WakingUp<'w> {
     /// # Errors
     /// Where giving sleeping memory up failed.
     pub(crate) fn end(self) -> Result<WakeReport> {
-        let Self { device, report, emptied, call, .. } = self;
+        let Self { device, report, emptied, call, calls, .. } = self;
         drop(call);
         history::tell_trackers(device);
+        // Observers may wait for other threads, which may wait for memory in flight: now there is none.
+        crossings::tell_in(device, &calls);
         emptied.map(|()| report)
     }
 
@@ -196,7 +198,6 @@ impl<'w> WakingUp<'w> {
         self.report.woken += run.bytes();
         self.report.restored += copies.bytes;
         asleep.has_woken = true;
-        crossings::tell_in(self.device, &self.calls);
     }
 }
 

@@ -9,7 +9,8 @@ use crate::watch::history::Context;
 pub(crate) struct Call<'b> {
     /// Place in the program that it came from.
     pub(crate) context: Option<Gathered<'b, Context>>,
-    /// Set if the request's stream is being captured: nothing may be waited for, and no event queried.
+    /// Set if the request's stream is being captured: nothing may be waited for, and no event queried. So it is where other
+    /// threads wait for the call.
     pub(crate) capturing: bool,
     /// Held while a capture is under way anywhere on the device.
     pub(crate) relaxed: Option<Relaxed<'b>>,
@@ -18,6 +19,11 @@ pub(crate) struct Call<'b> {
 impl Call<'_> {
     /// A call without facts.
     pub(crate) const PLAIN: Self = Self { context: None, capturing: false, relaxed: None };
+
+    /// The same call where nothing may be waited for.
+    pub(crate) fn without_waiting(&self) -> Self {
+        Self { context: self.context.as_ref().map(Gathered::again), capturing: true, relaxed: None }
+    }
 
     /// Place in the program that it came from.
     pub(crate) fn context(&self) -> Option<&Context> {

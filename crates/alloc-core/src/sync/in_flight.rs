@@ -9,8 +9,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
 thread_local! {
-    /// Things that this thread has alone, over all registries.
-    static HAS_ALONE: Cell<usize> = const { Cell::new(0) };
+    /// Number of things of the thread's that others may wait for.
+    static HOLDS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Something that others may wait for, until dropped on the same thread: meanwhile the thread waits for nobody.
+#[derive(Debug)]
+pub(super) struct Holds;
+
+impl Holds {
+    pub(super) fn begin() -> Self {
+        HOLDS.with(|count| count.set(count.get() + 1));
+        Self
+    }
+
+    /// True if others may wait for the calling thread.
+    pub(super) fn anything() -> bool {
+        HOLDS.with(Cell::get) > 0
+    }
+}
+
+impl Drop for Holds {
+    fn drop(&mut self) {
+        HOLDS.with(|count| count.set(count.get() - 1));
+    }
 }
 
 /// Registry of flights. Each has a number and names its subject.
@@ -41,6 +63,7 @@ pub(crate) struct Flight<'f, K> {
 #[derive(Debug)]
 pub(crate) struct Alone<'f, K> {
     _flights: Vec<Flight<'f, K>>,
+    _holds: Holds,
 }
 
 /// A moment, to ask later whether others had anything in flight since.
@@ -63,9 +86,21 @@ impl<K: Copy + Ord> InFlight<K> {
     }
 
     /// Waits until no flight that began before concerns any of `keys`, so that threads come in their order. Fails at
-    /// once, with the key in the way, where the calling thread has anything alone, here or elsewhere: it waits for
-    /// nobody, because others may wait for it. Hold no lock that others need to finish.
+    /// once, with the key in the way, where the calling thread holds anything, here or elsewhere: it waits for nobody,
+    /// because others may wait for it. Hold no lock that others need to finish.
     pub(crate) fn begin_alone(&self, keys: &BTreeSet<K>) -> Result<Alone<'_, K>, K> {
+        let flights = self.begin_after(keys, !Holds::anything())?;
+        Ok(Alone { _flights: flights, _holds: Holds::begin() })
+    }
+
+    /// Waits until no flight that began before concerns `key`, whatever the thread holds: nobody whom it waits for may wait for
+    /// that. Hold no lock.
+    pub(super) fn begin_in_line(&self, key: K) -> Vec<Flight<'_, K>> {
+        self.begin_after(&[key].into(), true).unwrap_or_default()
+    }
+
+    /// An error where an earlier flight concerns one of `keys` and the thread may not wait.
+    fn begin_after(&self, keys: &BTreeSet<K>, may_wait: bool) -> Result<Vec<Flight<'_, K>>, K> {
         assert_unlocked();
         let mut state = self.lock();
         let bound = state.next;
@@ -74,15 +109,13 @@ impl<K: Copy + Ord> InFlight<K> {
             state.under_way.range(..bound).find(|(_, (_, key))| keys.contains(key)).map(|(_, (_, key))| *key)
         };
         while let Some(key) = in_the_way(&state) {
-            if HAS_ALONE.with(Cell::get) > 0 {
+            if !may_wait {
                 drop(state);
                 return Err(key);
             }
             state = self.sleep(state);
         }
-        drop(state);
-        HAS_ALONE.with(|count| count.set(count.get() + 1));
-        Ok(Alone { _flights: flights })
+        Ok(flights)
     }
 
     fn add(&self, state: &mut Flights<K>, what: K) -> Flight<'_, K> {
@@ -162,12 +195,6 @@ impl<K> Drop for Flight<'_, K> {
             step();
             self.registry.landed.notify_all();
         }
-    }
-}
-
-impl<K> Drop for Alone<'_, K> {
-    fn drop(&mut self) {
-        HAS_ALONE.with(|count| count.set(count.get() - 1));
     }
 }
 

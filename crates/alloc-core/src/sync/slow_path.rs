@@ -1,37 +1,39 @@
 //! The slow path of a device: misses, and everything that gives memory back.
 //!
 //! Threads are on it together. Memory that one of them has in flight is in no index, so another may find nothing
-//! although there is a fit. A refusal is therefore final only where a whole pass failed while no other thread had
-//! memory in flight. A thread whose pass was overtaken is served in turn: later threads wait at the entrance, so that
-//! its next passes come to rest.
+//! although there is a fit. A refusal is therefore final only where a whole attempt failed while no other thread had
+//! memory in flight. A thread that others overtook waits until their memory has landed and tries again. If it is
+//! overtaken once more, it is served in turn: newcomers wait at the entrance while it makes attempts that wait for nothing,
+//! neither for the device nor for code of the program.
 
-use super::in_flight::{Flight, InFlight, Mark};
-use super::{ThreadId, assert_unlocked, this_thread, thread_local};
-use std::cell::Cell;
-
-thread_local! {
-    /// Number of flights of memory that the thread has, on any slow path.
-    static HAS_MEMORY: Cell<usize> = const { Cell::new(0) };
-}
+use super::in_flight::{Flight, Holds, InFlight, Mark};
+use super::primitives::{Condvar, Mutex, MutexGuard};
+use super::{AtomicBool, Ordering, ThreadId, assert_unlocked, this_thread};
+use std::sync::PoisonError;
 
 /// The slow path of a device, or of all parties that share the host's memory.
 #[derive(Debug, Default)]
 pub(crate) struct SlowPath {
     memory: InFlight<()>,
-    /// Threads whose pass was overtaken. The first makes passes, the others wait for it.
+    /// Threads that were overtaken twice, in line.
     overtaken: InFlight<()>,
+    entrance: Entrance,
+}
+
+/// The entrance: closed for all threads but one, or open.
+#[derive(Debug, Default)]
+struct Entrance {
+    closed_by: Mutex<Option<ThreadId>>,
+    opened: Condvar,
+    /// Spares others the lock, mostly.
+    is_closed: AtomicBool,
 }
 
 /// Memory in flight of the calling thread, until dropped by that thread.
 #[derive(Debug)]
 pub(crate) struct MemoryInFlight<'s> {
     _flight: Flight<'s, ()>,
-}
-
-impl Drop for MemoryInFlight<'_> {
-    fn drop(&mut self) {
-        HAS_MEMORY.with(|count| count.set(count.get() - 1));
-    }
+    _holds: Holds,
 }
 
 /// Kind of attempt.
@@ -39,17 +41,18 @@ impl Drop for MemoryInFlight<'_> {
 pub(crate) enum Attempt {
     /// All remedies.
     First,
-    /// Only cheap remedies: something landed.
+    /// A search, and new memory: something landed.
     Search,
-    /// All remedies that need no other thread: newcomers wait.
+    /// All remedies that ask no code of the program.
     Again,
+    /// All remedies that wait for nothing: newcomers wait.
+    Last,
 }
 
 impl SlowPath {
     /// Puts memory of the calling thread in flight until the guard is dropped.
     pub(crate) fn begin(&self) -> MemoryInFlight<'_> {
-        HAS_MEMORY.with(|count| count.set(count.get() + 1));
-        MemoryInFlight { _flight: self.memory.begin(()) }
+        MemoryInFlight { _flight: self.memory.begin(()), _holds: Holds::begin() }
     }
 
     /// True if the calling thread has memory in flight here already: it runs foreign code that the engine called. It
@@ -74,19 +77,36 @@ impl SlowPath {
         self.memory.wait_for(others(), || None::<()>);
     }
 
-    /// True if a thread that was overtaken comes first.
-    pub(crate) fn others_first(&self) -> bool {
-        let me = this_thread();
-        self.overtaken.any(|thread, ()| thread != me) && !self.overtaken.any(|thread, ()| thread == me)
+    /// True if the entrance is closed, and not by the calling thread.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.entrance.is_closed.load(Ordering::Acquire)
+            && self.entrance.lock().is_some_and(|thread| thread != this_thread())
     }
 
-    /// Lets threads that were overtaken go first, unless the calling thread has memory in flight, for which others may
-    /// wait. Hold no lock.
-    pub(crate) fn enter(&self) {
+    /// Waits until the entrance is open, unless others may wait for something that the calling thread holds. True if it
+    /// was closed. Hold no lock.
+    pub(crate) fn enter(&self) -> bool {
         assert_unlocked();
-        if self.others_first() && HAS_MEMORY.with(Cell::get) == 0 {
-            self.overtaken.wait_for(others(), || None::<()>);
+        if !self.is_closed() || Holds::anything() {
+            return false;
         }
+        let me = this_thread();
+        let mut closed_by = self.entrance.lock();
+        while closed_by.is_some_and(|thread| thread != me) {
+            closed_by = self.entrance.opened.wait(closed_by).unwrap_or_else(PoisonError::into_inner);
+        }
+        true
+    }
+
+    /// Runs code that may wait for other threads: the entrance is open meanwhile.
+    pub(crate) fn while_open<R>(&self, code: impl FnOnce() -> R) -> R {
+        let me = this_thread();
+        let closed_by = *self.entrance.lock();
+        let _closes = (closed_by == Some(me)).then(|| {
+            self.entrance.set(None);
+            Closes(&self.entrance, closed_by)
+        });
+        code()
     }
 
     /// Makes attempts until one succeeds, or a whole one fails while nobody else has memory in flight. Hold no lock.
@@ -94,28 +114,65 @@ impl SlowPath {
         &self,
         mut attempt: impl FnMut(Attempt) -> Result<Option<T>, E>,
     ) -> Result<Option<T>, E> {
-        self.enter();
         let mark = self.now();
         let found = attempt(Attempt::First)?;
         if found.is_some() || self.is_nested() || self.only_mine_since(mark) {
             return Ok(found);
         }
-        // A thread whose work others wait for goes on beside the first in line.
-        let _in_turn = self.overtaken.begin_alone(&[()].into());
+        let found = self.after_landings(&mut attempt)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        let mark = self.now();
+        let found = attempt(Attempt::Again)?;
+        if found.is_some() || self.only_mine_since(mark) {
+            return Ok(found);
+        }
+        let _in_line = self.overtaken.begin_in_line(());
+        self.entrance.set(Some(this_thread()));
+        let _opens = Closes(&self.entrance, None);
         loop {
-            let landed = self.memory.wait_for(others(), || attempt(Attempt::Search).transpose());
-            if let Some(found) = landed {
-                return found.map(Some);
-            }
-            if let Some(found) = attempt(Attempt::Search)? {
-                return Ok(Some(found));
+            let found = self.after_landings(&mut attempt)?;
+            if found.is_some() {
+                return Ok(found);
             }
             let mark = self.now();
-            let found = attempt(Attempt::Again)?;
+            let found = attempt(Attempt::Last)?;
             if found.is_some() || self.only_mine_since(mark) {
                 return Ok(found);
             }
         }
+    }
+
+    /// Waits for all memory that others have in flight now, and searches after each landing.
+    fn after_landings<T, E>(
+        &self,
+        attempt: &mut impl FnMut(Attempt) -> Result<Option<T>, E>,
+    ) -> Result<Option<T>, E> {
+        let landed = self.memory.wait_for(others(), || attempt(Attempt::Search).transpose());
+        landed.map_or_else(|| attempt(Attempt::Search), |found| found.map(Some))
+    }
+}
+
+impl Entrance {
+    fn lock(&self) -> MutexGuard<'_, Option<ThreadId>> {
+        self.closed_by.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes it for all but a thread, or opens it.
+    fn set(&self, closed_by: Option<ThreadId>) {
+        *self.lock() = closed_by;
+        self.is_closed.store(closed_by.is_some(), Ordering::Release);
+        self.opened.notify_all();
+    }
+}
+
+/// Sets the entrance once dropped.
+struct Closes<'e>(&'e Entrance, Option<ThreadId>);
+
+impl Drop for Closes<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.1);
     }
 }
 
@@ -162,23 +219,50 @@ mod tests {
         assert!(attempts.is_ok_and(|attempts| attempts < 10), "{attempts:?}");
     }
 
-    #[test]
-    fn a_thread_that_is_served_in_turn_uses_the_slow_path_itself() {
+    /// Another thread has memory in flight during these attempts, and lands before the next.
+    fn attempts_overtaken(by: &[Attempt], found_at: usize) -> Vec<Attempt> {
         let slow_path = SlowPath::default();
         let mut attempts = Vec::new();
         let found = slow_path.until_final(|attempt| {
-            // Neither its own flights nor those it begins meanwhile hold it up.
-            slow_path.enter();
+            // Nothing holds the thread itself up: not what it has in flight, nor the entrance that it closed.
+            assert!(!slow_path.enter() && !slow_path.is_closed());
             let memory = slow_path.begin();
-            slow_path.enter();
             attempts.push(attempt);
-            if attempt == Attempt::First {
-                std::thread::scope(|scope| scope.spawn(|| drop(slow_path.begin())).join().expect("it ends"));
-            }
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    assert_eq!(slow_path.is_closed(), attempts.len() > 3);
+                    if by.contains(&attempt) {
+                        drop(slow_path.begin());
+                    }
+                });
+            });
             drop(memory);
-            Ok::<_, ()>((attempts.len() == 3).then_some(()))
+            Ok::<_, ()>((attempts.len() == found_at).then_some(()))
         });
-        assert_eq!(found, Ok(Some(())));
-        assert_eq!(attempts, [Attempt::First, Attempt::Search, Attempt::Again]);
+        assert_eq!(found, Ok((found_at == attempts.len()).then_some(())));
+        attempts
+    }
+
+    #[test]
+    fn a_request_is_refused_once_nothing_else_was_in_flight() {
+        use Attempt::{Again, First, Last, Search};
+        assert_eq!(attempts_overtaken(&[], 0), [First]);
+        assert_eq!(attempts_overtaken(&[First], 0), [First, Search, Again]);
+        assert_eq!(attempts_overtaken(&[First, Again], 0), [First, Search, Again, Search, Last]);
+        assert_eq!(
+            attempts_overtaken(&[First, Again, Last], 7),
+            [First, Search, Again, Search, Last, Search, Last]
+        );
+    }
+
+    #[test]
+    fn code_that_may_wait_finds_the_entrance_open() {
+        let slow_path = SlowPath::default();
+        let enters =
+            || std::thread::scope(|scope| scope.spawn(|| slow_path.enter()).join().expect("it enters"));
+        slow_path.entrance.set(Some(this_thread()));
+        let _opens = Closes(&slow_path.entrance, None);
+        assert!(!slow_path.while_open(enters), "it waited for nobody");
+        assert_eq!(*slow_path.entrance.lock(), Some(this_thread()), "closed again");
     }
 }

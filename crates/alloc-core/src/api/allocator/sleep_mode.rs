@@ -108,6 +108,7 @@ impl<'a> SleepMode<'a> {
                 Err(error)
             }
         };
+        falling.iter_mut().for_each(FallingAsleep::land);
         let done = falling.into_iter().map(FallingAsleep::end).collect();
         first.noticing(outcome).map(|()| done)
     }
@@ -149,7 +150,9 @@ impl<'a> SleepMode<'a> {
 
     /// Waits for overtaken misses, and until no other thread puts one of the pools to sleep or wakes it.
     fn claim(self, pools: &[(&Device, Sleeper)]) -> Result<Option<Alone<'a, (DeviceIndex, PoolId)>>> {
-        pools.iter().for_each(|(device, _)| device.slow_path.enter());
+        for (device, _) in pools {
+            device.slow_path.enter();
+        }
         let keys = pools.iter().map(|(device, pool)| (device.index(), pool.id)).collect();
         let Some(first) = self.0.devices.first() else { return Ok(None) };
         first.sleeping.begin_alone(&keys).map(Some).map_err(|(_, pool)| {
