@@ -134,8 +134,7 @@ impl MemoryCalls for HipDriver {
     }
 }
 
-/// None where the runtime does not know the address: 5 answers an error, later ones a kind of their own or an
-/// error.
+/// None where the runtime does not know the address: it answers a kind of its own or an error.
 fn pointer_attributes(site: Site<'_, HipDriver>, ptr: DevicePtr) -> Result<Option<hipPointerAttribute_t>> {
     let mut found = hipPointerAttribute_t {
         type_: 0,
@@ -145,8 +144,7 @@ fn pointer_attributes(site: Site<'_, HipDriver>, ptr: DevicePtr) -> Result<Optio
         isManaged: 0,
         allocationFlags: 0,
     };
-    // SAFETY: the function fills the struct, ; it takes any
-    // address.
+    // SAFETY: the function fills the struct; it takes any address.
     match unsafe { call!(site.hipPointerGetAttributes(&raw mut found, pointer(ptr.0))) } {
         Ok(()) => Ok(Some(found)),
         Err(failed) if matches!(failed.code, INVALID_VALUE | INVALID_DEVICE_POINTER) => Ok(None),

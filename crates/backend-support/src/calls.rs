@@ -16,7 +16,7 @@ pub use devices::{AttributeSource, DeviceCalls, text};
 pub use graphs::{CaptureState, GraphCalls};
 pub use memory::{HostCalls, MemoryCalls};
 pub use sharing::{IpcCalls, PeerCalls};
-pub use streams::{EventCalls, HostEntry, StreamCalls};
+pub use streams::{EventCalls, HostEntry, StreamCalls, event_flags};
 pub use virtual_memory::VirtualMemoryCalls;
 
 /// All calls of a driver.

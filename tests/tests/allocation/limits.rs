@@ -11,7 +11,7 @@ use backend_openreg::{Call, Clock, FaultPlan, OpenRegConfig};
 use granule_tests::policy::{GranulePolicy, Policy};
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::setup::{both, free_all, growable, of, of_bytes, reserved};
-use granule_tests::views::settle;
+use granule_tests::views::{Numbers, settle};
 use granule_tests::with_policy;
 use std::sync::{Arc, Barrier, Mutex};
 
@@ -386,6 +386,87 @@ fn what_fits_in_the_smallest_granules_is_not_rejected() {
     free_all(&allocator, blocks);
 }
 
+/// What whole granules take counts: 516 MiB were held of 500 MiB.
+fn no_limit_is_exceeded_by_whole_granules<P: Policy>() {
+    let half = Settings { per_process_memory_fraction: 0.5, throw_on_oom: true, ..Settings::default() };
+    let most = MemoryLimit::Bytes(510 * MIB);
+    for (limit, settings) in ["fraction", "hard", "pool", "tenant", "guarantee"]
+        .map(|name| (name, Settings::default()))
+        .into_iter()
+        .chain([("rejections", half.clone()), ("rejections alone", half)])
+    {
+        for (granule_size, expandable_segments) in [(0, false), (0, true), (8, true), (64, true), (96, true)]
+        {
+            let large_segment_size = 20.max(granule_size) * MIB;
+            let granule_size = if P::NAME == "granule" { granule_size * MIB } else { 0 };
+            let grain =
+                Settings { granule_size, large_segment_size, expandable_segments, ..settings.clone() };
+            let settings = Settings { max_non_split_rounding: large_segment_size, ..grain };
+            for seed in 1..=4 {
+                let (device, allocator, stream) = with_policy::<P>(of_bytes(1020 * MIB), settings.clone());
+                settle(&device, &allocator, stream);
+                let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+                let _scope = matches!(limit, "pool" | "tenant").then(|| pool.enter(Filter::Always).unwrap());
+                let (pools, budgets) = (allocator.pools(), allocator.budgets());
+                match limit {
+                    "fraction" => allocator.set_memory_fraction(0.5, DEVICE).unwrap(),
+                    "rejections alone" => allocator.set_memory_fraction(1.0, DEVICE).unwrap(),
+                    "hard" => allocator.set_memory_limits(DEVICE, Some(most), None).unwrap(),
+                    "pool" => pools.set_hard_limit(DEVICE, pool.id(), Some(most)).unwrap(),
+                    "tenant" => {
+                        let budget = Budget { hard: Some(most), ..Budget::default() };
+                        budgets
+                            .join(pool.id(), budgets.create_tenant(DEVICE, "t", &budget).unwrap())
+                            .unwrap();
+                    }
+                    "guarantee" => {
+                        let budget = Budget { guarantee: Some(most), ..Budget::default() };
+                        budgets.create_tenant(DEVICE, "t", &budget).unwrap();
+                    }
+                    _ => {}
+                }
+                let (mut numbers, mut live, mut refused) = (Numbers(seed), Vec::new(), 0);
+                for step in 0..80 {
+                    match allocator.malloc((2 + numbers.below(100)) * MIB + numbers.below(2) * 512, stream) {
+                        Ok(block) => live.push(block),
+                        Err(error) => {
+                            assert!(error.is_out_of_memory(), "{error}");
+                            refused += 1;
+                            let gone = live.swap_remove(numbers.below(live.len() as u64) as usize);
+                            free_all(&allocator, [gone]);
+                        }
+                    }
+                    let (held, what) =
+                        (device.used(DEVICE), (limit, granule_size >> 20, expandable_segments));
+                    assert!(held <= 510 * MIB, "{what:?}, {seed}: {} MiB after {step}", held >> 20);
+                }
+                assert!(refused > 0, "the limit binds");
+                allocator.check_invariants();
+            }
+        }
+    }
+}
+
+/// A request that fits in granules of the smallest size is served under every limit, also as the first.
+#[test]
+fn what_a_limit_leaves_can_be_had_in_the_smallest_granules() {
+    let half = Settings { per_process_memory_fraction: 0.5, ..Settings::default() };
+    for throw_on_oom in [false, true] {
+        for granule_size in [0, 64 * MIB] {
+            let settings = Settings { throw_on_oom, granule_size, ..half.clone() };
+            let (device, allocator, stream) = with_policy::<GranulePolicy>(of_bytes(1000 * MIB), settings);
+            settle(&device, &allocator, stream);
+            for blocks in [&[500][..], &[430, 70], &[20, 300, 180]] {
+                let live: Vec<_> =
+                    blocks.iter().map(|mib| allocator.malloc(mib * MIB, stream).unwrap()).collect();
+                assert_eq!(device.used(DEVICE), 500 * MIB, "{blocks:?}");
+                free_all(&allocator, live);
+                allocator.empty_cache().unwrap();
+            }
+        }
+    }
+}
+
 granule_tests::for_each_policy!(
     a_hard_limit_from_the_environment_holds_on_each_device,
     limits_can_be_changed_for_one_device_and_lifted,
@@ -394,6 +475,7 @@ granule_tests::for_each_policy!(
     above_a_soft_limit_the_cache_goes_before_more_is_taken,
     a_block_that_comes_back_under_the_soft_limit_serves_the_request,
     limits_hold_under_threads,
+    no_limit_is_exceeded_by_whole_granules,
     s09_a_fraction_is_rounded_to_bytes,
     a_failed_request_leaves_nothing_counted_as_held,
     s08_a_fraction_out_of_range_is_refused_and_one_in_range_is_read_back,

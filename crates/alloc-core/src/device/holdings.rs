@@ -228,19 +228,16 @@ pub(super) struct Intent<'a> {
 }
 
 impl<'a> Intent<'a> {
-    /// Raises the intent to `bytes`, the amount that will be taken. `false` where limits do not admit more.
-    pub(super) fn covers(&mut self, bytes: u64) -> bool {
+    /// Whether they do for `bytes`, which is what will be taken: more is admitted as far as limits allow.
+    pub(super) fn covers(&mut self, request: &Request, bytes: u64) -> std::result::Result<bool, Rejection> {
         let more = bytes.saturating_sub(self.bytes);
-        if more > 0 {
-            let mut state = self.holdings.lock();
-            if !state.accounts.admits_more(self.pool, more) {
-                return false;
-            }
-            state.accounts.intend(self.pool, more);
-            self.coming.iter_mut().for_each(|coming| coming.grow(more));
+        if more == 0 {
+            return Ok(true);
         }
-        self.bytes += more;
-        true
+        let asked = Asked::exactly(more);
+        let admitted = self.holdings.admit(self.pool, request, asked)?;
+        self.bytes += if admitted { more } else { 0 };
+        Ok(admitted && self.coming.as_mut().is_none_or(|coming| coming.grow(more)))
     }
 
     /// Intent for admitted bytes, of which at most `at_most` may be mapped.
@@ -336,19 +333,15 @@ impl Holdings {
         asked: Asked,
     ) -> std::result::Result<bool, Rejection> {
         let mut state = self.state.lock();
-        let accounts = &state.accounts;
-        let wanted = accounts.whole().counted().saturating_add(asked.bytes);
-        let refused = accounts.ceilings().allowed().is_some_and(|allowed| wanted > allowed);
-        if refused
-            || accounts.is_over_hard(asked.exact)
-            || accounts.budget_refusal(pool, asked.exact).is_some()
-        {
+        if !state.accounts.admits(pool, asked) {
             return Ok(false);
         }
-        if let Some(limit) = state.rejects_above(self.total_memory).filter(|limit| wanted > *limit) {
+        let (requested, held, wanted) =
+            (request.requested, state.accounts.whole().counted(), asked.counted());
+        let is_over = |limit: &u64| held.saturating_add(wanted) > *limit;
+        if let Some(limit) = state.rejects_above(self.total_memory).filter(is_over) {
             state.counters.oom_rejections += 1;
-            let (requested, wanted) = (request.requested, request.segment_bytes);
-            return Err(Rejection { requested, wanted, held: state.accounts.whole().counted(), limit });
+            return Err(Rejection { requested, wanted, held, limit });
         }
         state.accounts.intend(pool, asked.exact);
         Ok(true)
@@ -357,12 +350,7 @@ impl Holdings {
     /// Applies the limits to the `bytes` of memory that is to wake. They count as held from then on.
     pub(super) fn admit_waking(&self, pool: PoolId, bytes: u64) -> bool {
         let mut state = self.state.lock();
-        let accounts = &state.accounts;
-        let over = accounts
-            .ceilings()
-            .allowed()
-            .is_some_and(|allowed| accounts.whole().counted().saturating_add(bytes) > allowed);
-        let admitted = !over && accounts.budget_refusal(pool, bytes).is_none();
+        let admitted = state.accounts.admits(pool, Asked::exactly(bytes));
         if admitted {
             state.accounts.intend(pool, bytes);
         }

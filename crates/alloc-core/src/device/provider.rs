@@ -21,7 +21,7 @@ use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
 use crate::sync::assert_unlocked;
 use crate::types::{DevicePtr, PoolId, Stream};
-use crate::watch::observers::SegmentChange;
+use crate::watch::observers::{Rejection, SegmentChange};
 use crate::watch::snapshot::Action;
 
 /// Purpose for which memory is taken.
@@ -122,33 +122,24 @@ impl Device {
         };
         let (growable, pool, missing) = {
             let mut state = arena.lock();
-            let exact = is_retry || self.granule.is_some();
             let missing = match purpose {
-                Purpose::Serve => missing_in(self, &mut state, request, of).filter(|_| exact),
+                Purpose::Serve => missing_in(self, &mut state, request, of),
                 Purpose::Stock(_) => Some(request.size),
             };
-            (state.tenure().grows(), state.tenure().pool().clone(), missing)
+            let growable = state.tenure().grows();
+            (growable, state.tenure().pool().clone(), missing.filter(|_| growable))
         };
-        // PyTorch counts the whole request, even where free memory is to become part of the block. Before a refusal it
-        // is counted as it is.
-        let missing = missing.filter(|_| growable).unwrap_or(u64::MAX);
-        let bytes = missing.min(request.segment_bytes);
-        let asked = match purpose {
-            Purpose::Serve => asked(self, arena, request, of, bytes),
-            Purpose::Stock(_) => Asked { bytes, exact: bytes },
-        };
-        match self.holdings.admit(pool.id, request, asked) {
-            Ok(true) => {}
-            Ok(false) => return Ok(None),
-            Err(rejection) => {
-                drop(memory);
-                self.slow_path.while_open(|| self.observers.tell_rejected(rejection));
-                let label = self.site.backend().label();
-                return Err(AllocError::Rejected { label, requested: request.requested });
-            }
+        let exact = missing.unwrap_or(request.segment_bytes);
+        // PyTorch counts the whole request, also where free memory is to become part of the block. Before the request is
+        // refused it is counted as it is.
+        let as_it_is = missing.filter(|_| is_retry || self.granule.is_some());
+        let asked = Asked { bytes: as_it_is.unwrap_or(request.segment_bytes), exact };
+        if !self.holdings.admit(pool.id, request, asked).map_err(|rejection| rejected(self, rejection))? {
+            return Ok(None);
         }
-        // Counted as held until it is taken or not; also where foreign code panics.
-        let mut intent = Intent::up_to(&self.holdings, pool.id, asked.exact, missing);
+        // Counted as held until it is, or is not; also where foreign code panics.
+        let at_most = as_it_is.unwrap_or(u64::MAX);
+        let mut intent = Intent::up_to(&self.holdings, pool.id, exact, at_most);
         if !intent.is_spared(self.site.host_reserve()) {
             return Ok(None);
         }
@@ -293,7 +284,14 @@ fn take_segment(
     Err(BackendError::new(ErrorKind::Other, 0, "malloc", device.site.device(), detail))
 }
 
-/// Answers a lack of memory with `None`; raises any other error.
+/// Tells of a request that limits reject before the driver is asked.
+fn rejected(device: &Device, rejection: Rejection) -> AllocError {
+    let (label, requested) = (device.site.backend().label(), rejection.requested);
+    device.observers.tell_rejected(rejection);
+    AllocError::Rejected { label, requested }
+}
+
+/// A refusal for lack of memory is an answer; any other error is raised.
 fn refused(device: &Device, error: BackendError, bytes: u64) -> Result<Option<DevicePtr>> {
     device.site.backend().clear_error();
     if !error.is_out_of_memory() {
@@ -335,11 +333,12 @@ fn grow_region(
         };
         let maps = growth.maps(state.layout());
         let sum: u64 = maps.iter().map(Map::bytes).sum();
-        let covered = intent.as_mut().is_none_or(|intent| intent.covers(sum));
-        if sum > at_most || !covered {
-            // Free memory was taken meanwhile, or whole granules exceed limits.
+        let covered = intent.as_mut().map_or(Ok(true), |intent| intent.covers(request, sum));
+        if sum > at_most || !matches!(covered, Ok(true)) {
+            // What was free is not any more, or whole granules are more than limits allow.
             growth.commit(state.heap_mut(), 0);
-            return Ok(None);
+            drop(state);
+            return covered.map(|_| None).map_err(|rejection| rejected(device, rejection));
         }
         begin(device, growth.region, &maps);
         drop(state);
@@ -431,13 +430,7 @@ fn commit(
     }
 }
 
-/// Bytes that a request takes from the device. `bytes` is PyTorch's count of it.
-fn asked(device: &Device, arena: &Arena, request: &Request, of: Option<Grain>, bytes: u64) -> Asked {
-    let exact = if device.holdings.has_budgets() { need_in(device, arena, request, of) } else { bytes };
-    Asked { bytes, exact }
-}
-
-/// Granules of an arena's new memory for a request; `None` where any will do.
+/// The granules that new memory of an arena is made of for a request; `None` where any will do.
 fn new_granule(device: &Device, arena: &Arena, request: &Request) -> Option<Grain> {
     device.granule.as_ref()?.granule(device, arena, request.tier, request.size)
 }
@@ -449,13 +442,13 @@ fn need_in(device: &Device, arena: &Arena, request: &Request, of: Option<Grain>)
     missing.unwrap_or(request.segment_bytes)
 }
 
-/// Bytes that a request would map in a growable segment, a new one where none has room. `None` where PyTorch counts the
-/// whole request.
+/// What would be mapped for a request in a growable segment, a new one where none has room. `None` where the driver's unit is
+/// not known yet.
 fn missing_in(device: &Device, state: &mut ArenaState, request: &Request, of: Option<Grain>) -> Option<u64> {
     if let Some(missing) = state.heap().missing_memory(request.tier, request.size, of) {
         return Some(missing);
     }
-    let unit = device.site.unit().filter(|_| device.granule.is_some())?;
+    let unit = device.site.unit()?;
     let grain = space::grain_for(state, request, of, unit);
     Some(grain.round(request.size, state.tenure().policy().unit(grain.usual, unit)))
 }

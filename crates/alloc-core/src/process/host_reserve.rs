@@ -115,7 +115,7 @@ impl Spending {
             (unseen.checked_add(bytes)? <= spare).then(|| admitted.wrapping_add(bytes))
         };
         self.admitted.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        Some(Coming { spending: self, bytes })
+        Some(Coming { spending: self, bytes, reading: *reading, spare })
     }
 
     fn read(&self, system: &System) -> Option<Reading> {
@@ -132,13 +132,18 @@ impl Spending {
 pub(crate) struct Coming {
     spending: &'static Spending,
     bytes: u64,
+    /// By what they were admitted.
+    reading: Reading,
+    spare: u64,
 }
 
 impl Coming {
-    /// Adds bytes that are taken beyond those asked for.
-    pub(crate) fn grow(&mut self, more: u64) {
-        self.spending.admitted.fetch_add(more, Ordering::AcqRel);
-        self.bytes = self.bytes.wrapping_add(more);
+    /// More are to be taken than was asked: whether the host has them to spare, too.
+    pub(crate) fn grow(&mut self, more: u64) -> bool {
+        let Some(more) = self.spending.admit(more, &self.reading, self.spare) else { return false };
+        self.bytes += more.bytes;
+        std::mem::forget(more);
+        true
     }
 }
 

@@ -5,7 +5,7 @@ use super::{DriverBackend, devices, graphs, host, ipc, memory, virtual_memory};
 use crate::calls::{AttributeSource, Calls};
 use crate::driver::{self, Family};
 use crate::errors::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, given_back, memory_is_short};
-use crate::host_function::{dequeue, enqueue};
+use crate::host_function::{dequeue, enqueue, run_queued};
 use crate::physical::Place;
 use backend_api::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
 use backend_api::*;
@@ -252,8 +252,9 @@ unsafe impl<D: Calls> Backend for DriverBackend<D> {
             return graphs::launch_into(*entered, graph, stream, function);
         }
         let data = enqueue(function);
-        // SAFETY: rule 1; the data is what `enqueue` answered.
-        unsafe { D::launch_queued(*entered, stream, data) }.inspect_err(|_| drop(dequeue(data)))
+        // SAFETY: rule 1; the function takes what `enqueue` answered, any number of times.
+        unsafe { D::launch_host_function(*entered, stream, run_queued, data) }
+            .inspect_err(|_| drop(dequeue(data)))
     }
 
     fn create_event(&self, device: DeviceIndex, flags: EventFlags) -> Result<Event> {

@@ -104,3 +104,100 @@ pub unsafe trait GraphCalls: Driver {
     /// As for [`retain_user_object`](Self::retain_user_object), and the graph has a reference.
     unsafe fn unhold_user_object(site: Site<'_, Self>, graph: u64, object: *mut c_void) -> Result<()>;
 }
+
+/// The part of [`GraphCalls`] that drivers have in common whose functions are those of CUDA under names of their own.
+#[macro_export]
+macro_rules! graph_calls {
+    (
+        captures: $begin:ident, $end:ident, $exchange:ident, $info:ident;
+        graphs: $instantiate:ident, $launch:ident, $destroy_executable:ident, $destroy:ident, $dependencies:ident;
+        objects: $create_object:ident, $release_object:ident, $retain_object:ident, $unhold_object:ident;
+    ) => {
+        fn begin(site: Site<'_, Self>, stream: Stream, mode: c_uint) -> Result<()> {
+            // SAFETY: rule 1.
+            unsafe { call!(site.$begin(pointer(stream.raw), mode)) }
+        }
+
+        fn end(site: Site<'_, Self>, stream: Stream) -> Result<u64> {
+            let mut graph = ptr::null_mut();
+            // SAFETY: rule 1; the function writes one handle.
+            unsafe { call!(site.$end(pointer(stream.raw), &raw mut graph)) }?;
+            Ok(number(graph))
+        }
+
+        fn exchange_mode(site: Site<'_, Self>, mut mode: c_uint) -> Result<c_uint> {
+            // SAFETY: the function reads one integer and writes the one before in its place.
+            unsafe { call!(site.$exchange(&raw mut mode)) }?;
+            Ok(mode)
+        }
+
+        fn has_modes(&self) -> bool {
+            self.functions.$exchange.is_some()
+        }
+
+        fn has_captures(&self) -> bool {
+            self.functions.$info.is_some()
+        }
+
+        unsafe fn instantiate(site: Site<'_, Self>, graph: u64) -> Result<u64> {
+            let mut executable = ptr::null_mut();
+            // SAFETY: the caller's graph; the function writes one handle.
+            unsafe { call!(site.$instantiate(&raw mut executable, pointer(graph), 0)) }?;
+            Ok(number(executable))
+        }
+
+        unsafe fn launch(site: Site<'_, Self>, executable: u64, stream: Stream) -> Result<()> {
+            // SAFETY: rule 1 for the stream; the caller answers for the rest.
+            unsafe { call!(site.$launch(pointer(executable), pointer(stream.raw))) }
+        }
+
+        unsafe fn destroy_executable(site: Site<'_, Self>, executable: u64) -> Result<()> {
+            // SAFETY: the caller uses the handle no more.
+            unsafe { call!(site.$destroy_executable(pointer(executable))) }
+        }
+
+        unsafe fn destroy_graph(site: Site<'_, Self>, graph: u64) -> Result<()> {
+            // SAFETY: the caller uses the handle no more.
+            unsafe { call!(site.$destroy(pointer(graph))) }
+        }
+
+        unsafe fn node_dependencies(
+            site: Site<'_, Self>,
+            node: CaptureNode,
+            list: *mut *mut c_void,
+            count: &mut usize,
+        ) -> Result<()> {
+            // SAFETY: the caller's node and list; the function writes how many nodes there are.
+            unsafe { call!(site.$dependencies(pointer(node.0), list.cast(), count)) }
+        }
+
+        unsafe fn create_user_object(
+            site: Site<'_, Self>,
+            data: *mut c_void,
+            ending: HostEntry,
+        ) -> Result<*mut c_void> {
+            const NO_DESTRUCTOR_SYNC: c_uint = 1;
+            let mut object = ptr::null_mut();
+            // SAFETY: the caller answers for the data and its end; the function writes one handle.
+            unsafe {
+                call!(site.$create_object(&raw mut object, data, Some(ending), 1, NO_DESTRUCTOR_SYNC))
+            }?;
+            Ok(object.cast())
+        }
+
+        unsafe fn release_user_object(site: Site<'_, Self>, object: *mut c_void) -> Result<()> {
+            // SAFETY: the caller's reference.
+            unsafe { call!(site.$release_object(object.cast(), 1)) }
+        }
+
+        unsafe fn retain_user_object(site: Site<'_, Self>, graph: u64, object: *mut c_void) -> Result<()> {
+            // SAFETY: both are live.
+            unsafe { call!(site.$retain_object(pointer(graph), object.cast(), 1, 0)) }
+        }
+
+        unsafe fn unhold_user_object(site: Site<'_, Self>, graph: u64, object: *mut c_void) -> Result<()> {
+            // SAFETY: the graph has a reference.
+            unsafe { call!(site.$unhold_object(pointer(graph), object.cast(), 1)) }
+        }
+    };
+}

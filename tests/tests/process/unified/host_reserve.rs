@@ -298,6 +298,24 @@ fn threads_that_ask_at_once_leave_the_reserve() {
     }
 }
 
+/// PyTorch takes whole granules of 20 MiB: what is taken counts, not what was asked for.
+#[test]
+fn whole_granules_leave_the_reserve() {
+    for policy in [PolicyName::Granule, PolicyName::Pytorch] {
+        let host = Host::with(256 * MIB);
+        let settings = Settings { expandable_segments: true, ..keeping(policy, 64 * MIB) };
+        let allocator = host.allocator(settings);
+        let mut live = vec![allocator.malloc(160 * MIB, host.stream()).unwrap()];
+        for mib in [30, 24, 22, 12, 4] {
+            std::thread::sleep(STALE);
+            live.extend(allocator.malloc(mib * MIB, host.stream()).ok());
+        }
+        let least = host.figures.least.load(Ordering::SeqCst);
+        assert!(least >= 64 * MIB, "{policy}: {} MiB were left", least / MIB);
+        live.into_iter().for_each(|block| allocator.free(block).unwrap());
+    }
+}
+
 #[test]
 fn a_pool_does_not_wake_into_the_reserve() {
     let host = Host::with(256 * MIB);

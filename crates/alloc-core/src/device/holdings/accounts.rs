@@ -30,10 +30,22 @@ pub(in crate::device) struct Limit {
 /// Bytes that a request would take from the device.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device) struct Asked {
-    /// As PyTorch counts them, against the limits of the device.
+    /// As PyTorch counts it against the limits of the device, where that is more than what is taken.
     pub(in crate::device) bytes: u64,
-    /// Bytes really missing: counted against budgets.
+    /// What is taken, in whole granules: every limit counts it.
     pub(in crate::device) exact: u64,
+}
+
+impl Asked {
+    /// Bytes that are taken and counted as they are.
+    pub(in crate::device) fn exactly(bytes: u64) -> Self {
+        Self { bytes, exact: bytes }
+    }
+
+    /// What counts against the limits of the device.
+    pub(in crate::device) fn counted(self) -> u64 {
+        self.bytes.max(self.exact)
+    }
 }
 
 /// A soft limit was crossed, upwards. See [`BudgetEvent`](crate::budget::BudgetEvent).
@@ -306,14 +318,11 @@ impl Accounts {
         }
     }
 
-    /// True if `bytes` more would exceed `memory_limit`.
-    pub(in crate::device) fn is_over_hard(&self, bytes: u64) -> bool {
-        self.ceilings.hard.is_some_and(|hard| self.whole.counted().saturating_add(bytes) > hard)
-    }
-
-    /// True if limits admit `more` beyond what was admitted.
-    pub(in crate::device) fn admits_more(&self, pool: PoolId, more: u64) -> bool {
-        !self.is_over_hard(more) && self.budget_refusal(pool, more).is_none()
+    /// Whether every limit admits what is to be taken for a pool.
+    pub(in crate::device) fn admits(&self, pool: PoolId, asked: Asked) -> bool {
+        let wanted = self.whole.counted().saturating_add(asked.counted());
+        self.ceilings.allowed().is_none_or(|allowed| wanted <= allowed)
+            && self.budget_refusal(pool, asked.exact).is_none()
     }
 
     /// Sets the limits of a pool.

@@ -185,8 +185,15 @@ fn blockers(layout: &Layout, tier: Tier) -> Vec<Blocker> {
 }
 
 impl Device {
-    /// Explains why `request` cannot be served on `stream` from the pool in `slot`. Calls the driver, and the program's
-    /// source of figures about processes.
+    /// Bytes that the request would take of what is limited.
+    fn wanted(&self, missing: Option<u64>, request: &Request, capturing: bool) -> u64 {
+        // PyTorch counts the whole request until it has given memory back, which no capture allows.
+        let whole = if capturing && self.granule.is_none() { request.segment_bytes } else { 0 };
+        missing.unwrap_or(request.segment_bytes).max(whole)
+    }
+
+    /// Why `request` cannot be served on `stream` from the pool in `slot`. Calls the driver, and the program's source of
+    /// figures about processes.
     pub(super) fn explain(
         &self,
         slot: PoolSlot,
@@ -217,7 +224,7 @@ impl Device {
                 let (bytes, shortage) = (held.saturating_add(host.spare()), Shortage::Device);
                 limits.push(Limit { name, bytes, held, shortage, counts: None });
             }
-            let wanted = wanted(self, own, missing, request, &state);
+            let wanted = self.wanted(missing, request, call.capturing);
             let room = Room { device_free, limits: &limits, wanted };
             let (device, policy, private, pools, state) = (self, &policy, &private[..], &pools[..], &*state);
             let case = Case {
@@ -240,23 +247,7 @@ impl Device {
     }
 }
 
-/// Bytes that the request would take of the limited memory.
-fn wanted(
-    device: &Device,
-    own: Option<&ArenaState>,
-    missing: Option<u64>,
-    request: &Request,
-    state: &DeviceState,
-) -> u64 {
-    // Budgets and `memory_limit` count the bytes really missing.
-    let counts = device.holdings.has_budgets() || state.accounts().ceilings().hard.is_some();
-    let grown = own.filter(|own| counts && own.tenure().grows());
-    let grown = grown.and_then(|own| own.heap().missing_memory(request.tier, request.size, None));
-    let wanted = if device.granule.is_some() { missing } else { grown };
-    wanted.unwrap_or(request.segment_bytes)
-}
-
-/// A refusal and its facts, with all arenas and the device's accounts locked.
+/// A refusal, and what is known at its moment, with all arenas and the device's accounts locked.
 struct Case<'a> {
     device: &'a Device,
     policy: &'a Policy,

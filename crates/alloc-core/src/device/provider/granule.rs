@@ -205,7 +205,7 @@ impl Learned {
         // The request itself may be refused, and then was not needed.
         let most = self.note_need(in_use).max(in_use.saturating_add(request.size));
         let held = device.held().saturating_add(missing.unwrap_or(request.size));
-        held <= most + most / SLACK && !device.rejects(held)
+        held <= most + most / SLACK && !device.rejects_more(device.exact_need(arena, request))
     }
 
     /// Serves a request from a new view, taking what memory is missing.
@@ -259,7 +259,7 @@ impl Learned {
             }
             let stock = Request { size: bytes, segment_bytes: bytes, ..*request };
             // Smaller ends of granules, and no more than is missing, may do.
-            let rejected = least > 1 && device.rejects(device.held().saturating_add(bytes));
+            let rejected = least > 1 && device.rejects_more(bytes);
             if rejected || device.grow(arena, &stock, Purpose::Stock(granule), is_retry, call)?.is_none() {
                 // There may be enough for what is missing, and not for whole granules of the usual size. Only the smallest are rejected.
                 refused = if rejected { u64::MAX } else { bytes };
@@ -287,9 +287,8 @@ impl Learned {
         }
         let at_home = arena.lock().heap().missing_memory(request.tier, request.size, Some(granule));
         let hardly_more = self.most_needed.load(Ordering::Relaxed) / HARDLY_MORE;
-        at_home.is_some_and(|bytes| {
-            bytes <= for_view + hardly_more && !device.rejects(device.held().saturating_add(bytes))
-        })
+        at_home.is_some_and(|bytes| bytes <= for_view + hardly_more)
+            && !device.rejects_more(device.exact_need(arena, request))
     }
 
     /// Lets free memory of other streams come here, up to `missing` bytes. Returns how many came; `None` where the driver maps no

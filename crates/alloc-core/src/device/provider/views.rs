@@ -28,10 +28,10 @@ impl Device {
         self.holdings.lock().accounts().whole().held()
     }
 
-    /// Whether requests are rejected before so many bytes are held.
-    pub(super) fn rejects(&self, held: u64) -> bool {
+    /// Whether a request is rejected that takes so many bytes more.
+    pub(super) fn rejects_more(&self, bytes: u64) -> bool {
         let state = self.holdings.lock();
-        let counted = held.saturating_add(state.accounts().whole().pinned());
+        let counted = state.accounts().whole().counted().saturating_add(bytes);
         state.rejects_above(self.site.total_memory()).is_some_and(|limit| counted > limit)
     }
 
