@@ -384,10 +384,12 @@ impl Regions {
         self.handle(id, addr).map_or(&[], |memory| self.away.places(memory))
     }
 
-    /// The granules of an arena whose memory serves elsewhere, and where it does.
+    /// The granules of an arena whose memory serves elsewhere, by address, and where it does.
     pub(crate) fn away_from(&self, arena: u16) -> Vec<(Place, Place)> {
         let places = self.away.iter().filter(|(_, place, _)| place.arena == arena);
-        places.map(|(_, place, home)| (*place, *home)).collect()
+        let mut places: Vec<_> = places.map(|(_, place, home)| (*place, *home)).collect();
+        places.sort_unstable_by_key(|(place, _)| place.addr);
+        places
     }
 
     /// Bytes of granules whose memory serves elsewhere.
