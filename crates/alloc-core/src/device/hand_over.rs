@@ -5,14 +5,13 @@ use super::Device;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::{ArenaState, Growth};
 use crate::backend::{Access, BackendError, VirtualMemory};
-use crate::device::{lifetimes, space};
+use crate::device::space;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::region::{Leftovers, Mapping, Place, bytes_of};
 use crate::memory::segment::Origin;
 use crate::policy::{Grain, Request, Sizes};
-use crate::process::foreign::Calls;
 use crate::sync::assert_unlocked;
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::observers::SegmentChange;
@@ -44,70 +43,6 @@ struct Trip<'a> {
     /// That of `to`.
     number: u16,
     call: &'a Call<'a>,
-}
-
-/// Unmaps what is away from an arena and nothing shows, so that it may leave the device where it serves; with `only_past`,
-/// what the device is known to be done with there. Blocks, unless a capture forbids it or with `only_past`.
-pub(in crate::device) fn unmap_all_away(
-    device: &Device,
-    arena: &Arena,
-    only_past: bool,
-    call: &Call<'_>,
-) -> Result<()> {
-    let number = arena.lock().tenure().number();
-    let places = device.holdings.lock().regions().away_from(number);
-    unmap_from(device, arena, places.into_iter().map(|(place, _)| place), only_past, call)
-}
-
-/// The same of some of it.
-pub(in crate::device) fn unmap_from(
-    device: &Device,
-    arena: &Arena,
-    places: impl Iterator<Item = Place>,
-    only_past: bool,
-    call: &Call<'_>,
-) -> Result<()> {
-    let Ok(vm) = device.site.backend().virtual_memory() else { return Ok(()) };
-    let _memory = device.arenas.in_transit();
-    let (places, stream, newest) = {
-        let mut state = arena.lock();
-        let is_away = |place: &Place| device.holdings.lock().regions().is_away(place);
-        let may_go = |place: &Place| {
-            // It may have come home since it was found.
-            let block = state.layout().blocks().get(place.block).filter(|_| is_away(place));
-            block.is_some_and(|block| {
-                block.state == BlockPhase::Away
-                    && !state.heap().keeps(block.segment, place.addr)
-                    && (!only_past || state.is_past(block.epoch))
-            })
-        };
-        let places: Vec<_> = places.filter(may_go).collect();
-        let mut newest = 0;
-        for place in &places {
-            let block = &mut state.heap_mut().layout_mut().blocks_mut()[place.block];
-            block.state = BlockPhase::Busy;
-            newest = newest.max(block.epoch);
-            let range = place.addr..block.end();
-            device.holdings.lock().regions_mut().begin(place.region, range);
-        }
-        (places, state.tenure().stream(), newest)
-    };
-    if places.is_empty() {
-        return Ok(());
-    }
-    let calls = device.site.calls();
-    let quiet = lifetimes::quiesce_up_to(device, arena, newest, call);
-    let mut outcome = quiet.as_ref().map(drop).map_err(Clone::clone);
-    for place in places {
-        let is_past = || {
-            let state = arena.lock();
-            state.is_past(state.layout().blocks()[place.block].epoch)
-        };
-        let gone =
-            (matches!(quiet, Ok(true)) || is_past()) && unmap(device, arena, place, stream, vm, &calls);
-        outcome = outcome.and(end_away(device, arena, place, gone, vm));
-    }
-    outcome
 }
 
 fn move_all(device: &Device, trip: &Trip<'_>, parts: &[BlockId]) -> Option<u64> {
@@ -341,51 +276,6 @@ fn stay(arena: &Arena, blocks: impl IntoIterator<Item = BlockId>) {
     blocks.into_iter().for_each(|block| state.heap_mut().return_free(block));
 }
 
-/// Unmaps a granule that is away. Calls the driver.
-fn unmap(
-    device: &Device,
-    arena: &Arena,
-    place: Place,
-    stream: Stream,
-    vm: &dyn VirtualMemory,
-    calls: &Calls<'_>,
-) -> bool {
-    let bytes = arena.lock().layout().blocks()[place.block].size;
-    let (at, owner) = (DevicePtr(place.addr), (PoolId::DEFAULT, stream));
-    device.tell_growable(SegmentChange::Detaching, owner, at, bytes, calls);
-    assert_unlocked();
-    // SAFETY: rule 3: one mapping; its block is busy by this thread, and the device is done with it.
-    let outcome = unsafe { vm.unmap(at, bytes) };
-    if let Err(error) = &outcome {
-        device.site.backend().clear_error();
-        tracing::error!(%error, %at, bytes, "a granule that serves elsewhere could not be unmapped; it stays");
-        device.tell_growable(SegmentChange::Attached, owner, at, bytes, calls);
-    }
-    outcome.is_ok()
-}
-
-/// A busy granule that was away is address space without memory, or away as before.
-fn end_away(device: &Device, arena: &Arena, place: Place, gone: bool, vm: &dyn VirtualMemory) -> Result<()> {
-    let empty = {
-        let mut state = arena.lock();
-        if !gone {
-            state.heap_mut().layout_mut().blocks_mut()[place.block].state = BlockPhase::Away;
-            device.holdings.lock().regions_mut().stay_away(place.region, place.addr);
-            return Ok(());
-        }
-        let mut holdings = device.holdings.lock();
-        holdings.regions_mut().forget_away(place.region, place.addr);
-        holdings.counters_mut().device_free += 1;
-        drop(holdings);
-        let bytes = state.layout().blocks()[place.block].size;
-        state.heap_mut().commit_vacate(place.block, bytes)
-    };
-    match empty {
-        Some((segment, block)) => space::remove_region(device, arena, segment, block, place.region, vm),
-        None => Ok(()),
-    }
-}
-
 /// The memory of granules, one after the other from `at` on.
 fn in_a_row(run: &[Moving], mut at: u64) -> Vec<Mapping> {
     let place = |moving: &Moving| {
@@ -420,15 +310,6 @@ pub(in crate::device) fn givers<'a>(
     };
     let givers = (slot == PoolSlot::DEFAULT).then(|| device.arenas.spare(number, bytes));
     givers.into_iter().flatten().map(|giver| &**giver)
-}
-
-/// The default pool's other arenas; none for that of a private pool.
-pub(in crate::device) fn neighbours<'a>(device: &'a Device, arena: &'a Arena) -> Vec<&'a Arena> {
-    if arena.lock().tenure().slot() != PoolSlot::DEFAULT {
-        return Vec::new();
-    }
-    let all = device.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter().map(|other| &**other);
-    all.filter(|other| !std::ptr::eq(*other, arena)).collect()
 }
 
 /// What an arena is called where memory is handed over.
@@ -473,15 +354,6 @@ pub(in crate::device) fn hand_over(
         return Some(0);
     }
     move_all(device, &Trip { from, to, number: number(to), call }, parts)
-}
-
-/// Unmaps what of that an arena has, the device is known to be done with and no view shows.
-pub(in crate::device) fn unmap_away(device: &Device, arena: &Arena, call: &Call<'_>) {
-    if let Err(error) = unmap_all_away(device, arena, true, call) {
-        // The request does not depend on it.
-        device.site.backend().clear_error();
-        tracing::warn!(%error, "memory that serves elsewhere stays mapped; it is tried again later");
-    }
 }
 
 /// A busy granule's memory serves elsewhere from here on.

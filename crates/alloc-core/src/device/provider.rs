@@ -7,10 +7,10 @@ use super::Device;
 use super::holdings::Intent;
 use super::holdings::accounts::Asked;
 use super::space::can_serve;
-use crate::arena::directory::{Arena, PoolSlot};
+use crate::arena::directory::Arena;
 use crate::arena::{ArenaPool, ArenaState, Growth, Heap, Map};
 use crate::backend::{BackendError, ErrorKind, VirtualMemory};
-use crate::device::{arenas, hand_over, pools, space};
+use crate::device::{arenas, pools, space};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockPhase, Tier};
@@ -62,23 +62,6 @@ impl Device {
         call: &Call<'_>,
     ) -> Option<DevicePtr> {
         self.granule.as_ref()?.search(self, arena, request, call)
-    }
-
-    /// Memory of an arena is about to leave: what the policy keeps there for itself goes first, and where it served other
-    /// streams.
-    pub(super) fn before_leaving(&self, arena: &Arena, call: &Call<'_>) -> Result<()> {
-        let mut outcome = give_views_up(self, arena, false, call);
-        if self.holdings.lock().regions().away_bytes() == 0
-            || arena.lock().tenure().slot() != PoolSlot::DEFAULT
-        {
-            return outcome;
-        }
-        for other in hand_over::neighbours(self, arena) {
-            // First what shows such memory there.
-            let shown = give_views_up(self, other, call.capturing, call);
-            outcome = outcome.and(shown).and(hand_over::unmap_all_away(self, other, call.capturing, call));
-        }
-        outcome
     }
 
     /// The most bytes that a request of this tier finds free in one piece, or that the policy can show it in one.
@@ -197,14 +180,6 @@ impl Device {
 
     pub(super) fn exact_need(&self, arena: &Arena, request: &Request) -> u64 {
         need_in(self, arena, request, new_granule(self, arena, request))
-    }
-}
-
-/// What views of an arena show is about to leave: with `only_past`, only what the device is known to be done with.
-fn give_views_up(device: &Device, arena: &Arena, only_past: bool, call: &Call<'_>) -> Result<()> {
-    match &device.granule {
-        None => Ok(()),
-        Some(_) => granule::give_up(device, arena, u64::MAX, only_past, call),
     }
 }
 

@@ -316,8 +316,8 @@ fn vacate_tier(device: &Device, arena: &Arena, slot: PoolSlot, tier: Tier, call:
     let is_of_pool = arena.lock().tenure().slot() == slot;
     let dropped = match tier {
         Tier::Large if is_of_pool => {
-            let shown = device.before_leaving(arena, call);
-            dropped.and(shown)
+            let unmapped = device.unmap_aliases(arena, call);
+            dropped.and(unmapped)
         }
         _ => dropped,
     };

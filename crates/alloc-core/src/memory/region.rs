@@ -143,11 +143,6 @@ impl Region {
         self.granules.values().any(|granule| granule.state == GranuleState::Pending)
     }
 
-    /// The state of the granule that holds `addr`.
-    pub(crate) fn state_at(&self, addr: u64) -> GranuleState {
-        self.holding(addr).map_or(GranuleState::Free, |(_, granule)| granule.state)
-    }
-
     /// The states in a range: of its granules, and of the gaps between them.
     pub(crate) fn states(&self, range: Range<u64>) -> impl Iterator<Item = GranuleState> + '_ {
         let around = self.around(range);
@@ -371,17 +366,6 @@ impl Regions {
     /// Whether the memory of a granule is mapped elsewhere, too, where it served before.
     pub(crate) fn is_elsewhere(&self, id: RegionId, addr: u64) -> bool {
         !self.away.is_empty() && self.handle(id, addr).is_some_and(|memory| self.away.has(memory))
-    }
-
-    /// Whether a granule is away there still.
-    pub(crate) fn is_away(&self, place: &Place) -> bool {
-        self.get(place.region).is_some_and(|region| region.state_at(place.addr) == GranuleState::Away)
-            && self.places_of(place.region, place.addr).contains(place)
-    }
-
-    /// Where the memory of a granule is mapped, too, because it served there before.
-    pub(crate) fn places_of(&self, id: RegionId, addr: u64) -> &[Place] {
-        self.handle(id, addr).map_or(&[], |memory| self.away.places(memory))
     }
 
     /// The granules of an arena whose memory serves elsewhere, by address, and where it does.

@@ -55,11 +55,6 @@ impl Away {
         self.0.get(&memory)?.away.iter().find(|place| place.arena == arena).copied()
     }
 
-    /// Where it is away.
-    pub(super) fn places(&self, memory: PhysicalHandle) -> &[Place] {
-        self.0.get(&memory).map_or(&[], |of| of.away.as_slice())
-    }
-
     pub(super) fn has(&self, memory: PhysicalHandle) -> bool {
         self.0.contains_key(&memory)
     }

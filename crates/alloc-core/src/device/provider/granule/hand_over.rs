@@ -12,9 +12,6 @@ use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId, Tier};
 use std::cmp::Reverse;
 
-/// Granules are mapped where they do not serve for at most this many times what the device holds.
-const MOST_AWAY: u64 = 4;
-
 /// A free granule that may go to another stream.
 struct Whole {
     /// It served that stream before.
@@ -49,12 +46,7 @@ pub(super) fn hand_over(
             came += hand_over::hand_over(device, from, to, &parts, call)?;
         }
     }
-    let away = device.holdings.lock().regions().away_bytes();
-    if away > device.held().saturating_mul(MOST_AWAY) {
-        for arena in hand_over::neighbours(device, to) {
-            hand_over::unmap_away(device, arena, call);
-        }
-    }
+    device.bound_granules(to, call);
     Some(came)
 }
 
