@@ -8,23 +8,13 @@ use crate::backend::{Access, BackendError, VirtualMemory};
 use crate::device::space;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
-use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
 use crate::memory::region::{Leftovers, Mapping, Place, bytes_of};
-use crate::memory::segment::Origin;
 use crate::policy::{Grain, Request, Sizes};
 use crate::sync::assert_unlocked;
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
-
-/// A granule of an arena whose memory serves another one at the moment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Away {
-    pub(super) segment: SegmentId,
-    pub(super) addr: u64,
-    /// Where it serves: the arena's number, the segment there, and the address.
-    pub(super) home: (u16, SegmentId, u64),
-}
 
 /// How often address space is made for the same granules, where other threads take it.
 const TRIES: usize = 8;
@@ -45,19 +35,27 @@ struct Trip<'a> {
     call: &'a Call<'a>,
 }
 
-fn move_all(device: &Device, trip: &Trip<'_>, parts: &[BlockId]) -> Option<u64> {
-    let is_known = |moving: &Moving| known(device, moving, trip.number).is_some();
-    let (known, new): (Vec<_>, Vec<_>) = moving(device, trip.from, parts).into_iter().partition(is_known);
+/// Hands busy granules, each a block of its own, to another arena, of whose free memory they are part then. They stay mapped
+/// where they were. Returns how many bytes came; `None` where the driver maps no memory in two places.
+pub(in crate::device) fn hand_over(
+    device: &Device,
+    from: &Arena,
+    to: &Arena,
+    parts: &[BlockId],
+    call: &Call<'_>,
+) -> Option<u64> {
+    let number = to.lock().tenure().number();
+    let trip = Trip { from, to, number, call };
+    let is_known =
+        |moving: &Moving| device.holdings.lock().regions().alias_in(number, moving.place).is_some();
+    let (known, new): (Vec<_>, Vec<_>) = moving(device, from, parts).into_iter().partition(is_known);
     let mut came = 0;
     for moving in known {
-        came += bring_back(device, trip, moving);
+        came += bring_back(device, &trip, moving);
     }
-    let mut refused = false;
-    match map(device, trip, &new) {
-        Some(bytes) => came += bytes,
-        None => refused = true,
-    }
-    (came > 0 || !refused).then_some(came)
+    let mapped = map(device, &trip, &new);
+    came += mapped.unwrap_or(0);
+    (came > 0 || mapped.is_some()).then_some(came)
 }
 
 /// Changes two arenas in one step.
@@ -87,24 +85,14 @@ fn with_both<R>(
 
 fn moving(device: &Device, arena: &Arena, parts: &[BlockId]) -> Vec<Moving> {
     let state = arena.lock();
-    let arena = state.tenure().number();
     let holdings = device.holdings.lock();
     let moving = |block: &BlockId| {
         let Block { addr, size: bytes, segment, .. } = state.layout().blocks()[*block];
-        let Origin::Growable { region, .. } = state.layout().segments()[segment].origin else {
-            return None;
-        };
-        let memory = Mapping { addr, bytes, handle: holdings.regions().handle(region, addr)? };
-        let place = Place { arena, segment, region, addr, block: *block };
+        let place = Place { block: *block, ..state.place(segment, addr) };
+        let memory = Mapping { addr, bytes, handle: holdings.regions().handle(place.region, addr)? };
         Some(Moving { place, memory })
     };
     parts.iter().filter_map(moving).collect()
-}
-
-/// Where a granule is mapped in the arena with a number.
-fn known(device: &Device, moving: &Moving, number: u16) -> Option<Place> {
-    let Place { region, addr, .. } = moving.place;
-    device.holdings.lock().regions().place_in(number, region, addr)
 }
 
 /// A granule serves again where it served before. Returns its bytes.
@@ -113,12 +101,11 @@ fn bring_back(device: &Device, trip: &Trip<'_>, moving: Moving) -> u64 {
         let known = {
             let mut holdings = device.holdings.lock();
             let regions = holdings.regions_mut();
-            let Place { region, addr, .. } = moving.place;
             // Not where it is being unmapped, because memory has to leave.
-            let is_away = |known: &Place| to.layout().blocks()[known.block].state == BlockPhase::Away;
-            let known = regions.place_in(trip.number, region, addr).filter(is_away);
+            let is_there = |known: &Place| to.layout().blocks()[known.block].state == BlockPhase::Away;
+            let known = regions.alias_in(trip.number, moving.place).filter(is_there);
             if let Some(known) = known {
-                regions.send_away(moving.place, known);
+                regions.hand_over(moving.place, known);
             }
             known
         };
@@ -187,7 +174,7 @@ fn commit(
             if is_mapped {
                 holdings.regions_mut().commit_backed(home.region, memory);
                 for (moving, mapping) in run.iter().zip(memory) {
-                    holdings.regions_mut().send_away(moving.place, Place { addr: mapping.addr, ..home });
+                    holdings.regions_mut().hand_over(moving.place, Place { addr: mapping.addr, ..home });
                 }
                 holdings.count_moved(memory.len());
             } else {
@@ -292,11 +279,9 @@ fn home_of(growth: &Growth, state: &ArenaState) -> Place {
     let Some((segment, _)) = state.layout().segment_at(addr) else {
         unreachable!("a growth maps addresses of its arena")
     };
-    let arena = state.tenure().number();
-    Place { arena, segment, region: growth.region, addr, block: BlockId::NONE }
+    state.place(segment, addr)
 }
 
-/// What the `granule` policy asks of other streams' memory.
 /// The default pool's other arenas that have a free large block of at least `bytes`, in every call the same; none for that
 /// of a private pool.
 pub(in crate::device) fn givers<'a>(
@@ -310,50 +295,6 @@ pub(in crate::device) fn givers<'a>(
     };
     let givers = (slot == PoolSlot::DEFAULT).then(|| device.arenas.spare(number, bytes));
     givers.into_iter().flatten().map(|giver| &**giver)
-}
-
-/// What an arena is called where memory is handed over.
-pub(in crate::device) fn number(arena: &Arena) -> u16 {
-    arena.lock().tenure().number()
-}
-
-/// The granules of an arena whose memory serves others.
-pub(in crate::device) fn away_of(device: &Device, arena: &Arena) -> Vec<Away> {
-    let number = number(arena);
-    let places = device.holdings.lock().regions().away_from(number);
-    let away = |(place, home): (Place, Place)| Away {
-        segment: place.segment,
-        addr: place.addr,
-        home: (home.arena, home.segment, home.addr),
-    };
-    places.into_iter().map(away).collect()
-}
-
-/// Whether the granule at `addr`, in a free block, served the arena with this number before, and is mapped there still.
-pub(in crate::device) fn is_mapped_in(
-    device: &Device,
-    state: &ArenaState,
-    id: BlockId,
-    addr: u64,
-    other: u16,
-) -> bool {
-    let Origin::Growable { region, .. } = state.layout().segment_of(id).origin else { return false };
-    device.holdings.lock().regions().place_in(other, region, addr).is_some()
-}
-
-/// Hands busy granules, each a block of its own, to another arena, of whose free memory they are part then. They stay mapped
-/// where they were. Returns how many bytes came; `None` where the driver maps no memory in two places.
-pub(in crate::device) fn hand_over(
-    device: &Device,
-    from: &Arena,
-    to: &Arena,
-    parts: &[BlockId],
-    call: &Call<'_>,
-) -> Option<u64> {
-    if parts.is_empty() {
-        return Some(0);
-    }
-    move_all(device, &Trip { from, to, number: number(to), call }, parts)
 }
 
 /// A busy granule's memory serves elsewhere from here on.

@@ -328,8 +328,7 @@ fn vacate_tier(device: &Device, arena: &Arena, slot: PoolSlot, tier: Tier, call:
     let is_growable = |id: &BlockId| state.layout().segment_of(*id).is_growable();
     let growable: Vec<_> = state.heap().free(tier, 0).into_iter().filter(is_growable).collect();
     let holdings = device.holdings.lock();
-    let is_elsewhere = |region, at| holdings.regions().is_elsewhere(region, at);
-    let take_out = |id| state.heap_mut().begin_vacate(id, is_elsewhere);
+    let take_out = |id| state.heap_mut().begin_vacate(id, holdings.regions());
     let parts: Vec<_> = growable.into_iter().flat_map(take_out).collect();
     drop(holdings);
     // Address space that has nothing mapped, because mapping or giving it back failed before.

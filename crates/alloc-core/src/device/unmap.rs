@@ -7,11 +7,12 @@ use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::granule::{Granule, SlotState};
 use crate::arena::{ArenaOf, ArenaState, Heap};
 use crate::backend::VirtualMemory;
+use crate::device::space::side_by_side;
 use crate::device::{lifetimes, space};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId};
-use crate::memory::region::Place;
+use crate::memory::region::{HandedOver, Place};
 use crate::memory::segment::Segment;
 use crate::process::foreign::Calls;
 use crate::sync::assert_unlocked;
@@ -58,7 +59,7 @@ impl Device {
             return Ok(());
         }
         let mut outcome = unmap(self, arena, Which::OfViews(u64::MAX), false, call);
-        if self.holdings.lock().regions().away_bytes() > 0 {
+        if self.holdings.lock().regions().alias_bytes() > 0 {
             for other in neighbours(self, arena) {
                 for which in [Which::OfViews(u64::MAX), Which::Granules] {
                     outcome = outcome.and(unmap(self, other, which, call.capturing, call));
@@ -86,8 +87,8 @@ impl Device {
 
     /// Keeps granules whose memory serves other streams within the same multiple, where `to` has just got some.
     pub(super) fn bound_granules(&self, to: &Arena, call: &Call<'_>) {
-        let away = self.holdings.lock().regions().away_bytes();
-        if away > self.held().saturating_mul(MOST) {
+        let aliases = self.holdings.lock().regions().alias_bytes();
+        if aliases > self.held().saturating_mul(MOST) {
             for arena in neighbours(self, to) {
                 self.try_to_unmap(arena, Which::Granules, true, call);
             }
@@ -188,20 +189,21 @@ fn begin_in_views(arena: &mut ArenaOf<Granule>, enough: u64, only_past: bool) ->
 /// Takes granules out, as busy, whose memory serves another stream.
 fn begin_granules(device: &Device, state: &mut ArenaState, only_past: bool) -> Vec<Leaving> {
     let mut holdings = device.holdings.lock();
-    let mut places = holdings.regions().away_from(state.tenure().number());
-    places.retain(|(place, _)| {
-        let block = &state.layout().blocks()[place.block];
+    let number = state.tenure().number();
+    let may_leave = |HandedOver { alias, .. }: &HandedOver| {
+        let block = &state.layout().blocks()[alias.block];
         block.state == BlockPhase::Away
-            && !state.heap().keeps(block.segment, place.addr)
+            && !holdings.regions().is_shown(*alias)
             && (!only_past || state.is_past(block.epoch))
-    });
-    let begin = |(place, _): (Place, Place)| {
-        let block = &mut state.heap_mut().layout_mut().blocks_mut()[place.block];
-        block.state = BlockPhase::Busy;
-        holdings.regions_mut().begin(place.region, block.addr..block.end());
-        Leaving { addr: block.addr, bytes: block.size, epoch: block.epoch, of: Of::Granule(place) }
     };
-    places.into_iter().map(begin).collect()
+    let leaving: Vec<_> = holdings.regions().aliases_of(number).into_iter().filter(may_leave).collect();
+    let begin = |HandedOver { alias, .. }: HandedOver| {
+        let block = &mut state.heap_mut().layout_mut().blocks_mut()[alias.block];
+        block.state = BlockPhase::Busy;
+        holdings.regions_mut().begin(alias.region, block.addr..block.end());
+        Leaving { addr: block.addr, bytes: block.size, epoch: block.epoch, of: Of::Granule(alias) }
+    };
+    leaving.into_iter().map(begin).collect()
 }
 
 /// Unmaps adjacent aliases. Returns whether the driver did.
@@ -241,13 +243,13 @@ fn commit(
     match of {
         Of::View(view, slots) => {
             let memory = state.granule_mut().heap_mut().known_mut();
-            let places = memory.end_leaving(view, slots, addr, unmapped);
-            if unmapped {
-                regions.hide(&places);
+            let ended = memory.end_leaving(view, slots, unmapped);
+            for (at, shown) in side_by_side(addr, &ended).filter(|_| unmapped) {
+                regions.remove_slot(state.place(shown.segment, shown.addr), at);
             }
         }
         Of::Granule(place) if unmapped => {
-            regions.forget_away(place.region, addr);
+            regions.remove_alias(place);
             drop(holdings);
             let empty = state.heap_mut().commit_vacate(place.block, bytes);
             drop(state);
@@ -256,7 +258,7 @@ fn commit(
             }
         }
         Of::Granule(place) => {
-            regions.stay_away(place.region, addr);
+            regions.keep_alias(place);
             state.heap_mut().layout_mut().blocks_mut()[place.block].state = BlockPhase::Away;
         }
     }

@@ -67,7 +67,10 @@ impl Device {
         let mut state = arenas::attend(self, arena, call);
         let registration = {
             let mut holdings = self.holdings.lock();
-            holdings.regions_mut().show(side_by_side(base.0, granules));
+            for (at, shown) in side_by_side(base.0, granules) {
+                let owner = state.place(shown.segment, shown.addr);
+                holdings.regions_mut().add_slot(owner, at);
+            }
             holdings.count_moved(granules.len());
             holdings.register()
         };

@@ -59,7 +59,7 @@ fn take(
     (wanted, finest): (u64, u64),
     newest: u64,
 ) -> Vec<BlockId> {
-    let to = hand_over::number(to);
+    let to = to.lock().tenure().number();
     let mut state = from.lock();
     let mut spare = Vec::new();
     // Granules of other regions may be smaller than a usual one.
@@ -76,7 +76,8 @@ fn take(
         }
         let granules = &segment.granules;
         for granule in granules.each(granules.within(block.addr..block.end())).counted() {
-            let known = hand_over::is_mapped_in(device, &state, id, granule.start, to);
+            let place = state.place(block.segment, granule.start);
+            let known = device.holdings.lock().regions().alias_in(to, place).is_some();
             spare.push(Whole {
                 known,
                 block: block.size,
