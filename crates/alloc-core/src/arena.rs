@@ -22,7 +22,8 @@ use crate::lifetimes::uses::{BlockUse, UseLists, UsesOf};
 use crate::memory::address_map::AddressMap;
 use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
-use crate::memory::region::RegionId;
+use crate::memory::region::{Place, RegionId};
+use crate::memory::segment::Origin;
 use crate::policy::{Grain, Policy};
 use crate::sync::{Arc, Guard, Mutex, Rank};
 use crate::types::{DevicePtr, Stream};
@@ -270,7 +271,15 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         self.ledger.history_mut().record(action, block.addr, block.size);
     }
 
-    /// True if its memory may be in another place: growable memory on whose place nobody counts.
+    /// The granule at `addr` of a growable segment.
+    pub(crate) fn place(&self, segment: SegmentId, addr: u64) -> Place {
+        let Origin::Growable { region, .. } = self.layout().segments()[segment].origin else {
+            unreachable!("only growable segments have granules")
+        };
+        Place { arena: self.tenure.number(), segment, region, addr, block: BlockId::NONE }
+    }
+
+    /// Whether its memory may be in another place: growable memory on whose place nobody counts.
     pub(crate) fn is_movable(&self) -> bool {
         self.tenure.grows() && !self.tenure.stays()
     }

@@ -34,6 +34,7 @@ pub(crate) mod sleep;
 mod space;
 pub(crate) mod statistics;
 mod unified;
+mod unmap;
 mod wake;
 mod waking_up;
 

@@ -13,7 +13,7 @@ use crate::base::steps::Counted;
 use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::order::TieBreak;
-use crate::memory::region::RegionId;
+use crate::memory::region::{RegionId, Regions};
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::{Grain, Policy, Request};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Rank};
@@ -148,12 +148,7 @@ impl<P: Rules + ?Sized> Heap<P> {
         }
     }
 
-    /// True if the granule at `addr` of a segment has to keep its memory.
-    pub(crate) fn keeps(&self, segment: SegmentId, addr: u64) -> bool {
-        self.rules.memory().is_some_and(|memory| memory.keeps(segment, addr))
-    }
-
-    /// Panics where the indexes of a tier are wrong.
+    /// Panics where the indexes of a tier do not hold what they should.
     pub(super) fn check(&self, tier: Tier) {
         self.rules.check(tier);
         let of = |wanted: BlockPhase| -> BTreeSet<BlockId> {
@@ -364,21 +359,15 @@ impl<P: Rules + ?Sized> Heap<P> {
         id
     }
 
-    /// Takes the whole granules of a free block out, as busy, that need not be [kept](Self::keeps) and whose memory
-    /// nothing else maps, as `is_elsewhere` says.
-    pub(crate) fn begin_vacate(
-        &mut self,
-        id: BlockId,
-        is_elsewhere: impl Fn(RegionId, u64) -> bool,
-    ) -> SmallVec<[BlockId; 2]> {
+    /// Takes the whole granules of a free block out, as busy, whose memory has no aliases.
+    pub(crate) fn begin_vacate(&mut self, id: BlockId, regions: &Regions) -> SmallVec<[BlockId; 2]> {
         let block = &self.layout.blocks()[id];
-        let number = block.segment;
-        let segment = &self.layout.segments()[number];
+        let segment = &self.layout.segments()[block.segment];
         let Origin::Growable { region, .. } = segment.origin else { return SmallVec::new() };
         let granules = &segment.granules;
         let mut runs: SmallVec<[Range<u64>; 2]> = SmallVec::new();
         for granule in granules.each(granules.within(block.addr..block.end())) {
-            if self.keeps(number, granule.start) || is_elsewhere(region, granule.start) {
+            if regions.has_aliases(region, granule.start) {
                 continue;
             }
             match runs.last_mut().filter(|run| run.end == granule.start) {

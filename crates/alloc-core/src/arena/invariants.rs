@@ -181,7 +181,7 @@ pub(crate) fn check_regions(arena: &ArenaState, regions: &Regions) -> usize {
                 }
                 BlockPhase::Away => {
                     assert_eq!(segment.granules.at(range.start), range, "a granule is away by itself");
-                    assert!(states.all(|state| state == GranuleState::Away), "and its region knows");
+                    assert!(states.all(|state| state == GranuleState::Alias), "and its region knows");
                 }
                 BlockPhase::Dormant => assert!(
                     states.all(|state| state == GranuleState::Asleep),

@@ -370,7 +370,7 @@ pub(crate) fn check_invariants(device: &Device) {
         let state = device.holdings.lock();
         state.accounts().check();
         state.regions().check_exports();
-        state.regions().check_away();
+        state.regions().check_mappings();
         // Blocks that fall asleep or wake are not busy, while their granules are on their way.
         busy |= state.regions().iter().any(Region::is_changing);
         // An arena made meanwhile may hold memory that was not added up.
@@ -387,7 +387,7 @@ pub(crate) fn check_invariants(device: &Device) {
             }
             assert_eq!(
                 shown,
-                state.regions().shown().len(),
+                state.regions().slots().count(),
                 "the device knows what is mapped in views, and no more"
             );
         }

@@ -91,8 +91,8 @@ impl<'s> FallingAsleep<'s> {
         for (segment, region_id) in state.layout().growable() {
             let mut holdings = self.device.holdings.lock();
             let Some(region) = holdings.regions().get(region_id) else { continue };
-            let is_elsewhere = |at| holdings.regions().is_elsewhere(region_id, at);
-            let found = Sleepers::of(state.heap(), segment, region, is_elsewhere, free_too);
+            let has_aliases = |at| holdings.regions().has_aliases(region_id, at);
+            let found = Sleepers::of(state.heap(), segment, region, has_aliases, free_too);
             for (bytes, because) in found.kept {
                 let (device, pool) = (self.device.index(), pool.id);
                 self.report.kept.push(Kept { device, pool, bytes, because });

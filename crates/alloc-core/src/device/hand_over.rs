@@ -5,27 +5,16 @@ use super::Device;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::{ArenaState, Growth};
 use crate::backend::{Access, BackendError, VirtualMemory};
-use crate::device::{lifetimes, space};
+use crate::device::space;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
-use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
 use crate::memory::region::{Leftovers, Mapping, Place, bytes_of};
-use crate::memory::segment::Origin;
 use crate::policy::{Grain, Request, Sizes};
-use crate::process::foreign::Calls;
 use crate::sync::assert_unlocked;
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
-
-/// A granule of an arena whose memory serves another one at the moment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Away {
-    pub(super) segment: SegmentId,
-    pub(super) addr: u64,
-    /// Where it serves: the arena's number, the segment there, and the address.
-    pub(super) home: (u16, SegmentId, u64),
-}
 
 /// How often address space is made for the same granules, where other threads take it.
 const TRIES: usize = 8;
@@ -46,83 +35,27 @@ struct Trip<'a> {
     call: &'a Call<'a>,
 }
 
-/// Unmaps what is away from an arena and nothing shows, so that it may leave the device where it serves; with `only_past`,
-/// what the device is known to be done with there. Blocks, unless a capture forbids it or with `only_past`.
-pub(in crate::device) fn unmap_all_away(
+/// Hands busy granules, each a block of its own, to another arena, of whose free memory they are part then. They stay mapped
+/// where they were. Returns how many bytes came; `None` where the driver maps no memory in two places.
+pub(in crate::device) fn hand_over(
     device: &Device,
-    arena: &Arena,
-    only_past: bool,
+    from: &Arena,
+    to: &Arena,
+    parts: &[BlockId],
     call: &Call<'_>,
-) -> Result<()> {
-    let number = arena.lock().tenure().number();
-    let places = device.holdings.lock().regions().away_from(number);
-    unmap_from(device, arena, places.into_iter().map(|(place, _)| place), only_past, call)
-}
-
-/// The same of some of it.
-pub(in crate::device) fn unmap_from(
-    device: &Device,
-    arena: &Arena,
-    places: impl Iterator<Item = Place>,
-    only_past: bool,
-    call: &Call<'_>,
-) -> Result<()> {
-    let Ok(vm) = device.site.backend().virtual_memory() else { return Ok(()) };
-    let _memory = device.slow_path.begin();
-    let (places, stream, newest) = {
-        let mut state = arena.lock();
-        let is_away = |place: &Place| device.holdings.lock().regions().is_away(place);
-        let may_go = |place: &Place| {
-            // It may have come home since it was found.
-            let block = state.layout().blocks().get(place.block).filter(|_| is_away(place));
-            block.is_some_and(|block| {
-                block.state == BlockPhase::Away
-                    && !state.heap().keeps(block.segment, place.addr)
-                    && (!only_past || state.is_past(block.epoch))
-            })
-        };
-        let places: Vec<_> = places.filter(may_go).collect();
-        let mut newest = 0;
-        for place in &places {
-            let block = &mut state.heap_mut().layout_mut().blocks_mut()[place.block];
-            block.state = BlockPhase::Busy;
-            newest = newest.max(block.epoch);
-            let range = place.addr..block.end();
-            device.holdings.lock().regions_mut().begin(place.region, range);
-        }
-        (places, state.tenure().stream(), newest)
-    };
-    if places.is_empty() {
-        return Ok(());
-    }
-    let calls = device.site.calls();
-    let quiet = lifetimes::quiesce_up_to(device, arena, newest, call);
-    let mut outcome = quiet.as_ref().map(drop).map_err(Clone::clone);
-    for place in places {
-        let is_past = || {
-            let state = arena.lock();
-            state.is_past(state.layout().blocks()[place.block].epoch)
-        };
-        let gone =
-            (matches!(quiet, Ok(true)) || is_past()) && unmap(device, arena, place, stream, vm, &calls);
-        outcome = outcome.and(end_away(device, arena, place, gone, vm));
-    }
-    outcome
-}
-
-fn move_all(device: &Device, trip: &Trip<'_>, parts: &[BlockId]) -> Option<u64> {
-    let is_known = |moving: &Moving| known(device, moving, trip.number).is_some();
-    let (known, new): (Vec<_>, Vec<_>) = moving(device, trip.from, parts).into_iter().partition(is_known);
+) -> Option<u64> {
+    let number = to.lock().tenure().number();
+    let trip = Trip { from, to, number, call };
+    let is_known =
+        |moving: &Moving| device.holdings.lock().regions().alias_in(number, moving.place).is_some();
+    let (known, new): (Vec<_>, Vec<_>) = moving(device, from, parts).into_iter().partition(is_known);
     let mut came = 0;
     for moving in known {
-        came += bring_back(device, trip, moving);
+        came += bring_back(device, &trip, moving);
     }
-    let mut refused = false;
-    match map(device, trip, &new) {
-        Some(bytes) => came += bytes,
-        None => refused = true,
-    }
-    (came > 0 || !refused).then_some(came)
+    let mapped = map(device, &trip, &new);
+    came += mapped.unwrap_or(0);
+    (came > 0 || mapped.is_some()).then_some(came)
 }
 
 /// Changes two arenas in one step.
@@ -152,24 +85,14 @@ fn with_both<R>(
 
 fn moving(device: &Device, arena: &Arena, parts: &[BlockId]) -> Vec<Moving> {
     let state = arena.lock();
-    let arena = state.tenure().number();
     let holdings = device.holdings.lock();
     let moving = |block: &BlockId| {
         let Block { addr, size: bytes, segment, .. } = state.layout().blocks()[*block];
-        let Origin::Growable { region, .. } = state.layout().segments()[segment].origin else {
-            return None;
-        };
-        let memory = Mapping { addr, bytes, handle: holdings.regions().handle(region, addr)? };
-        let place = Place { arena, segment, region, addr, block: *block };
+        let place = Place { block: *block, ..state.place(segment, addr) };
+        let memory = Mapping { addr, bytes, handle: holdings.regions().handle(place.region, addr)? };
         Some(Moving { place, memory })
     };
     parts.iter().filter_map(moving).collect()
-}
-
-/// Where a granule is mapped in the arena with a number.
-fn known(device: &Device, moving: &Moving, number: u16) -> Option<Place> {
-    let Place { region, addr, .. } = moving.place;
-    device.holdings.lock().regions().place_in(number, region, addr)
 }
 
 /// A granule serves again where it served before. Returns its bytes.
@@ -178,12 +101,11 @@ fn bring_back(device: &Device, trip: &Trip<'_>, moving: Moving) -> u64 {
         let known = {
             let mut holdings = device.holdings.lock();
             let regions = holdings.regions_mut();
-            let Place { region, addr, .. } = moving.place;
             // Not where it is being unmapped, because memory has to leave.
-            let is_away = |known: &Place| to.layout().blocks()[known.block].state == BlockPhase::Away;
-            let known = regions.place_in(trip.number, region, addr).filter(is_away);
+            let is_there = |known: &Place| to.layout().blocks()[known.block].state == BlockPhase::Away;
+            let known = regions.alias_in(trip.number, moving.place).filter(is_there);
             if let Some(known) = known {
-                regions.send_away(moving.place, known);
+                regions.hand_over(moving.place, known);
             }
             known
         };
@@ -252,7 +174,7 @@ fn commit(
             if is_mapped {
                 holdings.regions_mut().commit_backed(home.region, memory);
                 for (moving, mapping) in run.iter().zip(memory) {
-                    holdings.regions_mut().send_away(moving.place, Place { addr: mapping.addr, ..home });
+                    holdings.regions_mut().hand_over(moving.place, Place { addr: mapping.addr, ..home });
                 }
                 holdings.count_moved(memory.len());
             } else {
@@ -341,51 +263,6 @@ fn stay(arena: &Arena, blocks: impl IntoIterator<Item = BlockId>) {
     blocks.into_iter().for_each(|block| state.heap_mut().return_free(block));
 }
 
-/// Unmaps a granule that is away. Calls the driver.
-fn unmap(
-    device: &Device,
-    arena: &Arena,
-    place: Place,
-    stream: Stream,
-    vm: &dyn VirtualMemory,
-    calls: &Calls<'_>,
-) -> bool {
-    let bytes = arena.lock().layout().blocks()[place.block].size;
-    let (at, owner) = (DevicePtr(place.addr), (PoolId::DEFAULT, stream));
-    device.tell_growable(SegmentChange::Detaching, owner, at, bytes, calls);
-    assert_unlocked();
-    // SAFETY: rule 3: one mapping; its block is busy by this thread, and the device is done with it.
-    let outcome = unsafe { vm.unmap(at, bytes) };
-    if let Err(error) = &outcome {
-        device.site.backend().clear_error();
-        tracing::error!(%error, %at, bytes, "a granule that serves elsewhere could not be unmapped; it stays");
-        device.tell_growable(SegmentChange::Attached, owner, at, bytes, calls);
-    }
-    outcome.is_ok()
-}
-
-/// A busy granule that was away is address space without memory, or away as before.
-fn end_away(device: &Device, arena: &Arena, place: Place, gone: bool, vm: &dyn VirtualMemory) -> Result<()> {
-    let empty = {
-        let mut state = arena.lock();
-        if !gone {
-            state.heap_mut().layout_mut().blocks_mut()[place.block].state = BlockPhase::Away;
-            device.holdings.lock().regions_mut().stay_away(place.region, place.addr);
-            return Ok(());
-        }
-        let mut holdings = device.holdings.lock();
-        holdings.regions_mut().forget_away(place.region, place.addr);
-        holdings.counters_mut().device_free += 1;
-        drop(holdings);
-        let bytes = state.layout().blocks()[place.block].size;
-        state.heap_mut().commit_vacate(place.block, bytes)
-    };
-    match empty {
-        Some((segment, block)) => space::remove_region(device, arena, segment, block, place.region, vm),
-        None => Ok(()),
-    }
-}
-
 /// The memory of granules, one after the other from `at` on.
 fn in_a_row(run: &[Moving], mut at: u64) -> Vec<Mapping> {
     let place = |moving: &Moving| {
@@ -402,11 +279,9 @@ fn home_of(growth: &Growth, state: &ArenaState) -> Place {
     let Some((segment, _)) = state.layout().segment_at(addr) else {
         unreachable!("a growth maps addresses of its arena")
     };
-    let arena = state.tenure().number();
-    Place { arena, segment, region: growth.region, addr, block: BlockId::NONE }
+    state.place(segment, addr)
 }
 
-/// What the `granule` policy asks of other streams' memory.
 /// The default pool's other arenas that have a free large block of at least `bytes`, in every call the same; none for that
 /// of a private pool.
 pub(in crate::device) fn givers<'a>(
@@ -420,68 +295,6 @@ pub(in crate::device) fn givers<'a>(
     };
     let givers = (slot == PoolSlot::DEFAULT).then(|| device.arenas.spare(number, bytes));
     givers.into_iter().flatten().map(|giver| &**giver)
-}
-
-/// The default pool's other arenas; none for that of a private pool.
-pub(in crate::device) fn neighbours<'a>(device: &'a Device, arena: &'a Arena) -> Vec<&'a Arena> {
-    if arena.lock().tenure().slot() != PoolSlot::DEFAULT {
-        return Vec::new();
-    }
-    let all = device.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter().map(|other| &**other);
-    all.filter(|other| !std::ptr::eq(*other, arena)).collect()
-}
-
-/// What an arena is called where memory is handed over.
-pub(in crate::device) fn number(arena: &Arena) -> u16 {
-    arena.lock().tenure().number()
-}
-
-/// The granules of an arena whose memory serves others.
-pub(in crate::device) fn away_of(device: &Device, arena: &Arena) -> Vec<Away> {
-    let number = number(arena);
-    let places = device.holdings.lock().regions().away_from(number);
-    let away = |(place, home): (Place, Place)| Away {
-        segment: place.segment,
-        addr: place.addr,
-        home: (home.arena, home.segment, home.addr),
-    };
-    places.into_iter().map(away).collect()
-}
-
-/// Whether the granule at `addr`, in a free block, served the arena with this number before, and is mapped there still.
-pub(in crate::device) fn is_mapped_in(
-    device: &Device,
-    state: &ArenaState,
-    id: BlockId,
-    addr: u64,
-    other: u16,
-) -> bool {
-    let Origin::Growable { region, .. } = state.layout().segment_of(id).origin else { return false };
-    device.holdings.lock().regions().place_in(other, region, addr).is_some()
-}
-
-/// Hands busy granules, each a block of its own, to another arena, of whose free memory they are part then. They stay mapped
-/// where they were. Returns how many bytes came; `None` where the driver maps no memory in two places.
-pub(in crate::device) fn hand_over(
-    device: &Device,
-    from: &Arena,
-    to: &Arena,
-    parts: &[BlockId],
-    call: &Call<'_>,
-) -> Option<u64> {
-    if parts.is_empty() {
-        return Some(0);
-    }
-    move_all(device, &Trip { from, to, number: number(to), call }, parts)
-}
-
-/// Unmaps what of that an arena has, the device is known to be done with and no view shows.
-pub(in crate::device) fn unmap_away(device: &Device, arena: &Arena, call: &Call<'_>) {
-    if let Err(error) = unmap_all_away(device, arena, true, call) {
-        // The request does not depend on it.
-        device.site.backend().clear_error();
-        tracing::warn!(%error, "memory that serves elsewhere stays mapped; it is tried again later");
-    }
 }
 
 /// A busy granule's memory serves elsewhere from here on.

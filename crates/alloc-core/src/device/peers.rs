@@ -43,11 +43,13 @@ impl Device {
 
 /// Includes memory that a thread is about to take away: it may stay.
 fn grant(device: &Device, vm: &dyn VirtualMemory, peer: DeviceIndex) -> Result<()> {
-    let ranges: Vec<_> = {
+    let ranges = {
         let state = device.holdings.lock();
         let home = state.regions().iter().flat_map(|region| region.held_granules().collect::<Vec<_>>());
-        let shown = state.regions().shown().iter().map(|(at, bytes)| (DevicePtr(*at), *bytes));
-        home.chain(shown).collect()
+        let slots = state.regions().slots().map(|(at, bytes)| (DevicePtr(at), bytes));
+        let mut all: Vec<_> = home.chain(slots).collect();
+        all.sort_unstable();
+        all
     };
     assert_unlocked();
     for (at, bytes) in ranges {

@@ -7,10 +7,10 @@ use super::Device;
 use super::holdings::Intent;
 use super::holdings::accounts::Asked;
 use super::space::can_serve;
-use crate::arena::directory::{Arena, PoolSlot};
+use crate::arena::directory::Arena;
 use crate::arena::{ArenaPool, ArenaState, Growth, Heap, Map};
 use crate::backend::{BackendError, ErrorKind, VirtualMemory};
-use crate::device::{arenas, hand_over, pools, space};
+use crate::device::{arenas, pools, space};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockPhase, Tier};
@@ -64,24 +64,7 @@ impl Device {
         self.granule.as_ref()?.search(self, arena, request, call)
     }
 
-    /// Prepares memory of an arena for leaving: the policy's views there go first, and those of other streams that it
-    /// serves.
-    pub(super) fn before_leaving(&self, arena: &Arena, call: &Call<'_>) -> Result<()> {
-        let mut outcome = give_views_up(self, arena, false, call);
-        if self.holdings.lock().regions().away_bytes() == 0
-            || arena.lock().tenure().slot() != PoolSlot::DEFAULT
-        {
-            return outcome;
-        }
-        for other in hand_over::neighbours(self, arena) {
-            // Views of such memory there go first.
-            let shown = give_views_up(self, other, call.capturing, call);
-            outcome = outcome.and(shown).and(hand_over::unmap_all_away(self, other, call.capturing, call));
-        }
-        outcome
-    }
-
-    /// The most bytes that a request of this tier finds free in one piece, or in pieces that a view can show in one.
+    /// The most bytes that a request of this tier finds free in one piece, or that the policy can show it in one.
     pub(super) fn most_in_one_piece(&self, state: &mut ArenaState, tier: Tier) -> u64 {
         let in_pieces = self.granule.as_ref().map_or(0, |granule| granule.most_in_pieces(state, tier));
         state.layout().largest_free(tier).max(in_pieces)
@@ -134,8 +117,13 @@ impl Device {
         // refused it is counted as it is.
         let as_it_is = missing.filter(|_| is_retry || self.granule.is_some());
         let asked = Asked { bytes: as_it_is.unwrap_or(request.segment_bytes), exact };
-        if !self.holdings.admit(pool.id, request, asked).map_err(|rejection| rejected(self, rejection))? {
-            return Ok(None);
+        match self.holdings.admit(pool.id, request, asked) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(rejection) => {
+                drop(memory);
+                return Err(rejected(self, rejection));
+            }
         }
         // Counted as held until it is, or is not; also where foreign code panics.
         let at_most = as_it_is.unwrap_or(u64::MAX);
@@ -189,15 +177,6 @@ impl Device {
 
     pub(super) fn exact_need(&self, arena: &Arena, request: &Request) -> u64 {
         need_in(self, arena, request, new_granule(self, arena, request))
-    }
-}
-
-/// Unmaps an arena's views, as their memory is about to leave; with `only_past`, only views whose epochs are known to
-/// be closed.
-fn give_views_up(device: &Device, arena: &Arena, only_past: bool, call: &Call<'_>) -> Result<()> {
-    match &device.granule {
-        None => Ok(()),
-        Some(_) => granule::give_up(device, arena, u64::MAX, only_past, call),
     }
 }
 
@@ -287,7 +266,8 @@ fn take_segment(
 /// Tells of a request that limits reject before the driver is asked.
 fn rejected(device: &Device, rejection: Rejection) -> AllocError {
     let (label, requested) = (device.site.backend().label(), rejection.requested);
-    device.observers.tell_rejected(rejection);
+    // Observers may wait for other threads.
+    device.slow_path.while_open(|| device.observers.tell_rejected(rejection));
     AllocError::Rejected { label, requested }
 }
 

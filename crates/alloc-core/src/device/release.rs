@@ -318,8 +318,8 @@ fn vacate_tier(device: &Device, arena: &Arena, slot: PoolSlot, tier: Tier, call:
     let is_of_pool = arena.lock().tenure().slot() == slot;
     let dropped = match tier {
         Tier::Large if is_of_pool => {
-            let shown = device.before_leaving(arena, call);
-            dropped.and(shown)
+            let unmapped = device.unmap_aliases(arena, call);
+            dropped.and(unmapped)
         }
         _ => dropped,
     };
@@ -330,8 +330,7 @@ fn vacate_tier(device: &Device, arena: &Arena, slot: PoolSlot, tier: Tier, call:
     let is_growable = |id: &BlockId| state.layout().segment_of(*id).is_growable();
     let growable: Vec<_> = state.heap().free(tier, 0).into_iter().filter(is_growable).collect();
     let holdings = device.holdings.lock();
-    let is_elsewhere = |region, at| holdings.regions().is_elsewhere(region, at);
-    let take_out = |id| state.heap_mut().begin_vacate(id, is_elsewhere);
+    let take_out = |id| state.heap_mut().begin_vacate(id, holdings.regions());
     let parts: Vec<_> = growable.into_iter().flat_map(take_out).collect();
     drop(holdings);
     // Address space that has nothing mapped, because mapping or giving it back failed before.

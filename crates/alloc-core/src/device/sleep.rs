@@ -333,7 +333,7 @@ fn empty_before_sleep(
     for arena in device.arenas.directory().of_pool(pool.slot) {
         device.withdraw_shares(arena);
         if !of_graphs {
-            device.before_leaving(arena, call)?;
+            device.unmap_aliases(arena, call)?;
         }
     }
     Ok(())

@@ -42,12 +42,12 @@ pub(super) enum Mapped {
     Unsupported,
 }
 
-/// Addresses and bytes of granules that are mapped side by side from `base` on.
-pub(super) fn side_by_side(base: u64, granules: &[Shown]) -> impl Iterator<Item = (u64, u64)> {
+/// Granules that are mapped side by side from `base` on, and where.
+pub(super) fn side_by_side(base: u64, granules: &[Shown]) -> impl Iterator<Item = (u64, &Shown)> {
     granules.iter().scan(base, |at, granule| {
         let here = *at;
         *at += granule.bytes;
-        Some((here, granule.bytes))
+        Some((here, granule))
     })
 }
 
@@ -108,9 +108,9 @@ pub(in crate::device) fn handles(
     granules: &[Shown],
 ) -> Vec<PhysicalHandle> {
     let holdings = device.holdings.lock();
-    let handle = |granule: &Shown| match state.layout().segments()[granule.segment].origin {
-        Origin::Growable { region, .. } => holdings.regions().handle(region, granule.addr),
-        _ => None,
+    let handle = |granule: &Shown| {
+        let place = state.place(granule.segment, granule.addr);
+        holdings.regions().handle(place.region, place.addr)
     };
     let handles: Vec<_> = granules.iter().filter_map(handle).collect();
     debug_assert_eq!(handles.len(), granules.len(), "what is free has memory");
@@ -139,7 +139,7 @@ pub(in crate::device) fn map_side_by_side(
         if !can_serve(base, bytes) {
             return Ok(false);
         }
-        for ((at, bytes), handle) in side_by_side(base.0, granules).zip(handles) {
+        for ((at, &Shown { bytes, .. }), handle) in side_by_side(base.0, granules).zip(handles) {
             // SAFETY: rule 1: the handle is that of a granule of this size, part of which this thread has taken out, so
             // that it stays. The range lies in the reservation made above, where nothing is mapped yet.
             unsafe { vm.map(DevicePtr(at), bytes, *handle) }?;

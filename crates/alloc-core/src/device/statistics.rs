@@ -356,7 +356,7 @@ fn views(device: &Device) -> u64 {
                 .map(|(_, segment)| segment.bytes)
                 .sum::<u64>()
         });
-        views.sum::<u64>() + device.holdings.lock().regions().away_bytes()
+        views.sum::<u64>() + device.holdings.lock().regions().alias_bytes()
     })
 }
 

@@ -5,10 +5,10 @@
 //! granules is done by the free functions at the end, which hold no lock: the caller sets the granules to
 //! [`GranuleState::Pending`] first and commits the outcome afterwards.
 
-mod away;
 mod driver;
 mod export;
 mod leftovers;
+mod mappings;
 mod sleep;
 
 use crate::backend::HandleType;
@@ -22,10 +22,10 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-pub(crate) use away::Place;
 pub(crate) use driver::{Failed, back, persist, take_down, undo, vacate};
 pub(crate) use export::{Piece, ToExport};
 pub(crate) use leftovers::Leftovers;
+pub(crate) use mappings::{HandedOver, Place};
 
 /// Index of a region on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,8 +45,8 @@ pub(crate) enum GranuleState {
     Asleep,
     /// Backed by memory that another process has, too.
     Exported,
-    /// Mapped, and its memory serves at another address of the device.
-    Away,
+    /// Mapped, and its memory is owned by a granule at another address.
+    Alias,
 }
 
 impl GranuleState {
@@ -135,17 +135,12 @@ impl Region {
     /// Whether there is memory behind a granule of so many bytes at `addr`, and no thread takes it away.
     fn is_mapped(&self, addr: u64, bytes: u64) -> bool {
         let granule = self.granules.get(&addr).filter(|granule| granule.bytes == bytes);
-        granule.is_some_and(|granule| granule.state.is_backed() || granule.state == GranuleState::Away)
+        granule.is_some_and(|granule| granule.state.is_backed() || granule.state == GranuleState::Alias)
     }
 
     /// Whether a thread is changing some granule.
     pub(crate) fn is_changing(&self) -> bool {
         self.granules.values().any(|granule| granule.state == GranuleState::Pending)
-    }
-
-    /// The state of the granule that holds `addr`.
-    pub(crate) fn state_at(&self, addr: u64) -> GranuleState {
-        self.holding(addr).map_or(GranuleState::Free, |(_, granule)| granule.state)
     }
 
     /// The states in a range: of its granules, and of the gaps between them.
@@ -206,12 +201,8 @@ pub(crate) struct Regions {
     leftovers: Leftovers,
     /// What other processes have of them.
     exports: export::Exports,
-    /// Granules that are mapped in a second place, too: the address there, and their bytes.
-    shown: BTreeMap<u64, u64>,
-    /// Where granules are mapped whose memory serves elsewhere.
-    away: away::Away,
-    /// Their bytes.
-    away_bytes: u64,
+    /// Which of them is mapped in other places, too.
+    mappings: mappings::Mappings,
 }
 
 impl Regions {
@@ -261,24 +252,8 @@ impl Regions {
 
     /// Whether there is memory behind a granule of so many bytes at `addr`, at its home or in a second place.
     pub(crate) fn is_mapped(&self, addr: u64, bytes: u64) -> bool {
-        self.shown.get(&addr) == Some(&bytes) || self.iter().any(|region| region.is_mapped(addr, bytes))
-    }
-
-    /// Granules are mapped in a second place from now on.
-    pub(crate) fn show(&mut self, places: impl IntoIterator<Item = (u64, u64)>) {
-        self.shown.extend(places);
-    }
-
-    /// They are not any more.
-    pub(crate) fn hide(&mut self, places: &[u64]) {
-        for at in places {
-            self.shown.remove(at);
-        }
-    }
-
-    /// Where granules are mapped in a second place, and their bytes.
-    pub(crate) fn shown(&self) -> &BTreeMap<u64, u64> {
-        &self.shown
+        self.slots().any(|slot| slot == (addr, bytes))
+            || self.iter().any(|region| region.is_mapped(addr, bytes))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Region> {
@@ -330,86 +305,6 @@ impl Regions {
             Some(granule) => granule,
             None => unreachable!("a granule is there until it is free"),
         }
-    }
-
-    /// The memory of a granule serves at `home` from here on, where it may have been away, and is away where it served.
-    pub(crate) fn send_away(&mut self, from: Place, home: Place) {
-        let granule = self.granule_mut(from.region, from.addr);
-        granule.state = GranuleState::Away;
-        let (bytes, Some(memory)) = (granule.bytes, granule.handle) else {
-            unreachable!("what is backed has a handle")
-        };
-        self.away_bytes += bytes;
-        let serves = self.granule_mut(home.region, home.addr);
-        if serves.state == GranuleState::Away {
-            serves.state = GranuleState::Mapped;
-            self.away_bytes -= bytes;
-        }
-        self.away.send(memory, from, home);
-    }
-
-    /// What was away at `addr` is not mapped there any more.
-    pub(crate) fn forget_away(&mut self, id: RegionId, addr: u64) {
-        let Some(granule) = self.get_mut(id).granules.remove(&addr) else { return };
-        debug_assert_eq!(granule.state, GranuleState::Pending, "one thread takes it away");
-        if let Some(memory) = granule.handle {
-            self.away.remove(memory, addr);
-        }
-        self.away_bytes -= granule.bytes;
-    }
-
-    /// What was away at `addr` is [on its way](Self::begin) no more, and stays mapped.
-    pub(crate) fn stay_away(&mut self, id: RegionId, addr: u64) {
-        self.granule_mut(id, addr).state = GranuleState::Away;
-    }
-
-    /// Where the memory of a granule is mapped in an arena, away.
-    pub(crate) fn place_in(&self, arena: u16, id: RegionId, addr: u64) -> Option<Place> {
-        self.away.place(self.handle(id, addr)?, arena)
-    }
-
-    /// Whether the memory of a granule is mapped elsewhere, too, where it served before.
-    pub(crate) fn is_elsewhere(&self, id: RegionId, addr: u64) -> bool {
-        !self.away.is_empty() && self.handle(id, addr).is_some_and(|memory| self.away.has(memory))
-    }
-
-    /// Whether a granule is away there still.
-    pub(crate) fn is_away(&self, place: &Place) -> bool {
-        self.get(place.region).is_some_and(|region| region.state_at(place.addr) == GranuleState::Away)
-            && self.places_of(place.region, place.addr).contains(place)
-    }
-
-    /// Where the memory of a granule is mapped, too, because it served there before.
-    pub(crate) fn places_of(&self, id: RegionId, addr: u64) -> &[Place] {
-        self.handle(id, addr).map_or(&[], |memory| self.away.places(memory))
-    }
-
-    /// The granules of an arena whose memory serves elsewhere, and where it does.
-    pub(crate) fn away_from(&self, arena: u16) -> Vec<(Place, Place)> {
-        let places = self.away.iter().filter(|(_, place, _)| place.arena == arena);
-        places.map(|(_, place, home)| (*place, *home)).collect()
-    }
-
-    /// Bytes of granules whose memory serves elsewhere.
-    pub(crate) fn away_bytes(&self) -> u64 {
-        self.away_bytes
-    }
-
-    /// Panics where what is away is not the memory of another granule.
-    pub(crate) fn check_away(&self) {
-        let mut bytes = 0;
-        for (memory, place, home) in self.away.iter() {
-            let Some(region) = self.get(place.region) else { unreachable!("what is away has a region") };
-            let Some(granule) = region.granules.get(&place.addr) else {
-                unreachable!("and is a granule there")
-            };
-            let is_marked = matches!(granule.state, GranuleState::Away | GranuleState::Pending);
-            assert!(is_marked, "what is away is marked");
-            assert_eq!(self.handle(place.region, place.addr), Some(memory), "and stays mapped");
-            assert_eq!(self.handle(home.region, home.addr), Some(memory), "which is known");
-            bytes += granule.bytes;
-        }
-        assert_eq!(bytes, self.away_bytes, "what is away adds up");
     }
 
     /// Commits: nothing is behind the range, which is free address space.

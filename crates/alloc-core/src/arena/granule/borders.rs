@@ -131,7 +131,7 @@ pub(crate) struct Borders {
     changed: Vec<bool>,
     /// Free blocks beside the first one of their cell.
     others: FxHashMap<usize, SmallVec<[Free; 2]>>,
-    /// Where views show a granule: it keeps its memory as long.
+    /// Where views show a granule.
     shown: Vec<SmallVec<[Place; 1]>>,
     /// Which ones that are.
     visible: Vec<u64>,

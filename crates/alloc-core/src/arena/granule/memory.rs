@@ -147,19 +147,18 @@ impl Memory {
         }
     }
 
-    /// What a view shows in `slots`, the first at `at`, is mapped no more, or still is. Returns the addresses.
+    /// What a view shows in `slots` is mapped no more, or still is. Returns it.
     pub(crate) fn end_leaving(
         &mut self,
         segment: SegmentId,
         slots: Range<usize>,
-        mut at: u64,
         unmapped: bool,
-    ) -> Vec<u64> {
+    ) -> Vec<Shown> {
         let Some(place) = self.place_of_any(segment) else {
             unreachable!("a view stays for as long as a mapping leaves it")
         };
         let view = &mut self.views[place];
-        let mut places = Vec::new();
+        let mut ended = Vec::new();
         for (number, slot) in slots.clone().zip(&mut view.slots[slots]) {
             debug_assert_eq!(slot.state, SlotState::Leaving, "each leaves once");
             slot.state = if unmapped { SlotState::Gone } else { SlotState::Mapped };
@@ -167,10 +166,9 @@ impl Memory {
                 self.bytes -= slot.shown.bytes;
                 self.borders.hide(&slot.shown, Place { view: view.number, slot: number });
             }
-            places.push(at);
-            at += slot.shown.bytes;
+            ended.push(slot.shown);
         }
-        places
+        ended
     }
 
     /// These views are no more. They are in the order of all.
@@ -218,11 +216,6 @@ impl Memory {
         // Nothing of it is free: nothing is known of it then, also where no view is ever planned.
         self.pieces.catch_up(&mut self.borders, segments);
         self.borders.remove(id);
-    }
-
-    /// Whether the granule at `addr` has to keep its memory: a view shows it.
-    pub(crate) fn keeps(&self, segment: SegmentId, addr: u64) -> bool {
-        self.borders.get(segment).is_some_and(|borders| !borders.places(borders.number(addr)).is_empty())
     }
 
     /// A block of a segment from which upwards the one that holds the byte at `addr` is found soon.

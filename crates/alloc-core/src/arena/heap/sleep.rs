@@ -23,7 +23,7 @@ impl Sleepers {
         heap: &Heap,
         segment: SegmentId,
         region: &Region,
-        is_elsewhere: impl Fn(u64) -> bool,
+        has_aliases: impl Fn(u64) -> bool,
         free_too: bool,
     ) -> Self {
         let groups = Self::groups(heap, segment, region, free_too);
@@ -31,11 +31,11 @@ impl Sleepers {
         for (group, mut why) in groups {
             for (at, _, state) in region.granules(group.clone()) {
                 let of_granule = match state {
-                    // Another place shows the same memory, and would show memory that is gone.
-                    _ if heap.keeps(segment, at) || is_elsewhere(at) => Some(KeptBecause::Busy),
+                    // Another mapping would show what is gone.
+                    _ if has_aliases(at) => Some(KeptBecause::Busy),
                     GranuleState::Mapped | GranuleState::Asleep | GranuleState::Free => None,
                     GranuleState::Exported => Some(KeptBecause::Shared),
-                    GranuleState::Pending | GranuleState::Away => Some(KeptBecause::Busy),
+                    GranuleState::Pending | GranuleState::Alias => Some(KeptBecause::Busy),
                 };
                 why = why.or(of_granule);
             }

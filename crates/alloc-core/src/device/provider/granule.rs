@@ -2,9 +2,6 @@
 
 mod call_home;
 mod hand_over;
-mod leaving;
-
-pub(super) use leaving::give_up;
 
 use super::Purpose;
 use crate::arena::directory::{Arena, PoolSlot};
@@ -323,7 +320,7 @@ impl Learned {
     ) -> Result<Option<DevicePtr>> {
         let Plan { granules, skip, .. } = plan;
         let mut home = Home { arena, taken };
-        leaving::bound(device, arena, call);
+        device.bound_views(arena, call);
         let mapped = device.map_again(arena, &granules, request, call, |state, segment| {
             let taken = std::mem::take(&mut home.taken);
             views::add_view(state.granule_mut(), segment, granules.clone(), (skip, request.size), taken)

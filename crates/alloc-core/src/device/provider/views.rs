@@ -11,20 +11,11 @@ use crate::lifetimes::call::Call;
 use crate::memory::block::BlockId;
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::Request;
-use crate::types::DevicePtr;
 use crate::watch::observers::SegmentChange;
-
-/// Adjacent mappings in a second place that are to go, and up to when the device may be using them.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    pub(super) addr: u64,
-    pub(super) bytes: u64,
-    pub(super) epoch: u64,
-}
 
 impl Device {
     /// Bytes held, or about to be.
-    pub(super) fn held(&self) -> u64 {
+    pub(in crate::device) fn held(&self) -> u64 {
         self.holdings.lock().accounts().whole().held()
     }
 
@@ -46,7 +37,7 @@ impl Device {
     }
 
     /// Whether to wait for the arena's stream breaks no capture, also none that nobody told of. Calls the driver.
-    pub(super) fn may_wait(&self, arena: &Arena, call: &Call<'_>) -> bool {
+    pub(in crate::device) fn may_wait(&self, arena: &Arena, call: &Call<'_>) -> bool {
         let stream = arena.lock().tenure().stream();
         !call.capturing && !self.site.may_be_capturing(stream)
     }
@@ -76,7 +67,10 @@ impl Device {
         let mut state = arenas::attend(self, arena, call);
         let registration = {
             let mut holdings = self.holdings.lock();
-            holdings.regions_mut().show(side_by_side(base.0, granules));
+            for (at, shown) in side_by_side(base.0, granules) {
+                let owner = state.place(shown.segment, shown.addr);
+                holdings.regions_mut().add_slot(owner, at);
+            }
             holdings.count_moved(granules.len());
             holdings.register()
         };
@@ -86,50 +80,5 @@ impl Device {
         let ptr = state.hand_out_whole(block, request.requested);
         drop(state);
         lifetimes::arrived(self, Ok(ptr), &calls).map(Mapped::Served)
-    }
-
-    /// Unmaps such mappings, in which no block lives, once the device is done with them. `commit` is told of each whether it is
-    /// gone, and returns the addresses of its granules. `rest` returns the segments of which only addresses are left then; these
-    /// are given back. Blocks, unless a capture forbids it; then all stay.
-    pub(super) fn unmap(
-        &self,
-        arena: &Arena,
-        parts: &[Part],
-        call: &Call<'_>,
-        mut commit: impl FnMut(&mut ArenaState, usize, bool) -> Vec<u64>,
-        rest: impl FnOnce(&mut ArenaState) -> Vec<Segment>,
-    ) -> Result<()> {
-        let calls = self.site.calls();
-        let owner = arena.lock().tenure().maps_for();
-        let newest = parts.iter().map(|part| part.epoch).max().unwrap_or(0);
-        let quiet = lifetimes::quiesce_up_to(self, arena, newest, call);
-        let vm = self.site.backend().virtual_memory();
-        for (number, part) in parts.iter().enumerate() {
-            let (at, bytes) = (DevicePtr(part.addr), part.bytes);
-            let unmapped = match (&quiet, &vm) {
-                (Ok(true), Ok(vm)) => {
-                    self.tell_growable(SegmentChange::Detaching, owner, at, bytes, &calls);
-                    // SAFETY: rule 3: adjacent mappings in which no block lives, and whose last use is past.
-                    let outcome = unsafe { vm.unmap(at, bytes) };
-                    if let Err(error) = &outcome {
-                        self.site.backend().clear_error();
-                        tracing::error!(%error, %at, bytes, "part of a view could not be unmapped; it stays");
-                        self.tell_growable(SegmentChange::Attached, owner, at, bytes, &calls);
-                    }
-                    outcome.is_ok()
-                }
-                _ => false,
-            };
-            let mut state = arena.lock();
-            let places = commit(&mut state, number, unmapped);
-            if unmapped {
-                let mut holdings = self.holdings.lock();
-                holdings.regions_mut().hide(&places);
-                holdings.counters_mut().device_free += 1;
-            }
-        }
-        let rest = rest(&mut arena.lock());
-        space::release_addresses(self, rest);
-        quiet.map(|_| ())
     }
 }

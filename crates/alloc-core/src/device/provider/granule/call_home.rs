@@ -5,10 +5,10 @@ use crate::arena::directory::Arena;
 use crate::arena::granule::{Borders, FreePart, Granule, Parts, Slot, SlotState, free_range, granule_at};
 use crate::base::steps::Counted;
 use crate::device::Device;
-use crate::device::hand_over::Away;
 use crate::device::{hand_over, lifetimes};
 use crate::lifetimes::call::Call;
 use crate::memory::block::SegmentId;
+use crate::memory::region::{HandedOver, Place};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
@@ -19,31 +19,31 @@ struct Link {
     free: FreePart,
     bytes: u64,
     /// Which of those that may come home it is.
-    away: Option<usize>,
+    alias: Option<usize>,
 }
 
 /// What is not free.
-const GAP: Link = Link { free: FreePart { prefix: 0, suffix: 0 }, bytes: 1, away: None };
+const GAP: Link = Link { free: FreePart { prefix: 0, suffix: 0 }, bytes: 1, alias: None };
 
 /// Links of a row that together hold a request.
 struct Best {
     /// Bytes that have to come home.
     called: u64,
-    away: Vec<usize>,
+    aliases: Vec<usize>,
 }
 
 /// Brings granules home that lie free with other streams, where `size` bytes are side by side then, at home or in a view that is
 /// there. Returns whether any came. Asks the driver about these streams.
 pub(super) fn call_home(device: &Device, arena: &Arena, size: u64, call: &Call<'_>) -> bool {
-    if call.capturing || device.holdings.lock().regions().away_bytes() == 0 {
+    if call.capturing || device.holdings.lock().regions().alias_bytes() == 0 {
         return false;
     }
     let mut callable = callable(device, arena);
     while !callable.is_empty() {
         let Some(best) = best(arena.lock().granule().heap(), &callable, size) else { return false };
-        let mut of: BTreeMap<u16, Vec<Away>> = BTreeMap::new();
-        for away in best.away {
-            of.entry(callable[away].home.0).or_default().push(callable[away]);
+        let mut of: BTreeMap<u16, Vec<HandedOver>> = BTreeMap::new();
+        for handed in best.aliases.into_iter().map(|number| callable[number]) {
+            of.entry(handed.owner.arena).or_default().push(handed);
         }
         let newest =
             |number| Some((number, lifetimes::newest_spare(device, device.arenas.directory().get(number)?)));
@@ -55,17 +55,24 @@ pub(super) fn call_home(device: &Device, arena: &Arena, size: u64, call: &Call<'
             });
         }
         // Others may do without the streams that keep theirs.
-        callable.retain(|away| newest.get(&away.home.0).is_none_or(Option::is_some));
+        callable.retain(|handed| newest.get(&handed.owner.arena).is_none_or(Option::is_some));
     }
     false
 }
 
 /// Brings these granules home, as far as they are free still. Returns whether any came.
-fn bring(device: &Device, arena: &Arena, from: u16, all: &[Away], newest: u64, call: &Call<'_>) -> bool {
+fn bring(
+    device: &Device,
+    arena: &Arena,
+    from: u16,
+    all: &[HandedOver],
+    newest: u64,
+    call: &Call<'_>,
+) -> bool {
     let Some(from) = device.arenas.directory().get(from) else { return false };
     let _memory = device.slow_path.begin();
     let mut state = from.lock();
-    let take = |Away { home: (_, segment, addr), .. }: &Away| {
+    let take = |HandedOver { owner: Place { segment, addr, .. }, .. }: &HandedOver| {
         let granule = granule_at(state.granule().heap(), *segment, *addr)?;
         let holder = free_range(state.granule().heap(), *segment, granule.start, granule.end)?;
         let was_free = state.granule().heap().layout().blocks()[holder].epoch <= newest;
@@ -77,16 +84,17 @@ fn bring(device: &Device, arena: &Arena, from: u16, all: &[Away], newest: u64, c
 }
 
 /// An arena's granules that lie free with other streams.
-fn callable(device: &Device, arena: &Arena) -> Vec<Away> {
-    let mut of: BTreeMap<u16, Vec<Away>> = BTreeMap::new();
-    for away in hand_over::away_of(device, arena) {
-        of.entry(away.home.0).or_default().push(away);
+fn callable(device: &Device, arena: &Arena) -> Vec<HandedOver> {
+    let number = arena.lock().tenure().number();
+    let mut of: BTreeMap<u16, Vec<HandedOver>> = BTreeMap::new();
+    for handed in device.holdings.lock().regions().aliases_of(number) {
+        of.entry(handed.owner.arena).or_default().push(handed);
     }
     let mut callable = Vec::new();
     for (number, mut all) in of {
         let Some(from) = device.arenas.directory().get(number) else { continue };
         let state = from.lock();
-        let is_free = |Away { home: (_, segment, addr), .. }: &Away| {
+        let is_free = |HandedOver { owner: Place { segment, addr, .. }, .. }: &HandedOver| {
             let granule = granule_at(state.granule().heap(), *segment, *addr);
             granule.is_some_and(|granule| {
                 free_range(state.granule().heap(), *segment, granule.start, granule.end).is_some()
@@ -99,7 +107,7 @@ fn callable(device: &Device, arena: &Arena) -> Vec<Away> {
 }
 
 /// The links of one row that hold `size` bytes side by side, and call the fewest bytes home.
-fn best(heap: &Heap<Granule>, callable: &[Away], size: u64) -> Option<Best> {
+fn best(heap: &Heap<Granule>, callable: &[HandedOver], size: u64) -> Option<Best> {
     let memory = heap.known();
     let rows: Vec<_> =
         memory.borders().iter().map(|(id, borders)| (id, row(heap, id, borders, callable))).collect();
@@ -108,9 +116,9 @@ fn best(heap: &Heap<Granule>, callable: &[Away], size: u64) -> Option<Best> {
         look_along(with_gaps(row), size, &mut best);
     }
     // Only what shows one of them may do better than without.
-    let places = |away: &Away| {
-        let granule = granule_at(heap, away.segment, away.addr);
-        let borders = memory.borders().get(away.segment).zip(granule);
+    let places = |HandedOver { alias, .. }: &HandedOver| {
+        let granule = granule_at(heap, alias.segment, alias.addr);
+        let borders = memory.borders().get(alias.segment).zip(granule);
         borders.map_or(&[][..], |(borders, granule)| borders.places(borders.number(granule.start)))
     };
     let views: BTreeSet<u64> = callable.iter().counted().flat_map(places).map(|place| place.view).collect();
@@ -130,11 +138,11 @@ fn best(heap: &Heap<Granule>, callable: &[Away], size: u64) -> Option<Best> {
 /// The granules of a segment of which something is free, or will be, by address.
 type Row = Vec<(u64, Link)>;
 
-fn row(heap: &Heap<Granule>, id: SegmentId, borders: &Borders, callable: &[Away]) -> Row {
+fn row(heap: &Heap<Granule>, id: SegmentId, borders: &Borders, callable: &[HandedOver]) -> Row {
     let granules = &heap.layout().segments()[id].granules;
     let bytes_of = |granule: &Range<u64>| granule.end - granule.start;
     let link = |granule: &Range<u64>, prefix: u64, suffix: u64| {
-        (granule.start, Link { free: FreePart { prefix, suffix }, bytes: bytes_of(granule), away: None })
+        (granule.start, Link { free: FreePart { prefix, suffix }, bytes: bytes_of(granule), alias: None })
     };
     let mut row = Row::new();
     for (_, Parts { end, whole, beginning }) in borders.all(granules).counted() {
@@ -143,10 +151,12 @@ fn row(heap: &Heap<Granule>, id: SegmentId, borders: &Borders, callable: &[Away]
         row.extend(granules.each(whole).counted().map(all));
         row.extend(beginning.map(|(granule, bytes)| link(&granule, bytes, 0)));
     }
-    for (number, away) in callable.iter().enumerate().filter(|(_, away)| away.segment == id) {
-        if let Some(granule) = granule_at(heap, id, away.addr) {
+    for (number, HandedOver { alias, .. }) in
+        callable.iter().enumerate().filter(|(_, handed)| handed.alias.segment == id)
+    {
+        if let Some(granule) = granule_at(heap, id, alias.addr) {
             let (addr, all) = link(&granule, bytes_of(&granule), bytes_of(&granule));
-            row.push((addr, Link { away: Some(number), ..all }));
+            row.push((addr, Link { alias: Some(number), ..all }));
         }
     }
     row.sort_unstable_by_key(|(addr, _)| *addr);
@@ -156,7 +166,7 @@ fn row(heap: &Heap<Granule>, id: SegmentId, borders: &Borders, callable: &[Away]
         if is_same {
             kept.free.prefix = kept.free.prefix.max(link.free.prefix);
             kept.free.suffix = kept.free.suffix.max(link.free.suffix);
-            kept.away = kept.away.or(link.away);
+            kept.alias = kept.alias.or(link.alias);
         }
         is_same
     });
@@ -178,26 +188,26 @@ fn look_along(links: impl Iterator<Item = Link>, size: u64, best: &mut Option<Be
     // What lies side by side up to here: of the first an end, of the others all.
     let mut window: VecDeque<(u64, Option<usize>)> = VecDeque::new();
     let (mut free, mut called) = (0, 0);
-    for Link { free: FreePart { prefix, suffix }, bytes, away } in links {
+    for Link { free: FreePart { prefix, suffix }, bytes, alias } in links {
         // No more comes home than is needed.
-        while let Some((first, away)) = window.front().filter(|(first, _)| free - first + prefix >= size) {
-            called -= away.map_or(0, |_| *first);
+        while let Some((first, alias)) = window.front().filter(|(first, _)| free - first + prefix >= size) {
+            called -= alias.map_or(0, |_| *first);
             free -= first;
             window.pop_front();
         }
-        let coming = called + away.map_or(0, |_| bytes);
+        let coming = called + alias.map_or(0, |_| bytes);
         if free + prefix >= size && coming > 0 && best.as_ref().is_none_or(|best| coming < best.called) {
-            let away = window.iter().filter_map(|(_, away)| *away).chain(away).collect();
-            *best = Some(Best { called: coming, away });
+            let aliases = window.iter().filter_map(|(_, alias)| *alias).chain(alias).collect();
+            *best = Some(Best { called: coming, aliases });
         }
         if prefix < bytes {
             window.clear();
             (free, called) = (0, 0);
         }
         if suffix > 0 {
-            window.push_back((suffix, away));
+            window.push_back((suffix, alias));
             free += suffix;
-            called += away.map_or(0, |_| bytes);
+            called += alias.map_or(0, |_| bytes);
         }
     }
 }
@@ -207,26 +217,26 @@ mod tests {
     use super::*;
 
     /// Which of a row's granules of 8 bytes come home for `size` bytes. A granule is written as what is free from its first
-    /// byte on and up to its last, and whether it is away.
+    /// byte on and up to its last, and whether it is an alias.
     fn called(row: &[(u64, u64, bool)], size: u64) -> Option<Vec<usize>> {
-        let links = row.iter().enumerate().map(|(number, &(prefix, suffix, is_away))| Link {
+        let links = row.iter().enumerate().map(|(number, &(prefix, suffix, is_alias))| Link {
             free: FreePart { prefix, suffix },
             bytes: 8,
-            away: is_away.then_some(number),
+            alias: is_alias.then_some(number),
         });
         let mut best = None;
         look_along(links, size, &mut best);
-        best.map(|best| best.away)
+        best.map(|best| best.aliases)
     }
 
     #[test]
     fn as_little_comes_home_as_does() {
-        let (free, away, used) = ((8, 8, false), (8, 8, true), (0, 0, false));
-        assert_eq!(called(&[away, away, used, free, away, free], 24), Some(vec![4]));
-        assert_eq!(called(&[away, away, away], 16), Some(vec![0, 1]));
-        assert_eq!(called(&[(0, 3, false), away, (5, 0, false)], 16), Some(vec![1]));
-        assert_eq!(called(&[(0, 3, false), away, (4, 0, false)], 16), None, "a byte is missing");
-        assert_eq!(called(&[away, used, away], 16), None, "they do not lie side by side");
+        let (free, alias, used) = ((8, 8, false), (8, 8, true), (0, 0, false));
+        assert_eq!(called(&[alias, alias, used, free, alias, free], 24), Some(vec![4]));
+        assert_eq!(called(&[alias, alias, alias], 16), Some(vec![0, 1]));
+        assert_eq!(called(&[(0, 3, false), alias, (5, 0, false)], 16), Some(vec![1]));
+        assert_eq!(called(&[(0, 3, false), alias, (4, 0, false)], 16), None, "a byte is missing");
+        assert_eq!(called(&[alias, used, alias], 16), None, "they do not lie side by side");
         assert_eq!(called(&[free, free], 16), None, "nothing has to come");
     }
 }

@@ -12,9 +12,6 @@ use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId, Tier};
 use std::cmp::Reverse;
 
-/// Granules are mapped where they do not serve for at most this many times what the device holds.
-const MOST_AWAY: u64 = 4;
-
 /// A free granule that may go to another stream.
 struct Whole {
     /// It served that stream before.
@@ -49,12 +46,7 @@ pub(super) fn hand_over(
             came += hand_over::hand_over(device, from, to, &parts, call)?;
         }
     }
-    let away = device.holdings.lock().regions().away_bytes();
-    if away > device.held().saturating_mul(MOST_AWAY) {
-        for arena in hand_over::neighbours(device, to) {
-            hand_over::unmap_away(device, arena, call);
-        }
-    }
+    device.bound_granules(to, call);
     Some(came)
 }
 
@@ -67,7 +59,7 @@ fn take(
     (wanted, finest): (u64, u64),
     newest: u64,
 ) -> Vec<BlockId> {
-    let to = hand_over::number(to);
+    let to = to.lock().tenure().number();
     let mut state = from.lock();
     let mut spare = Vec::new();
     // Granules of other regions may be smaller than a usual one.
@@ -84,7 +76,8 @@ fn take(
         }
         let granules = &segment.granules;
         for granule in granules.each(granules.within(block.addr..block.end())).counted() {
-            let known = hand_over::is_mapped_in(device, &state, id, granule.start, to);
+            let place = state.place(block.segment, granule.start);
+            let known = device.holdings.lock().regions().alias_in(to, place).is_some();
             spare.push(Whole {
                 known,
                 block: block.size,
