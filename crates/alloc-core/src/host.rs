@@ -100,11 +100,19 @@ pub struct HostOptions {
     pub numa: NumaPolicy,
     /// Where the system describes its devices and nodes.
     pub sysfs: PathBuf,
+    /// An allocator over the same backend is told of every capture
+    /// ([`mark_capture_begin`](crate::allocator::Pools::mark_capture_begin)): while there is none, the driver is not asked about any.
+    pub captures_are_told: bool,
 }
 
 impl Default for HostOptions {
     fn default() -> Self {
-        Self { sizing: HostSizing::default(), numa: NumaPolicy::default(), sysfs: "/sys".into() }
+        Self {
+            sizing: HostSizing::default(),
+            numa: NumaPolicy::default(),
+            sysfs: "/sys".into(),
+            captures_are_told: false,
+        }
     }
 }
 

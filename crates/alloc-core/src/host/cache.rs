@@ -70,7 +70,7 @@ impl PinnedCache {
         validate(settings)?;
         edges::admit(backend.id()).map_err(Edge::refusal)?;
         let node = numa::resolve(options.numa, &*backend, &options.sysfs)?;
-        let driver = Arc::new(DriverAccess::new(Arc::clone(&backend))?);
+        let driver = Arc::new(DriverAccess::new(Arc::clone(&backend), options.captures_are_told)?);
         let foreign = Arc::new(Foreign::default());
         Ok(Self {
             source: Source::new(backend, node, settings),
@@ -239,25 +239,21 @@ impl PinnedCache {
         let calls = self.table.calls();
         let context = self.table.gather(RecordContext::All, &calls);
         let context = context.as_deref();
-        let (block, fate, catch_all, _named) = {
-            let mut table = self.table.lock();
-            let Some(block) = table.handed_out(id).filter(|block| !table.block(*block).buffered) else {
-                return Err(AllocError::UnknownHostBlock { id: id.0 });
-            };
-            let fate = table.release(block, context);
-            let named = match &fate {
-                Fate::Waits(users) => self.completions.announce(users),
-                _ => Vec::new(),
-            };
-            (block, fate, table.knobs().free_catch_all, named)
+        let mut table = self.table.lock();
+        let Some(block) = table.handed_out(id).filter(|block| !table.block(*block).buffered) else {
+            return Err(AllocError::UnknownHostBlock { id: id.0 });
         };
-        match fate {
+        match table.release(block, context) {
             Fate::Free | Fate::Kept => Ok(()),
             Fate::Waits(users) => {
+                let _named = self.completions.announce(&users);
+                drop(table);
                 self.completions.wait_for(block, users);
                 Ok(())
             }
             Fate::Leaves => {
+                let catch_all = table.knobs().free_catch_all;
+                drop(table);
                 let _relaxed = self.driver.relaxed().ok();
                 let _moving = self.moving();
                 self.give_back(vec![block], context).or_else(|error| {
