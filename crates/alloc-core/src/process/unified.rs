@@ -190,6 +190,7 @@ impl Unified {
         let holds = |memory: &Shared| match memory {
             Shared::Host => true,
             Shared::Node(of_device) => node == Some(*of_device),
+            Shared::Aside => false,
         };
         shared.map(|memory| memory.which).find(holds).map(|memory| Self::of(backend.id(), memory))
     }
