@@ -262,6 +262,10 @@ typedef struct granule_error {
     uint64_t allocated;
     /** Bytes that the allocator holds. */
     uint64_t reserved;
+    /** What can be had of the host's memory, where the device's is of it; 0 for other devices. */
+    uint64_t host_available;
+    /** What host_reserve leaves of that to the rest of the machine. */
+    uint64_t host_reserve;
 } granule_error;
 
 /** How an allocator is made. All null is the usual way. */
