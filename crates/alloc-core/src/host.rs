@@ -54,6 +54,7 @@ use crate::config::{PolicyName, Settings};
 use crate::error::{AllocError, Result, log_end};
 use crate::process::attention::{Edge, Reason};
 use crate::process::edges;
+use crate::process::pinned::{self, Pins};
 use crate::process::unified::Membership;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::types::{DevicePtr, PoolId, Stream};
@@ -466,6 +467,7 @@ impl Drop for HostAllocator {
             return;
         }
         self.stop_background();
+        pinned::remove(&(Arc::clone(&self.cache) as Arc<dyn Pins>));
         if let Some(unified) = &self.unified {
             unified.end(driver.edge().is_none());
         }

@@ -77,6 +77,8 @@ pub(super) struct BlockTable {
     /// What the requests of the blocks in use were rounded to, and the most that this was since the cache was emptied.
     wanted: u64,
     most_wanted: u64,
+    /// Bytes of blocks that are not cached after their end, and are not among those.
+    apart: u64,
     /// Memory of the program's own that it has pinned: its size, and where.
     registered: BTreeMap<DevicePtr, (u64, Option<Context>)>,
     trace: Trace,
@@ -99,6 +101,7 @@ impl BlockTable {
             totals: Totals::default(),
             wanted: 0,
             most_wanted: 0,
+            apart: 0,
             registered: BTreeMap::new(),
             trace: Trace::default(),
             leftovers: Leftovers::default(),
@@ -141,8 +144,8 @@ impl BlockTable {
         self.by_ptr.values().map(|id| self.block(*id))
     }
 
-    /// Names a block that is handed out. The upper bits are never given twice in the process, so that what names a block that
-    /// was freed names nothing.
+    /// Names a block that is handed out. The upper bits are not given twice in 2^36 requests of the process, so that what names a
+    /// block that was freed names nothing.
     fn name(&mut self, id: BlockId) -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         const AT_ONCE: u64 = 1 << 10;
@@ -215,7 +218,7 @@ impl BlockTable {
                 self.known(order.pool)?.free.take_newest(sizes)
             }
             HostSizing::Granule => {
-                let waste = self.totals.active().saturating_sub(self.wanted);
+                let waste = self.totals.active().saturating_sub(self.wanted + self.apart);
                 let largest = size.saturating_add(self.spare(size).saturating_sub(waste));
                 self.known(order.pool)?.free.take_smallest(size..=largest)
             }
@@ -236,7 +239,7 @@ impl BlockTable {
     /// Lets free blocks leave beyond what may be held once there is a new one of that size.
     pub(super) fn clear_surplus(&mut self, size: u64) -> Vec<BlockId> {
         let may_hold = self.most_wanted(size).saturating_add(self.spare(size));
-        let held = self.totals.held().saturating_add(size);
+        let held = self.totals.held().saturating_sub(self.apart).saturating_add(size);
         let mut surplus = match self.knobs.sizing {
             HostSizing::Pytorch => 0,
             HostSizing::Granule => held.saturating_sub(may_hold),
@@ -269,11 +272,13 @@ impl BlockTable {
             captured: false,
             in_graph: false,
             buffered: false,
+            apart: false,
             context: None,
         };
         let id = self.vacant.pop().unwrap_or_else(|| {
             self.blocks.push(None);
-            BlockId::new(u32::try_from(self.blocks.len() - 1).expect("pinned blocks are fewer than pages"))
+            let place = u32::try_from(self.blocks.len() - 1).ok().filter(|place| place >> PLACE == 0);
+            BlockId::new(place.expect("pinned blocks are fewer than pages"))
         });
         self.blocks[id.index() as usize] = Some(block);
         self.by_ptr.insert(ptr, id);
@@ -287,7 +292,8 @@ impl BlockTable {
     fn hand_out(&mut self, id: BlockId, rounded: u64, order: &Order<'_>) -> HostBlock {
         let tenure = self.name(id);
         let block = self.block_mut(id);
-        (block.phase, block.buffered) = (Phase::HandedOut, false);
+        (block.phase, block.buffered, block.apart) = (Phase::HandedOut, false, order.apart);
+        let (rounded, apart) = if order.apart { (0, block.size) } else { (rounded, 0) };
         (block.requested, block.rounded) = (order.requested, rounded);
         (block.tenure, block.captured) = (tenure, order.capturing);
         let former = std::mem::replace(&mut block.context, order.context.as_deref().cloned());
@@ -295,6 +301,7 @@ impl BlockTable {
         self.leftovers.contexts.extend(former);
         self.cache(order.pool).histogram.begin(size);
         self.totals.begin(size, order.requested);
+        self.apart += apart;
         self.wanted += rounded;
         self.most_wanted = self.most_wanted.max(self.wanted);
         self.note(Action::Alloc, id, order.context.as_deref());
@@ -336,12 +343,13 @@ impl BlockTable {
 
     /// No device uses the block any more.
     fn complete(&mut self, id: BlockId, call: Option<&Context>) -> Fate {
-        let PinnedBlock { size, requested, rounded, pool, .. } = *self.block(id);
+        let PinnedBlock { size, requested, rounded, pool, apart, .. } = *self.block(id);
         self.note(Action::FreeCompleted, id, call);
         self.cache(pool).histogram.end(size);
         self.totals.end(size, requested);
         self.wanted -= rounded;
-        if size > self.knobs.max_cached {
+        self.apart -= if apart { size } else { 0 };
+        if apart || size > self.knobs.max_cached {
             self.leave(id);
             return Fate::Leaves;
         }
@@ -497,7 +505,13 @@ mod tests {
 
     #[test]
     fn a_block_is_the_programs_until_it_is_given_back_and_free_once_nobody_uses_it() {
-        let order = |requested| Order { requested, pool: PoolId::DEFAULT, capturing: false, context: None };
+        let order = |requested| Order {
+            requested,
+            pool: PoolId::DEFAULT,
+            capturing: false,
+            apart: false,
+            context: None,
+        };
         let mut table = BlockTable::new(&Settings::default(), HostSizing::Pytorch);
         let fresh = Fresh { ptr: DevicePtr(8192), size: 4096, origin: Origin::Driver, took: None };
         let block = table.add(fresh, &order(100));

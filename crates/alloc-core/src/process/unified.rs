@@ -11,6 +11,7 @@
 //! ```
 
 use super::host_reserve::{Coming, HostReserve, HostRoom, Spending};
+use super::pinned::Pins;
 use super::system::{Shared, SharedMemory, System};
 use crate::backend::Backend;
 use crate::base::round::format_bytes;
@@ -33,12 +34,6 @@ pub(crate) trait Sharing: Send + Sync {
     fn give_back(&self, may_wait: bool);
     /// Tells observers what was crossed. Runs the program's code.
     fn tell(&self);
-}
-
-/// An allocator of pinned memory.
-pub(crate) trait Pins: Send + Sync {
-    /// Gives back what is cached, and where it may wait, what devices are done with then. Calls the driver.
-    fn give_back(&self, may_wait: bool);
 }
 
 /// Why memory may not be pinned: with what the device holds it would be more than a limit allows. Sizes are bytes.
