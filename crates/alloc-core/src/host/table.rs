@@ -293,7 +293,6 @@ impl BlockTable {
         let tenure = self.name(id);
         let block = self.block_mut(id);
         (block.phase, block.buffered, block.apart) = (Phase::HandedOut, false, order.apart);
-        let (rounded, apart) = if order.apart { (0, block.size) } else { (rounded, 0) };
         (block.requested, block.rounded) = (order.requested, rounded);
         (block.tenure, block.captured) = (tenure, order.capturing);
         let former = std::mem::replace(&mut block.context, order.context.as_deref().cloned());
@@ -301,9 +300,12 @@ impl BlockTable {
         self.leftovers.contexts.extend(former);
         self.cache(order.pool).histogram.begin(size);
         self.totals.begin(size, order.requested);
-        self.apart += apart;
-        self.wanted += rounded;
-        self.most_wanted = self.most_wanted.max(self.wanted);
+        if order.apart {
+            self.apart += size;
+        } else {
+            self.wanted += rounded;
+            self.most_wanted = self.most_wanted.max(self.wanted);
+        }
         self.note(Action::Alloc, id, order.context.as_deref());
         HostBlock { ptr, id: HostBlockId(tenure), bytes: order.requested, size }
     }
@@ -347,8 +349,11 @@ impl BlockTable {
         self.note(Action::FreeCompleted, id, call);
         self.cache(pool).histogram.end(size);
         self.totals.end(size, requested);
-        self.wanted -= rounded;
-        self.apart -= if apart { size } else { 0 };
+        if apart {
+            self.apart -= size;
+        } else {
+            self.wanted -= rounded;
+        }
         if apart || size > self.knobs.max_cached {
             self.leave(id);
             return Fate::Leaves;
