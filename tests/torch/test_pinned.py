@@ -1,5 +1,7 @@
 """Pinned host memory behind torch.cuda."""
+import os
 import warnings
+from pathlib import Path
 
 import torch
 from observe import MIB, error, own_frames, raw
@@ -189,6 +191,22 @@ def test_a_data_loader_and_saved_tensors_take_it():
     loss.backward()
     assert saved >= 2
     return [sums, saved]
+
+
+@scene(alone=True, runs=(DEFAULT, REGISTER), since=(2, 15))
+def test_memory_comes_from_the_node_that_pytorch_binds_the_process_to():
+    """What `torchrun --numa-binding` does in a worker, but for the question where the device is: the rig's is on no bus."""
+    from torch.numa import binding
+
+    cpus = binding._get_allowed_logical_cpu_indices_for_numa_node(numa_node_index=0)
+    binding._bind_all_threads_in_current_process_to_logical_cpus(logical_cpu_indices={min(cpus)})
+    kept = [pinned(size).fill_(1) for size in (MIB, 8 * MIB)]
+    # A line for each mapping: where it begins, its policy, and how many pages each node has.
+    maps = [(int(line.split()[0], 16), line.split()[1:]) for line in Path("/proc/self/numa_maps").read_text().splitlines()]
+    there = [max(entry for entry in maps if entry[0] <= tensor.data_ptr())[1] for tensor in kept]
+    nodes = [sorted(word.split("=")[0] for word in words if word.startswith("N")) for words in there]
+    assert nodes == [["N0"]] * 2 and all(words[0] == "default" for words in there), there
+    return [os.sched_getaffinity(0) == {min(cpus)}, [tensor.is_pinned() for tensor in kept]]
 
 
 @scene(**ALONE)

@@ -36,6 +36,26 @@ def free_bytes():
     return torch.cuda.mem_get_info()[0]
 
 
+@scene(**ONLY, alone=True, runs=RUNS[:1])
+def test_backups_are_among_pytorchs_pinned_memory():
+    import granule_torch
+
+    def held():
+        return torch.cuda.host_memory_stats()["allocated_bytes.current"]
+
+    with granule_torch.region(tag="weights"):
+        kept = filled(40 * MIB, 1)
+    assert held() == 0
+    slept = granule_torch.sleep("weights", backup="pinned")
+    assert 40 * MIB <= slept.backup_held == held() < 48 * MIB, held()
+    granule_torch.wake("weights")
+    assert held() == 0 and same(kept, 1)
+    with torch.autograd.graph.save_on_cpu(pin_memory=True):
+        loss = (kept.float().requires_grad_() ** 2).sum()
+    assert held() >= 4 * kept.numel()
+    loss.backward()
+
+
 @scene(**ONLY)
 def test_contents_come_back_at_the_same_addresses():
     import granule_torch

@@ -54,6 +54,7 @@ use crate::config::{PolicyName, Settings};
 use crate::error::{AllocError, Result, log_end};
 use crate::process::attention::{Edge, Reason};
 use crate::process::edges;
+use crate::process::pinned::{self, Pins};
 use crate::process::unified::Membership;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::types::{DevicePtr, PoolId, Stream};
@@ -100,11 +101,19 @@ pub struct HostOptions {
     pub numa: NumaPolicy,
     /// Where the system describes its devices and nodes.
     pub sysfs: PathBuf,
+    /// An allocator over the same backend is told of every capture
+    /// ([`mark_capture_begin`](crate::allocator::Pools::mark_capture_begin)): while there is none, the driver is not asked about any.
+    pub captures_are_told: bool,
 }
 
 impl Default for HostOptions {
     fn default() -> Self {
-        Self { sizing: HostSizing::default(), numa: NumaPolicy::default(), sysfs: "/sys".into() }
+        Self {
+            sizing: HostSizing::default(),
+            numa: NumaPolicy::default(),
+            sysfs: "/sys".into(),
+            captures_are_told: false,
+        }
     }
 }
 
@@ -458,6 +467,7 @@ impl Drop for HostAllocator {
             return;
         }
         self.stop_background();
+        pinned::remove(&(Arc::clone(&self.cache) as Arc<dyn Pins>));
         if let Some(unified) = &self.unified {
             unified.end(driver.edge().is_none());
         }

@@ -7,6 +7,7 @@ pub(crate) mod foreign;
 pub(crate) mod held_event;
 pub(crate) mod host_reserve;
 pub mod own;
+pub(crate) mod pinned;
 pub(crate) mod stream_identity;
 pub mod system;
 pub(crate) mod unified;

@@ -141,11 +141,14 @@ struct granule_backend_table;
 /** Given back, waiting for other streams. */
 #define GRANULE_BLOCK_PENDING 2
 
+/** What goes with the allocator's policy. */
+#define GRANULE_SIZING_POLICY 0
+
 /** As PyTorch rounds: powers of two. */
-#define GRANULE_SIZING_PYTORCH 0
+#define GRANULE_SIZING_PYTORCH 1
 
 /** Whole pages, and little is held beyond what is in use at once: see the setting pinned_spare. */
-#define GRANULE_SIZING_GRANULE 1
+#define GRANULE_SIZING_GRANULE 2
 
 /** Memory lies wherever the system puts it. */
 #define GRANULE_NUMA_SYSTEM 0
@@ -259,6 +262,10 @@ typedef struct granule_error {
     uint64_t allocated;
     /** Bytes that the allocator holds. */
     uint64_t reserved;
+    /** What can be had of the host's memory, where the device's is of it; 0 for other devices. */
+    uint64_t host_available;
+    /** What host_reserve leaves of that to the rest of the machine. */
+    uint64_t host_reserve;
 } granule_error;
 
 /** How an allocator is made. All null is the usual way. */
@@ -805,6 +812,8 @@ typedef struct granule_host_options {
     int32_t numa;
     /** The device, or the node. */
     int32_t near;
+    /** granule_mark_capture_begin tells of every capture: while there is none, the driver is not asked about any. */
+    bool captures_are_told;
 } granule_host_options;
 
 /** How long calls took, in microseconds. */

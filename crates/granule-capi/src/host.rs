@@ -28,10 +28,12 @@ pub struct granule_host_allocator {
 
 handles!(granule_host_allocator);
 
+/// What goes with the allocator's policy.
+pub const GRANULE_SIZING_POLICY: i32 = 0;
 /// As PyTorch rounds: powers of two.
-pub const GRANULE_SIZING_PYTORCH: i32 = 0;
+pub const GRANULE_SIZING_PYTORCH: i32 = 1;
 /// Whole pages, and little is held beyond what is in use at once: see the setting pinned_spare.
-pub const GRANULE_SIZING_GRANULE: i32 = 1;
+pub const GRANULE_SIZING_GRANULE: i32 = 2;
 
 /// Memory lies wherever the system puts it.
 pub const GRANULE_NUMA_SYSTEM: i32 = 0;
@@ -52,6 +54,8 @@ pub struct granule_host_options {
     pub numa: i32,
     /// The device, or the node.
     pub near: i32,
+    /// granule_mark_capture_begin tells of every capture: while there is none, the driver is not asked about any.
+    pub captures_are_told: bool,
 }
 
 growing!(granule_host_options);
@@ -71,7 +75,8 @@ pub unsafe extern "C" fn granule_host_create(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        create(a, Ok, out)
+        let options = HostOptions::of(a.engine.settings().policy_name());
+        create(a, options, out)
     })
 }
 
@@ -84,12 +89,14 @@ pub unsafe extern "C" fn granule_host_create_with(
 ) -> granule_status {
     guard(|| {
         let (a, given, out) = (given!(handle a), given!(sized options), given!(out out));
-        create(a, |options| chosen(options, given), out)
+        create(a, chosen(a, given)?, out)
     })
 }
 
-fn chosen(options: HostOptions, given: granule_host_options) -> Result<HostOptions, Failure> {
+fn chosen(a: &granule_allocator, given: granule_host_options) -> Result<HostOptions, Failure> {
+    let usual = HostOptions::of(a.engine.settings().policy_name());
     let sizing = match given.sizing {
+        GRANULE_SIZING_POLICY => usual.sizing,
         GRANULE_SIZING_PYTORCH => HostSizing::Pytorch,
         GRANULE_SIZING_GRANULE => HostSizing::Granule,
         other => {
@@ -107,16 +114,15 @@ fn chosen(options: HostOptions, given: granule_host_options) -> Result<HostOptio
             return Err(Failure::argument(format!("numa is {other}: it is one of GRANULE_NUMA_...")));
         }
     };
-    Ok(HostOptions { sizing, numa, ..options })
+    Ok(HostOptions { sizing, numa, captures_are_told: given.captures_are_told, ..usual })
 }
 
 fn create(
     a: &granule_allocator,
-    change: impl FnOnce(HostOptions) -> Result<HostOptions, Failure>,
+    options: HostOptions,
     out: Out<*mut granule_host_allocator>,
 ) -> Result<(), Failure> {
     let settings = a.engine.settings();
-    let options = change(HostOptions::of(settings.policy_name()))?;
     if let NumaPolicy::NearDevice(device) = options.numa {
         a.usable_device(i32::from(device.0))?;
     }

@@ -6,6 +6,7 @@ use crate::boundary::report;
 use crate::bytes::granule_bytes;
 use crate::error::{Failure, GRANULE_OK, granule_status, last};
 use granule::AllocError;
+use granule::oom::HostRoom;
 use std::ffi::{CStr, c_char};
 
 /// What the calling thread's last failure was.
@@ -34,6 +35,10 @@ pub struct granule_error {
     pub allocated: u64,
     /// Bytes that the allocator holds.
     pub reserved: u64,
+    /// What can be had of the host's memory, where the device's is of it; 0 for other devices.
+    pub host_available: u64,
+    /// What host_reserve leaves of that to the rest of the machine.
+    pub host_reserve: u64,
 }
 
 growing!(granule_error);
@@ -41,6 +46,7 @@ growing!(granule_error);
 fn details(failure: &Failure) -> granule_error {
     let mut details = granule_error { status: failure.status(), ..NONE };
     let Failure::Engine(error) = failure else { return details };
+    let mut host = None;
     match error {
         AllocError::OutOfMemory(report) => {
             details.device = i32::from(report.device.0);
@@ -51,6 +57,12 @@ fn details(failure: &Failure) -> granule_error {
             details.allowed = report.allowed.unwrap_or(u64::MAX);
             details.allocated = report.allocated;
             details.reserved = report.reserved;
+            host = report.host;
+        }
+        AllocError::PinnedOutOfMemory(refusal) => {
+            details.device = i32::from(refusal.device.0);
+            (details.requested, details.tried) = (refusal.bytes, refusal.bytes);
+            host = refusal.host;
         }
         AllocError::Rejected { requested, .. } => details.requested = *requested,
         AllocError::Backend(error) => {
@@ -60,10 +72,14 @@ fn details(failure: &Failure) -> granule_error {
         AllocError::WrongDevice { device, .. }
         | AllocError::InvalidDevice { device, .. }
         | AllocError::NoCapture { device } => details.device = i32::from(device.0),
-        AllocError::NoRoomToWake { bytes, free, .. } => {
+        AllocError::NoRoomToWake { bytes, free, host: of_host, .. } => {
             (details.requested, details.device_free) = (*bytes, *free);
+            host = *of_host;
         }
         _ => {}
+    }
+    if let Some(HostRoom { available, reserve, .. }) = host {
+        (details.host_available, details.host_reserve) = (available, reserve);
     }
     details
 }
@@ -80,6 +96,8 @@ const NONE: granule_error = granule_error {
     allowed: u64::MAX,
     allocated: 0,
     reserved: 0,
+    host_available: 0,
+    host_reserve: 0,
 };
 
 /// The text of the calling thread's last failure; empty where there was none. It is good until the thread's next failure.
@@ -117,4 +135,31 @@ pub unsafe extern "C" fn granule_last_error_json(out: *mut granule_bytes) -> gra
         out.set(granule_bytes::new(json.to_string()));
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use granule::oom::PinnedRefusal;
+    use granule::types::DeviceIndex;
+
+    #[test]
+    fn who_is_refused_by_the_host_is_told_its_figures() {
+        let host = HostRoom { available: 5, reserve: 3, usual: 2 };
+        let refusal = |host| PinnedRefusal {
+            label: "CUDA",
+            device: DeviceIndex(1),
+            bytes: 4,
+            held: 0,
+            pinned: 0,
+            limit: "host_reserve".into(),
+            allowed: 0,
+            host,
+        };
+        let told = |host| details(&Failure::Engine(AllocError::PinnedOutOfMemory(Box::new(refusal(host)))));
+        let short = told(Some(host));
+        assert_eq!((short.device, short.requested, short.host_available, short.host_reserve), (1, 4, 5, 3));
+        let limited = told(None);
+        assert_eq!((limited.host_available, limited.host_reserve), (0, 0));
+    }
 }

@@ -198,8 +198,8 @@ def sleep(tags: str | Sequence[str] | None = None, backup: str | os.PathLike[str
 
     Args:
         tags: one tag or several; none means every tag.
-        backup: ``"pinned"`` copies contents to pinned host memory until they wake, ``"pinned-keep"`` keeps that memory for
-            the next time, ``"discard"`` keeps no contents; anything else is a directory for files.
+        backup: ``"pinned"`` copies contents to pinned host memory until they wake (``torch.cuda.host_memory_stats()``
+            counts it), ``"pinned-keep"`` keeps that memory for the next time, ``"discard"`` keeps no contents; anything else is a directory for files.
 
     Raises:
         ValueError: there is no such backup, or no such directory.
@@ -209,6 +209,11 @@ def sleep(tags: str | Sequence[str] | None = None, backup: str | os.PathLike[str
     engine = _enable.engine()
     names, count = _tags(engine, tags)
     kind, directory = _backup(backup)
+    if kind in (_library.BACKUP_PINNED, _library.BACKUP_PINNED_KEEP):
+        import torch
+
+        # Makes the allocator of pinned memory, if nothing did yet: backups come from there, and are in its figures.
+        torch.empty(0, pin_memory=True)
     report = _library.SleepReport.empty()
     _library.check(_library.load().granule_sleep(engine, names, count, kind, directory, byref(report)))
     return Slept(

@@ -1,15 +1,18 @@
 //! Pinned host memory in graph captures.
 
-use alloc_core::AllocError;
-use alloc_core::backend::{CaptureMode, CaptureStatus, CopyKind, ErrorKind};
+use crate::machines::idle;
+use alloc_core::backend::{Backend, CaptureMode, CaptureStatus, CopyKind, ErrorKind, Result};
 use alloc_core::config::Settings;
 use alloc_core::history::HistoryOptions;
-use alloc_core::host::HostBlock;
+use alloc_core::host::{HostAllocator, HostBlock, HostOptions};
 use alloc_core::pool::Filter;
 use alloc_core::snapshot::Snapshot;
 use alloc_core::types::{DevicePtr, KIB, MIB, PoolId};
+use alloc_core::{AllocError, CachingAllocator};
+use granule_conformance::interpose::{Hook, Interposed};
 use granule_tests::pinned::{host, machine, working};
 use granule_tests::rig::{DEVICE, on_each};
+use std::sync::{Arc, Mutex};
 
 /// Under the strictest mode, so that one wrong call would break the capture.
 #[test]
@@ -173,4 +176,51 @@ fn n08_a_captures_pool_serves_its_requests_alone_and_its_memory_goes_after_its_r
         assert_eq!(host.stats().active_bytes, figures, "its figures are the default pool's now");
         assert!(matches!(host.release_pool(pool).unwrap_err(), AllocError::UnknownPool { .. }));
     });
+}
+
+/// Notes which calls ask about captures, or allow what they forbid.
+#[derive(Debug, Default, Clone)]
+struct Asked(Arc<Mutex<Vec<&'static str>>>);
+
+impl Hook for Asked {
+    fn enter(&self, method: &'static str) -> Result<()> {
+        if method.starts_with("Capture::") {
+            self.0.lock().unwrap().push(method);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn who_tells_of_captures_is_asked_about_them_only_while_there_is_one() {
+    let (machine, asked) = (idle(), Asked::default());
+    let driver: Arc<dyn Backend> = Arc::new(Interposed::new(machine.clone(), asked.clone()));
+    let devices = CachingAllocator::new(Arc::clone(&driver), Settings::default()).unwrap();
+    let stream = machine.create_stream(DEVICE, 0).unwrap();
+    let used = |captures_are_told| {
+        let options = HostOptions { captures_are_told, ..HostOptions::default() };
+        let host = HostAllocator::new(Arc::clone(&driver), &Settings::default(), options).unwrap();
+        let once = || {
+            asked.0.lock().unwrap().clear();
+            let block = host.allocate_for(MIB, stream).unwrap();
+            assert!(host.record_event(block.ptr, block.id, stream).unwrap());
+            host.free(block.id).unwrap();
+            (block.ptr, asked.0.lock().unwrap().len())
+        };
+        let (first, (again, calls)) = (once(), once());
+        assert_eq!(first.0, again);
+        devices.pools().mark_capture_begin(DEVICE).unwrap();
+        let capture = machine.capture().unwrap();
+        capture.begin(stream, CaptureMode::Global).unwrap();
+        let (captured, during) = once();
+        let graph = capture.end(stream).unwrap();
+        devices.pools().mark_capture_end(DEVICE).unwrap();
+        assert_eq!(captured, again);
+        assert_ne!(once().0, captured, "a graph may use it");
+        // SAFETY: rule 1: it was never launched.
+        unsafe { capture.destroy_graph(graph) }.unwrap();
+        (calls, during)
+    };
+    let (told, untold) = (used(true), used(false));
+    assert!(told.0 == 0 && told.1 > 0 && untold.0 > 0, "{told:?} {untold:?}");
 }

@@ -2,11 +2,13 @@
 
 use crate::contents::{backups, machine, small_granules};
 use alloc_core::backend::ErrorKind;
-use alloc_core::sleep::{Backup, Tags};
+use alloc_core::config::{PolicyName, Settings};
+use alloc_core::sleep::{Backup, Retention, Tags};
 use alloc_core::types::MIB;
 use backend_openreg::{Call, Effect, Fault, FaultPlan, Held};
 use granule_tests::bytes::{Bytes, pattern};
-use granule_tests::policy::Policy;
+use granule_tests::pinned::{host, nothing_is_pinned};
+use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{Rig, on_each};
 use granule_tests::sleepers::{malloc_in, tagged};
@@ -83,7 +85,73 @@ fn a_file_gets_more_pieces_than_the_ring_has_slots<P: Policy>() {
     rig.nothing_is_left(&allocator);
 }
 
+/// They are in the books of the program's own pinned memory, as large as they are, and leave what it caches alone.
+fn backups_come_from_the_allocator_of_pinned_memory<P: Policy>() {
+    on_each(&machine(), |rig| {
+        let allocator = rig.with_policy::<P>(small_granules());
+        let host = host(rig, &Settings::default());
+        let cached = host.allocate(MIB).unwrap();
+        host.free(cached.id).unwrap();
+        let pool = tagged(&allocator, "weights");
+        let (bytes, contents) = (5 * MIB + 100, pattern(9, 5 * MIB + 100));
+        let ptr = malloc_in(&pool, &allocator, bytes, rig.stream());
+        Bytes(&*rig.backend).write(ptr, &contents);
+        let figures = || {
+            let stats = host.stats();
+            (stats.allocated_bytes.current - MIB as i64, stats.granule.active_bytes.current)
+        };
+        for retention in [Retention::Release, Retention::Keep] {
+            let slept = allocator.put_to_sleep(Tags::All, &Backup::HostPinned(retention)).unwrap();
+            let held = slept.backup_held as i64;
+            assert!(slept.backup_held == slept.backed_up && held > bytes as i64, "{held}");
+            assert_eq!(figures(), (held, held), "{}", rig.name);
+            allocator.sleep_mode().wake(Tags::All).unwrap();
+            assert!(Bytes(&*rig.backend).read(ptr, bytes) == contents, "they are as they were");
+            let kept = if retention == Retention::Keep { held } else { 0 };
+            assert_eq!(figures(), (kept, kept), "{}", rig.name);
+        }
+        allocator.sleep_mode().drop_backups();
+        assert_eq!(figures(), (0, 0));
+        // It ends before them.
+        allocator.put_to_sleep(Tags::All, &Backup::HostPinned(Retention::Release)).unwrap();
+        drop(host);
+        allocator.sleep_mode().wake(Tags::All).unwrap();
+        assert!(Bytes(&*rig.backend).read(ptr, bytes) == contents, "they are as they were");
+        allocator.free(ptr).unwrap();
+        drop(pool);
+        rig.nothing_is_left(&allocator);
+        nothing_is_pinned(&rig.device);
+    });
+}
+
+/// While a backup is there, the spare of pages is reckoned without it.
+#[test]
+fn a_backup_makes_no_room_for_what_is_cached() {
+    let rig = Rig::openreg(machine());
+    let allocator = rig.with_policy::<PytorchPolicy>(small_granules());
+    let settings = Settings { pinned_sizes: Some(PolicyName::Granule), ..Settings::default() };
+    let host = host(&rig, &settings);
+    let pool = tagged(&allocator, "weights");
+    let ptr = malloc_in(&pool, &allocator, 40 * MIB, rig.stream());
+    allocator.put_to_sleep(Tags::All, &Backup::HostPinned(Retention::Release)).unwrap();
+    let cycle = |bytes: u64| {
+        let block = host.allocate(bytes).unwrap();
+        host.free(block.id).unwrap();
+        block
+    };
+    let large = cycle(8 * MIB);
+    assert_eq!(cycle(8 * MIB).ptr, large.ptr, "it is cached, backup or not");
+    allocator.sleep_mode().wake(Tags::All).unwrap();
+    for mib in 9..12 {
+        cycle(mib * MIB);
+    }
+    let held = host.stats().allocated_bytes.current;
+    assert!(held <= 12 * MIB as i64, "{held} are held where 11 MiB were wanted at most");
+    allocator.free(ptr).unwrap();
+}
+
 granule_tests::for_each_policy!(
+    backups_come_from_the_allocator_of_pinned_memory,
     a_file_gets_more_pieces_than_the_ring_has_slots,
     what_the_driver_keeps_of_a_backup_is_given_back_later,
     what_was_saved_can_be_read_while_it_sleeps,

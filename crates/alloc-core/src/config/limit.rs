@@ -13,7 +13,8 @@ pub enum MemoryLimit {
     Bytes(u64),
 }
 
-/// Default of `host_reserve` for a host of `total` bytes: 2 GiB or 5 %, whichever is more, but at most a quarter.
+/// What `host_reserve` is by default, where a host has `total` bytes: 2 GiB or 5 %, whichever is more, but at most a quarter:
+/// under 8 GiB, 2 GiB would leave programs little, or nothing.
 #[must_use]
 pub fn usual_host_reserve(total: u64) -> u64 {
     (total / 20).max(2 * GIB).min(total / 4)

@@ -236,7 +236,8 @@ impl Site {
 
     /// The memory that it shares with the host, if it does.
     pub(super) fn unified(&self) -> Option<&'static Unified> {
-        self.shared.as_ref().map(|shared| Unified::of(self.backend.id(), shared.which))
+        let shared = self.shared.as_ref().filter(|shared| shared.which != Shared::Aside);
+        shared.map(|shared| Unified::of(self.backend.id(), shared.which))
     }
 
     /// True if its memory is the host's.

@@ -56,6 +56,8 @@ pub(super) struct PinnedBlock {
     pub(super) in_graph: bool,
     /// A buffer has it, and frees it.
     pub(super) buffered: bool,
+    /// Counts for itself, and is not cached after its end; see [`Pins::take`](crate::process::pinned::Pins::take).
+    pub(super) apart: bool,
     pub(super) context: Option<Context>,
 }
 
@@ -78,6 +80,7 @@ pub(super) struct Order<'a> {
     pub(super) requested: u64,
     pub(super) pool: PoolId,
     pub(super) capturing: bool,
+    pub(super) apart: bool,
     pub(super) context: Option<Gathered<'a, Context>>,
 }
 

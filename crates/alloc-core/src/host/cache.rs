@@ -11,16 +11,17 @@ use super::stats::{HostStats, signed};
 use super::table::{BlockTable, Knobs};
 use super::uses::StreamUses;
 use super::{HostBlock, HostBlockId, HostOptions};
-use crate::backend::{Backend, ErrorKind};
+use crate::backend::{self, Backend, BackendError, ErrorKind};
 use crate::config::Settings;
-use crate::error::{AllocError, Result};
+use crate::error::{AllocError, Result, log_end};
 use crate::memory::block::BlockId;
 use crate::process::attention::Edge;
 use crate::process::edges;
 use crate::process::foreign::{Foreign, HeldBack};
-use crate::process::unified::{Membership, Moving, Pins};
+use crate::process::pinned::{self, Pins};
+use crate::process::unified::{Membership, Moving};
 use crate::sync::{Arc, AtomicBool, Ordering};
-use crate::types::{PoolId, Stream};
+use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use crate::watch::history::{Context, RecordContext};
 
 /// Most threads that register pages.
@@ -70,7 +71,7 @@ impl PinnedCache {
         validate(settings)?;
         edges::admit(backend.id()).map_err(Edge::refusal)?;
         let node = numa::resolve(options.numa, &*backend, &options.sysfs)?;
-        let driver = Arc::new(DriverAccess::new(Arc::clone(&backend))?);
+        let driver = Arc::new(DriverAccess::new(Arc::clone(&backend), options.captures_are_told)?);
         let foreign = Arc::new(Foreign::default());
         Ok(Self {
             source: Source::new(backend, node, settings),
@@ -110,9 +111,11 @@ impl PinnedCache {
         self.wants_thread.load(Ordering::Acquire)
     }
 
-    /// From here on it gives way to devices that share the memory, if some do.
+    /// From here on all pinned memory of its backend is its, and it gives way to devices that share the memory, if some do.
     pub(super) fn join(self: &Arc<Self>) -> Option<Membership> {
-        self.source.unified().map(|unified| unified.join_cache(Arc::clone(self) as Arc<dyn Pins>))
+        let pins = Arc::clone(self) as Arc<dyn Pins>;
+        pinned::install(self.driver.backend().id(), &pins);
+        self.source.unified().map(|unified| unified.join_cache(pins))
     }
 
     /// See [`HostAllocator::configure`](super::HostAllocator::configure).
@@ -142,7 +145,7 @@ impl PinnedCache {
             None => false,
         };
         let visit = self.pools.route(stream, capturing)?;
-        let order = Order { requested: bytes, pool: visit.pool(), capturing, context };
+        let order = Order { requested: bytes, pool: visit.pool(), capturing, apart: false, context };
         let is_watched =
             self.wants_thread() && order.pool == PoolId::DEFAULT && self.completions.is_watched();
         if !is_watched && let Err(error) = self.poll(order.context.as_deref()) {
@@ -196,7 +199,8 @@ impl PinnedCache {
     fn make_once(&self, size: u64, order: &Order<'_>, knobs: &Knobs) -> Result<HostBlock> {
         let context = order.context.as_deref();
         if !order.capturing
-            && let Err(error) = self.give_up(|table| table.clear_surplus(size), context)
+            && let Err(error) =
+                self.give_up(|table| table.clear_surplus(if order.apart { 0 } else { size }), context)
         {
             tracing::warn!(%error, "not all pinned memory that is kept beyond use could be given back");
         }
@@ -240,25 +244,21 @@ impl PinnedCache {
         let calls = self.table.calls();
         let context = self.table.gather(RecordContext::All, &calls);
         let context = context.as_deref();
-        let (block, fate, catch_all, _named) = {
-            let mut table = self.table.lock();
-            let Some(block) = table.handed_out(id).filter(|block| !table.block(*block).buffered) else {
-                return Err(AllocError::UnknownHostBlock { id: id.0 });
-            };
-            let fate = table.release(block, context);
-            let named = match &fate {
-                Fate::Waits(users) => self.completions.announce(users),
-                _ => Vec::new(),
-            };
-            (block, fate, table.knobs().free_catch_all, named)
+        let mut table = self.table.lock();
+        let Some(block) = table.handed_out(id).filter(|block| !table.block(*block).buffered) else {
+            return Err(AllocError::UnknownHostBlock { id: id.0 });
         };
-        match fate {
+        match table.release(block, context) {
             Fate::Free | Fate::Kept => Ok(()),
             Fate::Waits(users) => {
+                let _named = self.completions.announce(&users);
+                drop(table);
                 self.completions.wait_for(block, users);
                 Ok(())
             }
             Fate::Leaves => {
+                let catch_all = table.knobs().free_catch_all;
+                drop(table);
                 let _relaxed = self.driver.relaxed().ok();
                 let _moving = self.moving();
                 self.give_back(vec![block], context).or_else(|error| {
@@ -423,5 +423,23 @@ impl Pins for PinnedCache {
         if let Err(error) = self.driver.noticing(noticed.and(self.release_cached(None))) {
             tracing::warn!(%error, "not all cached pinned memory could be given back for a device");
         }
+    }
+
+    fn take(&self, bytes: u64) -> backend::Result<(DevicePtr, u64)> {
+        let order =
+            Order { requested: bytes, pool: PoolId::DEFAULT, capturing: false, apart: true, context: None };
+        let knobs = self.table.lock().knobs();
+        let made = self.driver.relaxed().and_then(|_relaxed| self.make(bytes, &order, &knobs));
+        made.map(|block| (block.ptr, block.id.0)).map_err(|error| match error {
+            AllocError::Backend(error) => error,
+            other => {
+                let text = other.to_string();
+                BackendError::new(ErrorKind::OutOfMemory, 0, "pinned memory", DeviceIndex(0), text)
+            }
+        })
+    }
+
+    fn end(&self, id: u64) {
+        log_end(self.free(HostBlockId(id)), "pinned memory could not be given back; it is cached");
     }
 }

@@ -9,6 +9,7 @@ use crate::lifetimes::uses::User;
 use crate::memory::block::BlockId;
 use crate::sync::{Arc, AtomicBool, Flight, InFlight, Mutex, OnceLock, Ordering, Rank, SlowPath};
 use crate::types::Stream;
+use smallvec::SmallVec;
 use std::thread::{self, Thread};
 
 /// How pending frees name a pinned block. There are no arenas.
@@ -63,13 +64,15 @@ impl Completions {
     }
 
     /// Says that calls which name these users' streams are about to be made. Done under the lock that guards the list.
-    pub(super) fn announce<'u>(&self, users: impl IntoIterator<Item = &'u User>) -> Vec<Flight<'_, Stream>> {
+    pub(super) fn announce<'u>(
+        &self,
+        users: impl IntoIterator<Item = &'u User>,
+    ) -> SmallVec<[Flight<'_, Stream>; 2]> {
         users.into_iter().filter_map(User::live).map(|stream| self.naming.begin(stream)).collect()
     }
 
     /// So that the free of a block that `stream` has just been recorded on finds an event.
     pub(super) fn prepare(&self, stream: Stream) {
-        let _relaxed = self.driver.relaxed().ok();
         self.pending[usize::from(stream.device.0)].prepare(self.driver.backend(), stream.device);
     }
 
@@ -83,7 +86,6 @@ impl Completions {
         let Some(device) = user.device() else {
             unreachable!("no other process has pinned memory of this one")
         };
-        let _relaxed = self.driver.relaxed().ok();
         // An event recorded on a captured stream would become part of the graph, and say nothing.
         let is_captured = |stream| !matches!(self.driver.capture_id(stream), Ok(None));
         if user.live().is_some_and(is_captured) {

@@ -1,6 +1,6 @@
 //! The driver, as pinned memory needs it: whether it may be called at all, which streams are its own, what captures forbid.
 
-use crate::backend::{self, Backend, CaptureStatus};
+use crate::backend::{self, Backend, Capture, CaptureStatus};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Relaxed;
 use crate::process::attention::{Attention, Edge};
@@ -15,14 +15,16 @@ pub(super) struct DriverAccess {
     backend: Arc<dyn Backend>,
     attention: &'static Attention,
     devices: u16,
+    /// The engine is told of every capture.
+    told: bool,
 }
 
 impl DriverAccess {
     /// For a process that the backend [admits](edges::admit).
-    pub(super) fn new(backend: Arc<dyn Backend>) -> Result<Self> {
+    pub(super) fn new(backend: Arc<dyn Backend>, told: bool) -> Result<Self> {
         let devices = backend.device_count()?;
         let attention = edges::lend(backend.id(), None);
-        Ok(Self { backend, attention, devices })
+        Ok(Self { backend, attention, devices, told })
     }
 
     pub(super) fn backend(&self) -> &Arc<dyn Backend> {
@@ -71,15 +73,20 @@ impl DriverAccess {
         Ok(resolve(stream, self.backend.kind()))
     }
 
-    /// Lets the calling thread do what captures of others would forbid, where there are captures.
+    /// Lets the calling thread do what captures of others would forbid, where there may be any. Calls the driver then.
     pub(super) fn relaxed(&self) -> Result<Option<Relaxed<'_>>> {
-        let Ok(capture) = self.backend.capture() else { return Ok(None) };
+        let Some(capture) = self.capture() else { return Ok(None) };
         self.answered(Relaxed::enter(capture).map(Some))
     }
 
-    /// The capture that a stream is part of, also a broken one. Calls the driver.
+    /// Whom to ask about captures, where there may be any.
+    fn capture(&self) -> Option<&dyn Capture> {
+        self.backend.capture().ok().filter(|_| !self.told || edges::captures_over(self.backend.id()))
+    }
+
+    /// The capture that a stream is part of, also a broken one. Calls the driver, unless none can be there.
     pub(super) fn capture_id(&self, stream: Stream) -> Result<Option<u64>> {
-        let Ok(capture) = self.backend.capture() else { return Ok(None) };
+        let Some(capture) = self.capture() else { return Ok(None) };
         // Another thread's default stream cannot be asked about here, and is not captured from here.
         let Ok(stream) = named(stream) else { return Ok(None) };
         Ok(match self.answered(capture.status(stream))? {

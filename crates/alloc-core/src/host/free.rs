@@ -20,12 +20,14 @@ impl FreeBlocks {
     }
 
     /// The key of the smallest block of these sizes.
+    #[inline(always)]
     fn smallest(&self, from: u64, end: u64) -> Option<(u64, Reverse<u64>)> {
         let sizes = (from, Reverse(u64::MAX))..=(end, Reverse(0));
         self.by_size.range(sizes).next().map(|(key, _)| *key)
     }
 
     /// Of the blocks of these sizes, the one that was freed last.
+    #[inline]
     pub(super) fn take_newest(&mut self, sizes: RangeInclusive<u64>) -> Option<BlockId> {
         let (mut from, end) = sizes.into_inner();
         let mut newest = None;

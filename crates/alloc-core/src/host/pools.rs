@@ -23,6 +23,7 @@ impl Visit<'_> {
 }
 
 impl Drop for Visit<'_> {
+    #[inline]
     fn drop(&mut self) {
         if self.pool != PoolId::DEFAULT
             && let Ok(pool) = self.pools.pools.lock().get(self.pool)
@@ -86,6 +87,7 @@ impl PinnedPools {
     }
 
     /// The pool of a request: that of the oldest scope whose filter accepts it. (For device memory it is the newest.)
+    #[inline]
     pub(super) fn route(&self, stream: Option<Stream>, capturing: bool) -> Result<Visit<'_>> {
         let default = Visit { pools: self, pool: PoolId::DEFAULT };
         if !self.scoped.load(Ordering::Acquire) {

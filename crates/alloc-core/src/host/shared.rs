@@ -44,6 +44,7 @@ impl std::ops::DerefMut for Locked<'_> {
 }
 
 impl Drop for Locked<'_> {
+    #[inline]
     fn drop(&mut self) {
         if !self.has_leftovers() {
             return;
@@ -76,6 +77,7 @@ impl SharedTable {
     }
 
     /// The calling thread's context, where contexts are gathered at this level. Hold no lock.
+    #[inline(always)]
     pub(super) fn gather<'a>(
         &self,
         level: RecordContext,

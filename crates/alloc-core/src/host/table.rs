@@ -15,8 +15,8 @@ use crate::sync::plain::AtomicU64;
 use crate::types::{DevicePtr, MIB, PoolId, Stream};
 use crate::watch::history::Context;
 use crate::watch::snapshot::Action;
-use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 /// The settings that concern pinned memory.
@@ -67,8 +67,8 @@ pub(super) struct BlockTable {
     knobs: Knobs,
     blocks: Vec<Option<PinnedBlock>>,
     vacant: Vec<BlockId>,
-    /// Blocks in the program's hands, by what it was given to name them.
-    tenures: FxHashMap<u64, BlockId>,
+    /// What blocks are named next; see [`name`](Self::name).
+    names: Range<u64>,
     by_ptr: BTreeMap<DevicePtr, BlockId>,
     /// The default pool's, and those of private pools.
     default: PoolCache,
@@ -77,17 +77,16 @@ pub(super) struct BlockTable {
     /// What the requests of the blocks in use were rounded to, and the most that this was since the cache was emptied.
     wanted: u64,
     most_wanted: u64,
+    /// Bytes of blocks that are not cached after their end, and are not among those.
+    apart: u64,
     /// Memory of the program's own that it has pinned: its size, and where.
     registered: BTreeMap<DevicePtr, (u64, Option<Context>)>,
     trace: Trace,
     leftovers: Leftovers,
 }
 
-/// Never given twice in the process, so that what names a block that was freed names nothing.
-fn fresh_tenure() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
+/// The bits of a name that say where the block's record is.
+const PLACE: u32 = 28;
 
 impl BlockTable {
     pub(super) fn new(settings: &Settings, sizing: HostSizing) -> Self {
@@ -95,13 +94,14 @@ impl BlockTable {
             knobs: Knobs::new(settings, sizing),
             blocks: Vec::new(),
             vacant: Vec::new(),
-            tenures: FxHashMap::default(),
+            names: 0..0,
             by_ptr: BTreeMap::new(),
             default: PoolCache::default(),
             caches: BTreeMap::new(),
             totals: Totals::default(),
             wanted: 0,
             most_wanted: 0,
+            apart: 0,
             registered: BTreeMap::new(),
             trace: Trace::default(),
             leftovers: Leftovers::default(),
@@ -144,9 +144,25 @@ impl BlockTable {
         self.by_ptr.values().map(|id| self.block(*id))
     }
 
+    /// Names a block that is handed out. The upper bits are not given twice in 2^36 requests of the process, so that what names a
+    /// block that was freed names nothing.
+    fn name(&mut self, id: BlockId) -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        const AT_ONCE: u64 = 1 << 10;
+        let number = self.names.next().unwrap_or_else(|| {
+            let first = NEXT.fetch_add(AT_ONCE, Ordering::Relaxed);
+            self.names = first + 1..first + AT_ONCE;
+            first
+        });
+        number << PLACE | u64::from(id.index())
+    }
+
     /// A block in the program's hands.
+    #[inline]
     pub(super) fn handed_out(&self, id: HostBlockId) -> Option<BlockId> {
-        self.tenures.get(&id.0).copied()
+        let place = id.0 & ((1 << PLACE) - 1);
+        let block = self.blocks.get(place as usize)?.as_ref()?;
+        (id != HostBlockId::NONE && block.tenure == id.0).then_some(BlockId::new(place as u32))
     }
 
     /// A block in the program's hands: that of this name, or else the one that begins at `ptr`.
@@ -178,11 +194,13 @@ impl BlockTable {
         is_new
     }
 
+    #[inline]
     fn cache(&mut self, pool: PoolId) -> &mut PoolCache {
         if pool == PoolId::DEFAULT { &mut self.default } else { self.caches.entry(pool).or_default() }
     }
 
     /// What a pool has, if it has had anything.
+    #[inline]
     fn known(&mut self, pool: PoolId) -> Option<&mut PoolCache> {
         if pool == PoolId::DEFAULT { Some(&mut self.default) } else { self.caches.get_mut(&pool) }
     }
@@ -192,16 +210,18 @@ impl BlockTable {
     }
 
     /// A free block for a request of that size, once rounded.
+    #[inline]
     pub(super) fn take_cached(&mut self, size: u64, order: &Order<'_>) -> Option<HostBlock> {
-        let waste = self.totals.active().saturating_sub(self.wanted);
-        let largest = size.saturating_add(self.spare(size).saturating_sub(waste));
-        let sizing = self.knobs.sizing;
-        let free = &mut self.known(order.pool)?.free;
-        let id = match sizing {
+        let id = match self.knobs.sizing {
             HostSizing::Pytorch => {
-                free.take_newest(size..=size.checked_next_power_of_two().unwrap_or(u64::MAX))
+                let sizes = size..=size.checked_next_power_of_two().unwrap_or(u64::MAX);
+                self.known(order.pool)?.free.take_newest(sizes)
             }
-            HostSizing::Granule => free.take_smallest(size..=largest),
+            HostSizing::Granule => {
+                let waste = self.totals.active().saturating_sub(self.wanted + self.apart);
+                let largest = size.saturating_add(self.spare(size).saturating_sub(waste));
+                self.known(order.pool)?.free.take_smallest(size..=largest)
+            }
         }?;
         Some(self.hand_out(id, size, order))
     }
@@ -219,7 +239,7 @@ impl BlockTable {
     /// Lets free blocks leave beyond what may be held once there is a new one of that size.
     pub(super) fn clear_surplus(&mut self, size: u64) -> Vec<BlockId> {
         let may_hold = self.most_wanted(size).saturating_add(self.spare(size));
-        let held = self.totals.held().saturating_add(size);
+        let held = self.totals.held().saturating_sub(self.apart).saturating_add(size);
         let mut surplus = match self.knobs.sizing {
             HostSizing::Pytorch => 0,
             HostSizing::Granule => held.saturating_sub(may_hold),
@@ -252,11 +272,13 @@ impl BlockTable {
             captured: false,
             in_graph: false,
             buffered: false,
+            apart: false,
             context: None,
         };
         let id = self.vacant.pop().unwrap_or_else(|| {
             self.blocks.push(None);
-            BlockId::new(u32::try_from(self.blocks.len() - 1).expect("pinned blocks are fewer than pages"))
+            let place = u32::try_from(self.blocks.len() - 1).ok().filter(|place| place >> PLACE == 0);
+            BlockId::new(place.expect("pinned blocks are fewer than pages"))
         });
         self.blocks[id.index() as usize] = Some(block);
         self.by_ptr.insert(ptr, id);
@@ -266,20 +288,24 @@ impl BlockTable {
         self.hand_out(id, size, order)
     }
 
+    #[inline(always)]
     fn hand_out(&mut self, id: BlockId, rounded: u64, order: &Order<'_>) -> HostBlock {
-        let tenure = fresh_tenure();
+        let tenure = self.name(id);
         let block = self.block_mut(id);
-        (block.phase, block.buffered) = (Phase::HandedOut, false);
+        (block.phase, block.buffered, block.apart) = (Phase::HandedOut, false, order.apart);
         (block.requested, block.rounded) = (order.requested, rounded);
         (block.tenure, block.captured) = (tenure, order.capturing);
         let former = std::mem::replace(&mut block.context, order.context.as_deref().cloned());
         let (ptr, size) = (block.ptr, block.size);
         self.leftovers.contexts.extend(former);
-        self.tenures.insert(tenure, id);
         self.cache(order.pool).histogram.begin(size);
         self.totals.begin(size, order.requested);
-        self.wanted += rounded;
-        self.most_wanted = self.most_wanted.max(self.wanted);
+        if order.apart {
+            self.apart += size;
+        } else {
+            self.wanted += rounded;
+            self.most_wanted = self.most_wanted.max(self.wanted);
+        }
         self.note(Action::Alloc, id, order.context.as_deref());
         HostBlock { ptr, id: HostBlockId(tenure), bytes: order.requested, size }
     }
@@ -288,24 +314,19 @@ impl BlockTable {
     pub(super) fn release(&mut self, id: BlockId, call: Option<&Context>) -> Fate {
         self.note(Action::FreeRequested, id, call);
         let block = self.block_mut(id);
-        let (tenure, size) = (std::mem::take(&mut block.tenure), block.size);
-        let users = std::mem::take(&mut block.users);
-        // A graph uses its memory whenever it is launched, so nothing says when it has done so for the last time.
-        let kept = block.in_graph || (block.captured && !users.is_empty());
-        if kept {
-            block.phase = Phase::Kept;
-        } else if !users.is_empty() {
-            (block.phase, block.waits) = (Phase::Waiting, users.len());
+        block.tenure = 0;
+        if block.users.is_empty() && !block.in_graph {
+            return self.complete(id, call);
         }
-        self.tenures.remove(&tenure);
-        if kept {
+        let (size, users) = (block.size, std::mem::take(&mut block.users));
+        // A graph uses its memory whenever it is launched, so nothing says when it has done so for the last time.
+        if block.in_graph || block.captured {
+            block.phase = Phase::Kept;
             self.totals.keep(size);
             self.leftovers.users.extend(users);
             return Fate::Kept;
         }
-        if users.is_empty() {
-            return self.complete(id, call);
-        }
+        (block.phase, block.waits) = (Phase::Waiting, users.len());
         self.totals.begin_wait(size);
         Fate::Waits(users)
     }
@@ -324,12 +345,16 @@ impl BlockTable {
 
     /// No device uses the block any more.
     fn complete(&mut self, id: BlockId, call: Option<&Context>) -> Fate {
-        let PinnedBlock { size, requested, rounded, pool, .. } = *self.block(id);
+        let PinnedBlock { size, requested, rounded, pool, apart, .. } = *self.block(id);
         self.note(Action::FreeCompleted, id, call);
         self.cache(pool).histogram.end(size);
         self.totals.end(size, requested);
-        self.wanted -= rounded;
-        if size > self.knobs.max_cached {
+        if apart {
+            self.apart -= size;
+        } else {
+            self.wanted -= rounded;
+        }
+        if apart || size > self.knobs.max_cached {
             self.leave(id);
             return Fate::Leaves;
         }
@@ -465,6 +490,7 @@ impl BlockTable {
     }
 
     /// Records something about a block; without a context of the call, that of the block's allocation is shown.
+    #[inline]
     fn note(&mut self, action: Action, id: BlockId, call: Option<&Context>) {
         if !self.trace.is_on() {
             return;
@@ -484,7 +510,13 @@ mod tests {
 
     #[test]
     fn a_block_is_the_programs_until_it_is_given_back_and_free_once_nobody_uses_it() {
-        let order = |requested| Order { requested, pool: PoolId::DEFAULT, capturing: false, context: None };
+        let order = |requested| Order {
+            requested,
+            pool: PoolId::DEFAULT,
+            capturing: false,
+            apart: false,
+            context: None,
+        };
         let mut table = BlockTable::new(&Settings::default(), HostSizing::Pytorch);
         let fresh = Fresh { ptr: DevicePtr(8192), size: 4096, origin: Origin::Driver, took: None };
         let block = table.add(fresh, &order(100));

@@ -7,6 +7,7 @@ pub(crate) use lane::{Lane, Ticket};
 
 use crate::backend::{Backend, BackendError, CopyKind, ErrorKind, HostFlags, Result};
 use crate::process::edges;
+use crate::process::pinned::{self, Pins};
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{BackendId, DeviceIndex, DevicePtr};
 use memmap2::{Advice, MmapRaw};
@@ -38,7 +39,13 @@ pub enum Retention {
 
 /// Host memory of a backup.
 enum Memory {
-    Pinned { backend: Arc<dyn Backend>, ptr: DevicePtr, bytes: u64 },
+    /// Of the driver, or of the allocator of pinned memory that has it by a name.
+    Pinned {
+        backend: Arc<dyn Backend>,
+        ptr: DevicePtr,
+        bytes: u64,
+        of: Option<(Arc<dyn Pins>, u64)>,
+    },
     File(MmapRaw),
 }
 
@@ -54,8 +61,11 @@ impl std::fmt::Debug for Store {
 impl Store {
     fn pinned(backend: &Arc<dyn Backend>, bytes: u64) -> Result<Self> {
         assert_unlocked();
-        let ptr = backend.pinned_host()?.host_malloc(bytes, HostFlags::PORTABLE)?;
-        Ok(Self(Memory::Pinned { backend: Arc::clone(backend), ptr, bytes }))
+        let (ptr, of) = match pinned::of(backend.id()) {
+            Some(pins) => pins.take(bytes).map(|(ptr, id)| (ptr, Some((pins, id))))?,
+            None => (backend.pinned_host()?.host_malloc(bytes, HostFlags::PORTABLE)?, None),
+        };
+        Ok(Self(Memory::Pinned { backend: Arc::clone(backend), ptr, bytes, of }))
     }
 
     fn file(directory: &Path, bytes: u64, device: DeviceIndex) -> Result<Self> {
@@ -150,10 +160,13 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        if let Memory::Pinned { backend, ptr, .. } = &self.0
+        if let Memory::Pinned { backend, ptr, of, .. } = &self.0
             && edges::may_destroy(backend.id())
         {
-            refused::give_back(&**backend, *ptr);
+            match of {
+                Some((pins, id)) => pins.end(*id),
+                None => refused::give_back(&**backend, *ptr),
+            }
         }
     }
 }

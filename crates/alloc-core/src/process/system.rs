@@ -35,6 +35,8 @@ pub enum Shared {
     Host,
     /// A node beside the host's, as on GH200: programs and the page cache get memory of it, too.
     Node(u32),
+    /// None: the firmware set an APU's memory aside, and the driver may tell a part alone.
+    Aside,
 }
 
 /// Memory that a device shares, and the system that describes it.
@@ -137,6 +139,7 @@ impl System {
         let (known, file) = match shared {
             Shared::Host => (self.memory().is_some(), "proc/meminfo".to_owned()),
             Shared::Node(node) => (self.node(node).is_some(), node_file(node)),
+            Shared::Aside => return None,
         };
         (!known).then(|| {
             format!(
@@ -246,8 +249,8 @@ impl SharedMemory {
             tracing::warn!(%device, bus, "the system does not say what memory the device has; what the driver says counts");
         }
         // The kernel takes a device's memory from the larger of the two. What the firmware set aside is not the host's.
-        let is_apart = apu.as_ref().is_some_and(|apu| apu.vram >= apu.gtt);
-        (!is_apart).then_some(Self { which: Shared::Host, apu, system })
+        let is_aside = apu.as_ref().is_some_and(|apu| apu.vram >= apu.gtt);
+        Some(Self { which: if is_aside { Shared::Aside } else { Shared::Host }, apu, system })
     }
 
     /// Free and total bytes of the device, for which the driver reports `driver`.
@@ -261,6 +264,13 @@ impl SharedMemory {
                 let available = self.system.node(node).map_or(0, |memory| memory.available);
                 MemoryInfo { free: driver.free.max(available.min(driver.total)), ..driver }
             }
+            Shared::Aside => self.apu.as_ref().map_or(driver, |Apu { vram, folder, .. }| {
+                let used = self.system.bytes(folder.join("mem_info_vram_used")).unwrap_or(*vram);
+                MemoryInfo {
+                    free: driver.free.max(vram.saturating_sub(used)),
+                    total: driver.total.max(*vram),
+                }
+            }),
         }
     }
 

@@ -11,6 +11,7 @@
 //! ```
 
 use super::host_reserve::{Coming, HostReserve, HostRoom, Spending};
+use super::pinned::Pins;
 use super::system::{Shared, SharedMemory, System};
 use crate::backend::Backend;
 use crate::base::round::format_bytes;
@@ -35,13 +36,7 @@ pub(crate) trait Sharing: Send + Sync {
     fn tell(&self);
 }
 
-/// An allocator of pinned memory.
-pub(crate) trait Pins: Send + Sync {
-    /// Gives cached memory back; if it may wait, also memory that devices are done with then. Calls the driver.
-    fn give_back(&self, may_wait: bool);
-}
-
-/// Reason why memory may not be pinned: with what the device holds it would exceed a limit. Sizes are bytes.
+/// Why memory may not be pinned: with what the device holds it would be more than a limit allows. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinnedRefusal {
     /// `CUDA`, `HIP`, or what a vendor's backend calls itself.
@@ -191,6 +186,7 @@ impl Unified {
         let holds = |memory: &Shared| match memory {
             Shared::Host => true,
             Shared::Node(of_device) => node == Some(*of_device),
+            Shared::Aside => false,
         };
         shared.map(|memory| memory.which).find(holds).map(|memory| Self::of(backend.id(), memory))
     }

@@ -36,6 +36,8 @@ pub(crate) fn out_of_memory(report: &OomReport) -> Value {
         "allowed": report.allowed,
         "allocated": report.allocated,
         "reserved": report.reserved,
+        "pinned": report.pinned,
+        "host": host(report),
         "private_free": report.private_free,
         "pending": report.pending,
         "asleep": report.asleep,
@@ -54,6 +56,11 @@ pub(crate) fn out_of_memory(report: &OomReport) -> Value {
         "blockers": blockers(report),
         "remedies": remedies(report),
     })
+}
+
+fn host(report: &OomReport) -> Option<Value> {
+    let host = report.host?;
+    Some(json!({ "available": host.available, "reserve": host.reserve, "usual": host.usual }))
 }
 
 fn tenant(report: &OomReport) -> Option<Value> {

@@ -97,10 +97,18 @@ int main(void) {
     OK(granule_host_destroy(h));
     OK(granule_host_destroy(NULL));
 
-    granule_host_options options = {sizeof options, GRANULE_SIZING_GRANULE, GRANULE_NUMA_NEAR_DEVICE, 1};
+    granule_host_options options = {sizeof options, GRANULE_SIZING_GRANULE, GRANULE_NUMA_NEAR_DEVICE, 1, true};
     OK(granule_host_create_with(a, &options, &h));
     OK(granule_host_malloc(h, 5000, &ptr, &id));
     CHECK(figures(h).active_bytes.current == 8192);
+    OK(granule_host_free(h, id));
+    OK(granule_host_destroy(h));
+    /* All zero is what granule_host_create makes: sizes are the policy's. */
+    granule_host_options usual = {0};
+    usual.size = sizeof usual;
+    OK(granule_host_create_with(a, &usual, &h));
+    OK(granule_host_malloc(h, 9000, &ptr, &id));
+    CHECK(figures(h).active_bytes.current == (is_policy("pytorch") ? 16384 : 12288));
     options.near = 2;
     ANSWERS(GRANULE_INVALID_DEVICE, granule_host_create_with(a, &options, &h));
     options.sizing = 5;

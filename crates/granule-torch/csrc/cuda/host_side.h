@@ -17,7 +17,7 @@ namespace granule::host {
 
 using granule_torch::check;
 
-// PyTorch opens a scope of pinned memory for each of its captures.
+// PyTorch opens a scope of pinned memory for each of its captures, and marks it for the device.
 constexpr bool kCapturesOpenScopes = true;
 
 struct Place {

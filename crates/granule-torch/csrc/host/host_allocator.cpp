@@ -202,8 +202,11 @@ C10_NOINLINE granule_host_allocator* make() {
   if (auto* there = peek()) {
     return there;
   }
+  granule_host_options options{};
+  options.size = sizeof options;
+  options.captures_are_told = kCapturesOpenScopes;
   granule_host_allocator* raw = nullptr;
-  check(granule_host_create(over, &raw));
+  check(granule_host_create_with(over, &options, &raw));
   std::unique_ptr<granule_host_allocator, decltype(&granule_host_destroy)> fresh(raw, granule_host_destroy);
 #ifdef GRANULE_HOST_HISTORY
   begin_host_history(raw);

@@ -107,13 +107,20 @@ fn what_the_firmware_set_aside_is_the_devices_own() {
         let kernel = Kernel::new(248, 40);
         let backend = hip().backend;
         let driver = backend.memory_info(DEVICE).unwrap();
-        let (devices, _) = examine(&*backend).unwrap();
-        assert_eq!((devices[0].total_bytes, devices[0].integrated), (driver.total, false));
-        assert!(devices[0].kernel_memory.is_none());
+        let told = || examine(&*backend).unwrap().0.remove(0);
+        assert_eq!((driver.total, told().total_bytes, told().integrated), (70 * MIB, 248 * MIB, false));
+        assert_eq!(told().kernel_memory.unwrap().driver_bytes, 70 * MIB);
         kernel.host(512, 1);
         let allocator = kernel.allocator(&backend, PolicyName::Granule);
-        let block = allocator.malloc(30 * MIB, backend.default_stream(DEVICE));
+        allocator.set_memory_fraction(0.5, DEVICE).unwrap();
+        let block = allocator.malloc(100 * MIB, backend.default_stream(DEVICE));
+        assert!(allocator.malloc(30 * MIB, backend.default_stream(DEVICE)).is_err(), "124 are allowed");
         allocator.free(block.expect("the host's memory is not asked for")).unwrap();
+        kernel.says("mem_info_vram_used", 100);
+        assert_eq!(told().free_bytes, 148 * MIB);
+        // The driver tells all of it.
+        kernel.says("mem_info_vram_total", 50);
+        assert_eq!((told().total_bytes, told().kernel_memory.is_none()), (70 * MIB, true));
     });
 }
 

@@ -10,7 +10,6 @@ use crate::process::held_event::HeldEvent;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, Stream};
 use rustc_hash::FxHashMap;
-use std::collections::hash_map::Entry as Place;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A block that waits.
@@ -221,10 +220,12 @@ impl Queues {
             let events = self.events(device);
             events.expected = events.expected.saturating_sub(1);
         }
-        if let Some(Place::Occupied(mut uses)) = user.live().map(|stream| self.uses.entry(stream)) {
-            *uses.get_mut() -= 1;
-            if *uses.get() == 0 {
-                uses.remove();
+        if let Some(stream) = user.live()
+            && let Some(uses) = self.uses.get_mut(&stream)
+        {
+            *uses -= 1;
+            if *uses == 0 {
+                self.uses.remove(&stream);
             }
         }
     }
