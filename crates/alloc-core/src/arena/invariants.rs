@@ -32,10 +32,9 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
             assert_eq!(block.segment, id, "a block knows its segment");
             assert_eq!(block.tier, segment.tier, "and its tier");
             assert!(block.size > 0 && block.size.is_multiple_of(512), "sizes are multiples of 512");
-            let joinable = matches!(
-                block.state,
-                BlockPhase::Free | BlockPhase::Unmapped | BlockPhase::Dormant | BlockPhase::Blank
-            );
+            let joinable =
+                matches!(block.state, BlockPhase::Free | BlockPhase::Unmapped | BlockPhase::Dormant)
+                    || segment.origin == Origin::View && block.state == BlockPhase::Alias;
             assert!(!(joinable && block.state == below_state), "neighbours of one free state are joined");
             assert_ne!(block.state, BlockPhase::Vacant, "vacant records are in no segment");
             assert!(
@@ -82,14 +81,14 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
     sums
 }
 
-/// Blocks are lent at home only, and blank only in a view. Everything else in a view is in use.
+/// Blocks are lent by owners only. What is no alias in a view is in use.
 fn check_place(segment: &Segment, block: &Block) {
     let fits = match (segment.origin, block.state) {
         (Origin::View, state) => {
-            state.is_awake() || matches!(state, BlockPhase::Blank | BlockPhase::Pending | BlockPhase::Busy)
+            state.is_awake() || matches!(state, BlockPhase::Alias | BlockPhase::Pending | BlockPhase::Busy)
         }
-        (Origin::Growable { .. }, state) => state != BlockPhase::Blank,
-        (Origin::Fixed, state) => !matches!(state, BlockPhase::Blank | BlockPhase::Lent | BlockPhase::Away),
+        (Origin::Growable { .. }, _) => true,
+        (Origin::Fixed, state) => !matches!(state, BlockPhase::Lent | BlockPhase::Alias),
     };
     assert!(fits, "a block that is {:?} in a segment that is {:?}", block.state, segment.origin);
 }
@@ -137,8 +136,7 @@ fn check_counters(counters: &Counters, layout: &Layout, tier: Tier) {
             | BlockPhase::Busy
             | BlockPhase::Dormant
             | BlockPhase::Lent
-            | BlockPhase::Blank
-            | BlockPhase::Away
+            | BlockPhase::Alias
             | BlockPhase::Vacant => {}
         }
     }
@@ -179,8 +177,8 @@ pub(crate) fn check_regions(arena: &ArenaState, regions: &Regions) -> usize {
                     assert!(is_free, "nothing is behind what is unmapped");
                     assert!(segment.granules.is_clear(range), "nor is any granule there");
                 }
-                BlockPhase::Away => {
-                    assert_eq!(segment.granules.at(range.start), range, "a granule is away by itself");
+                BlockPhase::Alias => {
+                    assert_eq!(segment.granules.at(range.start), range, "a granule is an alias by itself");
                     assert!(states.all(|state| state == GranuleState::Alias), "and its region knows");
                 }
                 BlockPhase::Dormant => assert!(

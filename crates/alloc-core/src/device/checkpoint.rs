@@ -170,7 +170,7 @@ fn refuse_lost(pool: PoolId, arenas: &[Guard<'_, ArenaState>], saved: &SavedSegm
     let holes = arena
         .layout()
         .of_segment(segment)
-        .filter(|(_, block)| matches!(block.state, BlockPhase::Unmapped | BlockPhase::Away));
+        .filter(|(_, block)| matches!(block.state, BlockPhase::Unmapped | BlockPhase::Alias));
     let holes: Vec<_> = holes.map(|(_, block)| block.addr..block.end()).collect();
     for block in &saved.live {
         if holes.iter().any(|hole| hole.start < block.addr + block.size && block.addr < hole.end) {

@@ -1,17 +1,16 @@
-//! Memory of one stream for another: granules stay mapped where they served, *away*, so that they come back without a driver
-//! call.
+//! Memory of one stream for another: granules stay mapped where they served, as aliases, so that they come back without a
+//! driver call.
 
 use super::Device;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::{ArenaState, Growth};
-use crate::backend::{Access, BackendError, VirtualMemory};
+use crate::backend::{BackendError, VirtualMemory};
 use crate::device::space;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
-use crate::memory::region::{Leftovers, Mapping, Place, bytes_of};
+use crate::memory::region::{self, Leftovers, Mapping, Place, bytes_of};
 use crate::policy::{Grain, Request, Sizes};
-use crate::sync::assert_unlocked;
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
@@ -102,7 +101,7 @@ fn bring_back(device: &Device, trip: &Trip<'_>, moving: Moving) -> u64 {
             let mut holdings = device.holdings.lock();
             let regions = holdings.regions_mut();
             // Not where it is being unmapped, because memory has to leave.
-            let is_there = |known: &Place| to.layout().blocks()[known.block].state == BlockPhase::Away;
+            let is_there = |known: &Place| to.layout().blocks()[known.block].state == BlockPhase::Alias;
             let known = regions.alias_in(trip.number, moving.place).filter(is_there);
             if let Some(known) = known {
                 regions.hand_over(moving.place, known);
@@ -113,7 +112,7 @@ fn bring_back(device: &Device, trip: &Trip<'_>, moving: Moving) -> u64 {
             from.heap_mut().return_free(moving.place.block);
             return 0;
         };
-        send_away(moving.place.block, from);
+        become_alias(moving.place.block, from);
         to.note_change(Action::SegmentMap, known.block);
         to.heap_mut().return_free(known.block);
         moving.memory.bytes
@@ -183,7 +182,7 @@ fn commit(
         }
         for moving in run {
             match is_mapped {
-                true => send_away(moving.place.block, from),
+                true => become_alias(moving.place.block, from),
                 false => from.heap_mut().return_free(moving.place.block),
             }
         }
@@ -227,23 +226,10 @@ fn map_each(
     vm: &dyn VirtualMemory,
     memory: &[Mapping],
 ) -> std::result::Result<(), BackendError> {
-    assert_unlocked();
-    let mut mapped = 0;
-    let mut attempt = || {
-        for mapping in memory {
-            // SAFETY: rule 1: the memory has this size, and stays, because this thread has its granule. The range is
-            // `Pending` by this thread, so nothing is mapped there.
-            unsafe { vm.map(mapping.at(), mapping.bytes, mapping.handle) }?;
-            mapped += 1;
-        }
-        let Some(first) = memory.first() else { return Ok(()) };
-        let users = device.holdings.users();
-        // SAFETY: the whole range was mapped just above.
-        unsafe { vm.set_access(first.at(), bytes_of(memory), &users, Access::ReadWrite) }
-    };
-    let outcome = attempt();
-    let Err(error) = &outcome else { return outcome };
-    device.site.backend().clear_error();
+    // SAFETY: rule 1: the memory has these sizes, and stays, because this thread has its granules. The range is `Pending` by this
+    // thread, so nothing is mapped there.
+    let outcome = unsafe { region::map(&**device.site.backend(), vm, memory, &device.holdings.users()) };
+    let Err((error, mapped)) = outcome else { return Ok(()) };
     tracing::warn!(%error, "free memory of another stream could not be mapped for this one");
     let mut left = Leftovers::default();
     for mapping in &memory[..mapped] {
@@ -254,7 +240,7 @@ fn map_each(
         }
     }
     device.holdings.lock().regions_mut().keep(left);
-    outcome
+    Err(error)
 }
 
 /// Granules that could not move are free where they were.
@@ -298,8 +284,8 @@ pub(in crate::device) fn givers<'a>(
 }
 
 /// A busy granule's memory serves elsewhere from here on.
-fn send_away(block: BlockId, state: &mut ArenaState) {
+fn become_alias(block: BlockId, state: &mut ArenaState) {
     state.note_change(Action::SegmentUnmap, block);
     let block = &mut state.heap_mut().layout_mut().blocks_mut()[block];
-    (block.state, block.requested) = (BlockPhase::Away, 0);
+    (block.state, block.requested) = (BlockPhase::Alias, 0);
 }

@@ -409,10 +409,7 @@ pub(crate) fn stats(device: &Device, id: PoolId) -> Result<PoolStats> {
             stats.free_bytes += free.map(|(_, block)| block.size).sum::<u64>();
             let has_memory = |state: BlockPhase| {
                 !state.is_asleep()
-                    && !matches!(
-                        state,
-                        BlockPhase::Unmapped | BlockPhase::Dormant | BlockPhase::Blank | BlockPhase::Away
-                    )
+                    && !matches!(state, BlockPhase::Unmapped | BlockPhase::Dormant | BlockPhase::Alias)
             };
             let backed = |id| arena.layout().of_segment(id).any(|(_, block)| has_memory(block.state));
             let segments = arena.layout().segments();

@@ -5,14 +5,14 @@ use super::Device;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::granule::Shown;
 use crate::arena::{ArenaState, Bed};
-use crate::backend::{Access, BackendError, ErrorKind, HandleType, VirtualMemory};
+use crate::backend::{BackendError, ErrorKind, HandleType, VirtualMemory};
 use crate::base::round::MIN_BLOCK;
 use crate::error::Result;
 use crate::memory::address_map::AddressMap;
 use crate::memory::aliases;
 use crate::memory::backup::{Saved, refused};
 use crate::memory::block::{BlockId, BlockPhase};
-use crate::memory::region::{Backing, Leftovers, RegionId, Source};
+use crate::memory::region::{self, Backing, Leftovers, Mapping, RegionId, Source, bytes_of};
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::{Grain, Holding, Request};
 use crate::sync::plain::{AtomicBool, AtomicU64};
@@ -134,27 +134,23 @@ pub(in crate::device) fn map_side_by_side(
             return Err(Mapped::Refused);
         }
     };
-    let mut mapped = 0;
-    let attempt = (|| {
-        if !can_serve(base, bytes) {
-            return Ok(false);
-        }
-        for ((at, &Shown { bytes, .. }), handle) in side_by_side(base.0, granules).zip(handles) {
-            // SAFETY: rule 1: the handle is that of a granule of this size, part of which this thread has taken out, so
-            // that it stays. The range lies in the reservation made above, where nothing is mapped yet.
-            unsafe { vm.map(DevicePtr(at), bytes, *handle) }?;
-            mapped += bytes;
-        }
-        // SAFETY: the whole range was mapped just above.
-        unsafe { vm.set_access(base, bytes, &device.holdings.users(), Access::ReadWrite) }?;
-        Ok::<_, BackendError>(true)
-    })();
-    let mut refused = Mapped::Refused;
+    let place = |((addr, shown), handle): ((u64, &Shown), &PhysicalHandle)| Mapping {
+        addr,
+        bytes: shown.bytes,
+        handle: *handle,
+    };
+    let memory: Vec<_> = side_by_side(base.0, granules).zip(handles).map(place).collect();
+    let attempt = can_serve(base, bytes).then(|| {
+        // SAFETY: rule 1: the handles are those of granules of these sizes, part of which this thread has taken out, so that
+        // they stay. The range lies in the reservation made above, where nothing is mapped yet.
+        unsafe { region::map(&**device.site.backend(), vm, &memory, &device.holdings.users()) }
+    });
+    let (mut refused, mut mapped) = (Mapped::Refused, 0);
     match attempt {
-        Ok(true) => return Ok(base),
-        Ok(false) => {}
-        Err(error) => {
-            device.site.backend().clear_error();
+        Some(Ok(())) => return Ok(base),
+        None => {}
+        Some(Err((error, granules))) => {
+            mapped = bytes_of(&memory[..granules]);
             if error.is_passing() {
                 tracing::info!(%error, "free memory could not be shown in one piece");
             } else {

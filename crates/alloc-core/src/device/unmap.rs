@@ -156,14 +156,14 @@ fn begin_in_views(arena: &mut ArenaOf<Granule>, enough: u64, only_past: bool) ->
         }
         let segment = heap.known().views()[view].segment;
         let may_leave =
-            |block: &Block| block.state == BlockPhase::Blank && (!only_past || arena.is_past(block.epoch));
-        let blank = heap.layout().of_segment(segment).filter(|(_, block)| may_leave(block));
-        let blank: Vec<_> = blank.map(|(_, block)| (block.addr, block.end(), block.epoch)).collect();
+            |block: &Block| block.state == BlockPhase::Alias && (!only_past || arena.is_past(block.epoch));
+        let unused = heap.layout().of_segment(segment).filter(|(_, block)| may_leave(block));
+        let unused: Vec<_> = unused.map(|(_, block)| (block.addr, block.end(), block.epoch)).collect();
         let base = heap.layout().segments()[segment].base;
         let first = all.len();
         for (number, (addr, slot)) in heap.known().views()[view].places(base).enumerate() {
             let bytes = slot.shown.bytes;
-            let around = blank.iter().find(|(from, to, _)| *from <= addr && addr + bytes <= *to);
+            let around = unused.iter().find(|(from, to, _)| *from <= addr && addr + bytes <= *to);
             let Some(&(.., epoch)) = around.filter(|_| slot.state == SlotState::Mapped) else { continue };
             left = left.saturating_sub(bytes);
             match all[first..].last_mut() {
@@ -192,7 +192,7 @@ fn begin_granules(device: &Device, state: &mut ArenaState, only_past: bool) -> V
     let number = state.tenure().number();
     let may_leave = |HandedOver { alias, .. }: &HandedOver| {
         let block = &state.layout().blocks()[alias.block];
-        block.state == BlockPhase::Away
+        block.state == BlockPhase::Alias
             && !holdings.regions().is_shown(*alias)
             && (!only_past || state.is_past(block.epoch))
     };
@@ -259,7 +259,7 @@ fn commit(
         }
         Of::Granule(place) => {
             regions.keep_alias(place);
-            state.heap_mut().layout_mut().blocks_mut()[place.block].state = BlockPhase::Away;
+            state.heap_mut().layout_mut().blocks_mut()[place.block].state = BlockPhase::Alias;
         }
     }
     Ok(())
@@ -268,12 +268,12 @@ fn commit(
 /// Takes the views out that are nothing but addresses.
 fn take_empty(heap: &mut Heap<Granule>) -> Vec<Segment> {
     let first = |segment: SegmentId| heap.layout().segments()[segment].first;
-    let is_blank = |id: BlockId| {
+    let is_unused = |id: BlockId| {
         let block = &heap.layout().blocks()[id];
-        block.state == BlockPhase::Blank && !block.is_split()
+        block.state == BlockPhase::Alias && !block.is_split()
     };
     let gone = heap.known().views().iter().filter(|view| {
-        is_blank(first(view.segment)) && view.slots.iter().all(|slot| slot.state == SlotState::Gone)
+        is_unused(first(view.segment)) && view.slots.iter().all(|slot| slot.state == SlotState::Gone)
     });
     let empty: Vec<_> = gone.map(|view| (view.segment, first(view.segment))).collect();
     heap.known_mut().forget_views(&empty);

@@ -28,9 +28,9 @@ pub struct SegmentId(pub(crate) u32);
 ///
 ///   Allocated ◀── a value takes it, gives it up ──▶ Owned      (Asleep and OwnedAsleep alike)
 ///
-///   Free (home) ◀── end of a loan ── Lent        Blank (view) ◀── free ── Allocated
+///   Free (owner) ── a view takes it ──▶ Lent        Alias (view) ── is used ──▶ Allocated
 ///
-///   Free ── another stream takes its memory ──▶ Away ── gives it back ──▶ Free, or ── is unmapped ──▶ Unmapped
+///   Free ── another stream owns its memory ──▶ Alias ── owns it again ──▶ Free, or ── is unmapped ──▶ Unmapped
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -53,12 +53,11 @@ pub enum BlockPhase {
     OwnedAsleep,
     /// Free, on granules that have no memory; in no index.
     Dormant,
-    /// Memory that a block in a view uses, at its home.
+    /// Memory that a block in a view uses, at its owner's address.
     Lent,
-    /// Part of a view that no block uses.
-    Blank,
-    /// A granule whose memory serves another stream, at an address of that one's.
-    Away,
+    /// An alias that no block uses: its memory is its owner's, who may use it at another address. Part of a view, or a granule
+    /// whose memory went to another stream.
+    Alias,
     /// The record is not in use.
     Vacant,
 }

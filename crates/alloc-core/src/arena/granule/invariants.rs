@@ -33,7 +33,7 @@ pub(crate) fn check_views(heap: &Heap<Granule>) {
         let mut live = BTreeMap::new();
         for (id, block) in heap.layout().of_segment(view.segment) {
             let Some(homes) = heap.known().lent().get(&id) else {
-                assert_eq!(block.state, BlockPhase::Blank, "a block that is used in a view has a home");
+                assert_eq!(block.state, BlockPhase::Alias, "a block that is used in a view has a home");
                 continue;
             };
             let in_use = block.state.is_awake() || block.state == BlockPhase::Pending;

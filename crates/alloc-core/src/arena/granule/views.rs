@@ -3,7 +3,7 @@
 //! Free memory may be enough for a request and lie in pieces. A *view* is address space in which whole granules of an
 //! arena's growable segments are mapped a second time, side by side; where they were mapped first, their *home*, they
 //! stay mapped. A block in a view is a run of bytes whose home bytes are all free: those are [`BlockPhase::Lent`] while it lives, and
-//! free again after it. What of a view no block uses is [`BlockPhase::Blank`].
+//! free again after it. What of a view no block uses is a [`BlockPhase::Alias`].
 //!
 //! Nothing is unmapped when memory changes its place like that, so nothing has to be waited for: on its own stream memory
 //! is used in the stream's order, whatever its address. Once there, a view costs no driver call.
@@ -148,32 +148,32 @@ pub(crate) fn add_view(
 ) -> BlockId {
     let base = segment.base;
     let heap = arena.heap_mut();
-    let (id, _) = heap.add_segment(segment, BlockPhase::Blank);
+    let (id, _) = heap.add_segment(segment, BlockPhase::Alias);
     heap.known_mut().add_view(id, granules);
     lend(arena, id, base + skip, size, taken)
 }
 
-/// Cuts the block at `at` out of a view's blank space; `taken` are its home bytes.
+/// Cuts the block at `at` out of what no block uses of a view; `taken` are its home bytes.
 fn lend(arena: &mut ArenaOf<Granule>, view: SegmentId, at: u64, size: u64, taken: Blocks) -> BlockId {
     let heap = arena.heap();
-    let blank = blank_at(heap, view, at);
-    let found = &heap.layout().blocks()[blank];
+    let alias = alias_at(heap, view, at);
+    let found = &heap.layout().blocks()[alias];
     debug_assert!(
-        found.state == BlockPhase::Blank && found.addr <= at && at + size <= found.end(),
-        "a view's bytes are blank while their home is free"
+        found.state == BlockPhase::Alias && found.addr <= at && at + size <= found.end(),
+        "no block uses a view's bytes while their home is free"
     );
     for id in &taken {
         arena.heap_mut().layout_mut().blocks_mut()[*id].state = BlockPhase::Lent;
         arena.note_change(Action::SegmentUnmap, *id);
     }
     let heap = arena.heap_mut();
-    let mut id = blank;
-    let below = at - heap.layout().blocks()[blank].addr;
+    let mut id = alias;
+    let below = at - heap.layout().blocks()[alias].addr;
     if below > 0 {
-        id = heap.cut_above(blank, below, BlockPhase::Busy);
+        id = heap.cut_above(alias, below, BlockPhase::Busy);
     }
     if size < heap.layout().blocks()[id].size {
-        heap.cut_above(id, size, BlockPhase::Blank);
+        heap.cut_above(id, size, BlockPhase::Alias);
     }
     heap.layout_mut().blocks_mut()[id].state = BlockPhase::Busy;
     let block = heap.layout().blocks()[id].clone();
@@ -182,8 +182,8 @@ fn lend(arena: &mut ArenaOf<Granule>, view: SegmentId, at: u64, size: u64, taken
     id
 }
 
-/// The blank block that holds a view's byte at `addr`: one reaches from a block that lives to the next, or to an end of the view.
-pub(super) fn blank_at(heap: &Heap<Granule>, view: SegmentId, addr: u64) -> BlockId {
+/// The alias that holds a view's byte at `addr`: one reaches from a block that lives to the next, or to an end of the view.
+pub(super) fn alias_at(heap: &Heap<Granule>, view: SegmentId, addr: u64) -> BlockId {
     let layout = heap.layout();
     let below = heap.known().live_below(view, addr);
     below.map_or(layout.segments()[view].first, |id| layout.blocks()[id].next)
@@ -202,9 +202,9 @@ pub(crate) fn end_loan(arena: &mut ArenaOf<Granule>, id: BlockId) {
         arena.heap_mut().return_free(home);
     }
     let layout = arena.heap_mut().layout_mut();
-    let id = layout.join(id, BlockPhase::Blank);
+    let id = layout.join(id, BlockPhase::Alias);
     let block = &mut layout.blocks_mut()[id];
-    (block.state, block.requested) = (BlockPhase::Blank, 0);
+    (block.state, block.requested) = (BlockPhase::Alias, 0);
 }
 
 /// Home bytes that could not be shown are free again.

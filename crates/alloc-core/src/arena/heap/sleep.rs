@@ -67,11 +67,9 @@ impl Sleepers {
         let mut groups: Vec<(Range<u64>, Option<KeptBecause>)> = Vec::new();
         for (_, block) in heap.layout.of_segment(segment) {
             let why = match block.state {
-                BlockPhase::Unmapped
-                | BlockPhase::Dormant
-                | BlockPhase::Blank
-                | BlockPhase::Away
-                | BlockPhase::Vacant => continue,
+                BlockPhase::Unmapped | BlockPhase::Dormant | BlockPhase::Alias | BlockPhase::Vacant => {
+                    continue;
+                }
                 BlockPhase::Free if !free_too => continue,
                 BlockPhase::Free
                 | BlockPhase::Allocated

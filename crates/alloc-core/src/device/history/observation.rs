@@ -77,8 +77,7 @@ pub(in crate::device) fn segments(device: DeviceIndex, arena: &ArenaState) -> Ve
                 BlockPhase::Unmapped
                 | BlockPhase::Busy
                 | BlockPhase::Lent
-                | BlockPhase::Blank
-                | BlockPhase::Away
+                | BlockPhase::Alias
                 | BlockPhase::Vacant => {
                     open = false;
                     continue;

@@ -4,7 +4,7 @@
 use super::{Backing, Leftovers, Mapping, Source, bytes_of};
 use crate::backend::{Access, Backend, BackendError, ErrorKind, Result, VirtualMemory};
 use crate::process::foreign::{Calls, Kind};
-use crate::types::{DevicePtr, PhysicalHandle};
+use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 
 /// How often a cleanup call is tried: a driver that fails once is survived, a dead one is not waited for.
 const CLEANUP_TRIES: usize = 3;
@@ -60,27 +60,47 @@ fn put(
     memory: Vec<Mapping>,
     calls: &Calls<'_>,
 ) -> std::result::Result<Vec<Mapping>, Failed> {
-    crate::sync::assert_unlocked();
-    let mut mapped = 0;
-    let attempt = (|| {
-        for mapping in &memory {
-            // SAFETY: rule 1: the handle has this size, and nothing maps it. The range lies in a live
-            // reservation whose granules this thread has set to `Pending`, so nothing is mapped there.
-            unsafe { vm.map(mapping.at(), mapping.bytes, mapping.handle) }?;
-            mapped += 1;
-        }
-        let Some(first) = memory.first() else { return Ok(()) };
-        // SAFETY: the whole range was mapped just above.
-        unsafe { vm.set_access(first.at(), bytes_of(&memory), &backing.access, Access::ReadWrite) }
-    })();
-    let Err(error) = attempt else { return Ok(memory) };
-    backend.clear_error();
+    // SAFETY: rule 1: the handles have these sizes, and nothing maps them. The range lies in a live reservation whose granules
+    // this thread has set to `Pending`, so nothing is mapped there.
+    let Err((error, mapped)) = (unsafe { map(backend, vm, &memory, &backing.access) }) else {
+        return Ok(memory);
+    };
     let mut leftovers = Leftovers::default();
     let (on_the_way, unmapped) = memory.split_at(mapped);
     // SAFETY: mapped above, never handed out, so no work can use it.
     unsafe { undo(vm, &backing.source, on_the_way, &mut leftovers, calls) };
     release(vm, unmapped, &backing.source, &mut leftovers, calls);
     Err(Failed { error, leftovers: Box::new(leftovers) })
+}
+
+/// Maps memory side by side, each in its place, for these devices. On an error, how much of it is mapped. Calls the driver; hold no
+/// lock.
+///
+/// # Safety
+/// Rule 1: the handles are live and have these sizes, and nothing is mapped in their places.
+pub(crate) unsafe fn map(
+    backend: &dyn Backend,
+    vm: &dyn VirtualMemory,
+    memory: &[Mapping],
+    access: &[DeviceIndex],
+) -> std::result::Result<(), (BackendError, usize)> {
+    crate::sync::assert_unlocked();
+    let mut mapped = 0;
+    let mut attempt = || {
+        for mapping in memory {
+            // SAFETY: by this function's contract.
+            unsafe { vm.map(mapping.at(), mapping.bytes, mapping.handle) }?;
+            mapped += 1;
+        }
+        let Some(first) = memory.first() else { return Ok(()) };
+        // SAFETY: the whole range was mapped just above.
+        unsafe { vm.set_access(first.at(), bytes_of(memory), access, Access::ReadWrite) }
+    };
+    let outcome = attempt();
+    outcome.map_err(|error| {
+        backend.clear_error();
+        (error, mapped)
+    })
 }
 
 /// Takes memory away again that [`back`] has put in its place. What the driver refuses is left over.
