@@ -8,7 +8,7 @@ use crate::python::{e2e_torch, integrations, tables, whatif_exact};
 use crate::{book, browser, dist, night, parity, schedules, structure, test};
 use anyhow::{Result, ensure};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) fn run() -> Result<()> {
     let mut minutes = Minutes::default();
@@ -57,9 +57,8 @@ struct Minutes(Vec<(&'static str, [Duration; 2])>);
 
 impl Minutes {
     fn of<T>(&mut self, step: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let (begun, used) = (Instant::now(), process::processor_time()?);
-        let done = work()?;
-        self.0.push((step, [begun.elapsed(), process::processor_time()?.saturating_sub(used)]));
+        let (done, times) = process::timed(work)?;
+        self.0.push((step, times));
         Ok(done)
     }
 

@@ -11,12 +11,11 @@ pub(crate) mod release;
 mod tools;
 mod wheels;
 
-use crate::process::{files, target, targets};
+use crate::process::{self, files, target, targets};
 use anyhow::{Context, Result};
 use machine::Machine;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 /// The options of `cargo xtask dist`.
 #[derive(clap::Args)]
@@ -116,9 +115,8 @@ fn folder(name: &str) -> Result<PathBuf> {
 
 fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     println!("== {what}");
-    let began = Instant::now();
-    let done = work()?;
-    println!("== {what}: {:.0} s", began.elapsed().as_secs_f64());
+    let (done, [clock, _]) = process::timed(work)?;
+    println!("== {what}: {:.0} s", clock.as_secs_f64());
     Ok(done)
 }
 

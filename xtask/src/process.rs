@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The workspace's folder. Cargo says it when it runs this program; what it was at compile time may be another
 /// checkout with the same build folder.
@@ -34,6 +34,21 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root());
     command
+}
+
+/// A command to which settings and backends of the caller's shell say nothing.
+pub(crate) fn unset(command: &mut Command) -> &mut Command {
+    for name in ["GRANULE_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"] {
+        command.env_remove(name);
+    }
+    command.env_remove("GRANULE_BACKEND")
+}
+
+/// What was done, with the time it took: by the clock, and of processors.
+pub(crate) fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, [Duration; 2])> {
+    let (begun, used) = (Instant::now(), processor_time()?);
+    let done = work()?;
+    Ok((done, [begun.elapsed(), processor_time()?.saturating_sub(used)]))
 }
 
 /// Runs a command to its end; an error names it.
@@ -151,7 +166,7 @@ pub(crate) fn install_if_missing(name: &str) -> Result<()> {
 }
 
 /// What processors did for the programs that were run here and have ended.
-pub(crate) fn processor_time() -> Result<Duration> {
+fn processor_time() -> Result<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").context("/proc/self/stat")?;
     ended_children(&stat, rustix::param::clock_ticks_per_second()).context("/proc/self/stat has another form")
 }

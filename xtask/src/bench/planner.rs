@@ -1,13 +1,12 @@
 //! Offline placement: published instances at their capacity, and recorded programs.
 
 use super::Options;
-use crate::process::{self, command, files, processor_time};
+use crate::process::{self, command, files};
 use crate::table::{Table, figure, median};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::Path;
-use std::time::Instant;
 
 /// What the published instances are to fit in.
 const CAPACITY: u64 = 1_048_576;
@@ -69,9 +68,8 @@ fn measure(granule: &Path, input: &Path, capacity: Option<u64>, rounds: u32) -> 
         let mut plan = command(granule);
         plan.arg("plan").arg(input).arg("--json");
         plan.args(capacity.iter().flat_map(|capacity| ["--capacity".to_owned(), capacity.to_string()]));
-        let (begun, used) = (Instant::now(), processor_time()?);
-        let answer = process::json(&mut plan).inspect_err(|error| println!("not placed: {error:#}"));
-        let times = [begun.elapsed(), processor_time()?.saturating_sub(used)];
+        let (answer, times) = process::timed(|| Ok(process::json(&mut plan)))?;
+        let answer = answer.inspect_err(|error| println!("not placed: {error:#}"));
         answers.push((answer.ok(), times.map(|time| time.as_secs_f64())));
     }
     Ok(Figures::of(files::stem(input), capacity, &answers))

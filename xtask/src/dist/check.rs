@@ -83,8 +83,7 @@ fn made_for_arm(python: &emulated::Python, file: &str) -> Result<()> {
     let (major, minor) = needs.glibc;
     println!("{file} is for {}, and asks for glibc {major}.{minor}", needs.processor);
     ensure!(needs.processor == "AArch64", "{file} is for another processor than its wheel");
-    ensure!(needs.glibc <= GLIBC, "{file} asks for a later glibc than {} has", Machine::Arm.tag());
-    Ok(())
+    needs.run_with(GLIBC).with_context(|| format!("{file}, for {}", Machine::Arm.tag()))
 }
 
 /// The wheel granule-torch: the package and its library, without PyTorch.

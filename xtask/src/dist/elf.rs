@@ -1,14 +1,14 @@
 //! What a native file asks of the machine that loads it.
 
 use crate::process::{self, command};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::path::Path;
 
 pub(crate) struct Needs {
     /// As `readelf` calls the processor: `AArch64`.
     pub(super) processor: String,
     /// The latest version of glibc that a symbol is asked of: 2 and 28 of `GLIBC_2.28`.
-    pub(crate) glibc: (u32, u32),
+    pub(super) glibc: (u32, u32),
 }
 
 impl Needs {
@@ -16,6 +16,13 @@ impl Needs {
         let mut readelf = command("readelf");
         readelf.args(["-W", "--file-header", "--version-info"]).arg(file).env("LC_ALL", "C");
         Self::read(&process::output(&mut readelf)?).with_context(|| file.display().to_string())
+    }
+
+    /// Refuses what asks for a later glibc than this one.
+    pub(crate) fn run_with(&self, glibc: (u32, u32)) -> Result<()> {
+        let ((asked, its), (major, minor)) = (self.glibc, glibc);
+        ensure!(self.glibc <= glibc, "it asks for glibc {asked}.{its}, and may have {major}.{minor} only");
+        Ok(())
     }
 
     fn read(said: &str) -> Result<Self> {
@@ -54,6 +61,9 @@ mod tests {
     fn the_latest_version_counts_as_numbers_do() {
         let needs = Needs::read(SAID).expect("both are said");
         assert_eq!((needs.processor.as_str(), needs.glibc), ("AArch64", (2, 28)));
+        needs.run_with((2, 28)).expect("as late as that");
+        let refused = needs.run_with((2, 9)).expect_err("later").to_string();
+        assert!(refused.contains("glibc 2.28, and may have 2.9"), "{refused}");
     }
 
     #[test]

@@ -8,7 +8,6 @@ use crate::python::e2e_torch::{self, Place};
 use anyhow::{Context, Result, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
 use pack::pack;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What is done.
@@ -79,7 +78,7 @@ pub(crate) fn slice(place: &Place) -> Result<()> {
 /// Runs a kit on the simulated drivers.
 fn try_out(folder: &Path, plan: Plan, place: &Place) -> Result<()> {
     let plan = plan.to_possible_value().context("a plan has a name")?;
-    let program = fs::canonicalize(folder)?.join("run.sh");
+    let program = files::named(folder)?.join("run.sh");
     let out = target().join("gpukit-try");
     files::remove(&out)?;
     let ended = command("bash")
@@ -102,13 +101,9 @@ fn try_out(folder: &Path, plan: Plan, place: &Place) -> Result<()> {
 }
 
 fn page(results: &Path) -> Result<()> {
-    let results = fs::canonicalize(results).with_context(|| results.display().to_string())?;
-    process::run(
-        command("python3")
-            .arg(root().join(KIT).join("page.py"))
-            .arg(results)
-            .arg(root().join("docs/results")),
-    )?;
+    let mut page = command("python3");
+    page.arg(root().join(KIT).join("page.py")).arg(files::named(results)?);
+    process::run(page.arg(root().join("docs/results")))?;
     println!("link it from docs/performance.md, under Results");
     Ok(())
 }

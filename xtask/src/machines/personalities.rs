@@ -67,13 +67,10 @@ impl Bench {
     /// The command on a machine, with lookalikes instead of drivers.
     fn command(&self, machine: &str) -> Command {
         let mut granule = command(&self.granule);
-        granule
+        process::unset(&mut granule)
             .env("GRANULE_LOOKALIKE", machine)
             .env("GRANULE_CUDA_LIBRARY", self.drivers.join("liblookalike_cuda.so"))
-            .env("GRANULE_HIP_LIBRARY", self.drivers.join("liblookalike_hip.so"))
-            .env_remove("GRANULE_CONF")
-            .env_remove("PYTORCH_CUDA_ALLOC_CONF")
-            .env_remove("GRANULE_BACKEND");
+            .env("GRANULE_HIP_LIBRARY", self.drivers.join("liblookalike_hip.so"));
         granule
     }
 

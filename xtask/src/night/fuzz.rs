@@ -59,9 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let fuzzer = build()?;
     if let Some(input) = &options.input {
         let [name] = &targets[..] else { bail!("name the one target that the input is for") };
-        // As the caller named it, wherever the fuzzer runs.
-        let input = fs::canonicalize(input).with_context(|| input.display().to_string())?;
-        return process::run(driven(&fuzzer, name).arg(input));
+        return process::run(driven(&fuzzer, name).arg(files::named(input)?));
     }
     // One target's finding hides nothing of the others.
     let mut found = 0;

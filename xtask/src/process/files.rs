@@ -44,6 +44,11 @@ pub(crate) fn stem(path: &Path) -> String {
     name.split('.').next().unwrap_or_default().to_owned()
 }
 
+/// A file or folder as the user named it, from wherever that was: commands run at the workspace's root.
+pub(crate) fn named(path: &Path) -> Result<PathBuf> {
+    fs::canonicalize(path).with_context(|| path.display().to_string())
+}
+
 /// Takes a folder away, where there is one.
 pub(crate) fn remove(folder: &Path) -> Result<()> {
     if folder.exists() {

@@ -6,9 +6,8 @@
 
 use crate::process::{self, command, disk, files, root, target};
 use crate::python::venv::Venv;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::{self, JoinHandle};
@@ -127,9 +126,7 @@ pub(crate) struct Place {
 impl Place {
     /// An environment with torch, and the rig.
     pub(crate) fn prepare(torch: Option<&str>, base: Option<&Path>) -> Result<Self> {
-        let base = base
-            .map(|base| fs::canonicalize(base).with_context(|| base.display().to_string()))
-            .transpose()?;
+        let base = base.map(files::named).transpose()?;
         Self::of(environment(torch, base.as_deref())?, &named("rig", torch))
     }
 

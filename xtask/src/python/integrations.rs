@@ -25,7 +25,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let venv = Venv::prepare("integrations/venv", &requirements(options.long)?, None)?;
     process::libraries()?;
     let mut pytest = command(venv.python());
-    pytest
+    process::unset(&mut pytest)
         .args(["-m", "pytest", TESTS, "-p", "no:cacheprovider", "-q", "-ra"])
         .args(&options.rest)
         .env("GRANULE_CAPI_LIBRARY", target().join("debug/libgranule_capi.so"))
@@ -34,9 +34,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .env("PYTHONDONTWRITEBYTECODE", "1")
         // The driver says CUDA 12, and the newest bindings work with it.
         .env("CUDA_PYTHON_DISABLE_MAJOR_VERSION_WARNING", "1")
-        // The tests are of one allocator, whatever the caller's shell asks for.
-        .env_remove("GRANULE_CONF")
-        .env_remove("PYTORCH_CUDA_ALLOC_CONF")
         .env("GRANULE_BACKEND", "cuda");
     process::run(&mut pytest)
 }

@@ -51,8 +51,7 @@ impl Venv {
 
     /// An environment of somebody's, as it is.
     pub(crate) fn existing(folder: &Path) -> Result<Self> {
-        let folder = fs::canonicalize(folder).with_context(|| folder.display().to_string())?;
-        let venv = Self { folder };
+        let venv = Self { folder: files::named(folder)? };
         ensure!(
             venv.python().exists(),
             "{} is no Python environment: it has no bin/python",

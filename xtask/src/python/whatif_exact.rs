@@ -11,7 +11,6 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use compare::{Compared, FIGURES, Wanted};
 use serde_json::Value;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What is compared.
@@ -69,12 +68,7 @@ pub(crate) fn run_in(place: &Place, options: &Options) -> Result<()> {
 
 fn traces(options: &Options) -> Result<Vec<PathBuf>> {
     if !options.traces.is_empty() {
-        // They are given from where the user is, and commands run at the root.
-        return options
-            .traces
-            .iter()
-            .map(|t| fs::canonicalize(t).with_context(|| t.display().to_string()))
-            .collect();
+        return options.traces.iter().map(|trace| files::named(trace)).collect();
     }
     let recorded = files::in_folder(files::shared("traces"), "gz").ok().filter(|_| !options.slice);
     Ok(recorded.unwrap_or_else(|| vec![root().join(BUNDLED)]))
@@ -93,13 +87,7 @@ fn predict(granule: &Path, trace: &Path) -> Result<Value> {
 }
 
 fn json(granule: &Path, arguments: &[&str], trace: &Path) -> Result<Value> {
-    let mut granule = command(granule);
-    for variable in
-        ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "GRANULE_CONF"]
-    {
-        granule.env_remove(variable);
-    }
-    process::json(granule.args(arguments).arg("--json").arg(trace))
+    process::json(process::unset(&mut command(granule)).args(arguments).arg("--json").arg(trace))
 }
 
 /// What `native-baseline.sh` says of PyTorch's own allocator.

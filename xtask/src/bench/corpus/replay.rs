@@ -101,8 +101,7 @@ impl Granule {
     /// What one replay says.
     fn answer(&self, trace: &Path, policy: &str, conf: &str, arguments: &[&str]) -> Result<Value> {
         let mut replay = command(&self.program);
-        // The environment's settings would count on top.
-        replay.env_remove("GRANULE_CONF");
+        process::unset(&mut replay);
         if policy == "granule" && !self.conditions.settings.is_empty() {
             replay.env("GRANULE_CONF", &self.conditions.settings);
         }
