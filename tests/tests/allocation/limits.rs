@@ -386,7 +386,8 @@ fn what_fits_in_the_smallest_granules_is_not_rejected() {
     free_all(&allocator, blocks);
 }
 
-/// What whole granules take counts: 516 MiB were held of 500 MiB.
+/// What whole granules take counts: 516 MiB were held of 500 MiB. PyTorch's own limits count requests: its growable segments
+/// exceed them by less than a step.
 fn no_limit_is_exceeded_by_whole_granules<P: Policy>() {
     let half = Settings { per_process_memory_fraction: 0.5, throw_on_oom: true, ..Settings::default() };
     let most = MemoryLimit::Bytes(510 * MIB);
@@ -402,6 +403,8 @@ fn no_limit_is_exceeded_by_whole_granules<P: Policy>() {
             let grain =
                 Settings { granule_size, large_segment_size, expandable_segments, ..settings.clone() };
             let settings = Settings { max_non_split_rounding: large_segment_size, ..grain };
+            let of_pytorch = matches!(limit, "fraction" | "rejections" | "rejections alone");
+            let beyond = if P::NAME == "pytorch" && of_pytorch { large_segment_size } else { 1 };
             for seed in 1..=4 {
                 let (device, allocator, stream) = with_policy::<P>(of_bytes(1020 * MIB), settings.clone());
                 settle(&device, &allocator, stream);
@@ -438,7 +441,7 @@ fn no_limit_is_exceeded_by_whole_granules<P: Policy>() {
                     }
                     let (held, what) =
                         (device.used(DEVICE), (limit, granule_size >> 20, expandable_segments));
-                    assert!(held <= 510 * MIB, "{what:?}, {seed}: {} MiB after {step}", held >> 20);
+                    assert!(held < 510 * MIB + beyond, "{what:?}, {seed}: {} MiB after {step}", held >> 20);
                 }
                 assert!(refused > 0, "the limit binds");
                 allocator.check_invariants();

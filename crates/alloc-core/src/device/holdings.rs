@@ -228,13 +228,19 @@ pub(super) struct Intent<'a> {
 }
 
 impl<'a> Intent<'a> {
-    /// Whether they do for `bytes`, which is what will be taken: more is admitted as far as limits allow.
-    pub(super) fn covers(&mut self, request: &Request, bytes: u64) -> std::result::Result<bool, Rejection> {
+    /// True if they do for `bytes` that will be taken: more is admitted as far as limits allow. PyTorch's own limits count
+    /// more only where they count `exactly`.
+    pub(super) fn covers(
+        &mut self,
+        request: &Request,
+        bytes: u64,
+        exactly: bool,
+    ) -> std::result::Result<bool, Rejection> {
         let more = bytes.saturating_sub(self.bytes);
         if more == 0 {
             return Ok(true);
         }
-        let asked = Asked::exactly(more);
+        let asked = Asked { bytes: exactly.then_some(more), exact: more };
         let admitted = self.holdings.admit(self.pool, request, asked)?;
         self.bytes += if admitted { more } else { 0 };
         Ok(admitted && self.coming.as_mut().is_none_or(|coming| coming.grow(more)))
@@ -336,10 +342,10 @@ impl Holdings {
         if !state.accounts.admits(pool, asked) {
             return Ok(false);
         }
-        let (requested, held, wanted) =
-            (request.requested, state.accounts.whole().counted(), asked.counted());
-        let is_over = |limit: &u64| held.saturating_add(wanted) > *limit;
+        let held = state.accounts.whole().counted();
+        let is_over = |limit: &u64| asked.bytes.is_some_and(|bytes| held.saturating_add(bytes) > *limit);
         if let Some(limit) = state.rejects_above(self.total_memory).filter(is_over) {
+            let (requested, wanted) = (request.requested, asked.exact);
             state.counters.oom_rejections += 1;
             return Err(Rejection { requested, wanted, held, limit });
         }

@@ -103,20 +103,27 @@ impl Device {
             Purpose::Serve => new_granule(self, arena, request),
             Purpose::Stock(grain) => Some(grain),
         };
-        let (growable, pool, missing) = {
+        let exactly = self.granule.is_some();
+        let (growable, pool, missing, in_place) = {
             let mut state = arena.lock();
             let missing = match purpose {
                 Purpose::Serve => missing_in(self, &mut state, request, of),
                 Purpose::Stock(_) => Some(request.size),
             };
+            let in_place =
+                if is_retry { state.heap().missing_memory(request.tier, request.size, of) } else { None };
             let growable = state.tenure().grows();
-            (growable, state.tenure().pool().clone(), missing.filter(|_| growable))
+            let of_growable = |bytes: Option<u64>| bytes.filter(|_| growable);
+            (growable, state.tenure().pool().clone(), of_growable(missing), of_growable(in_place))
         };
-        let exact = missing.unwrap_or(request.segment_bytes);
+        let taken = missing.unwrap_or(request.segment_bytes);
         // PyTorch counts the whole request, also where free memory is to become part of the block. Before the request is
-        // refused it is counted as it is.
-        let as_it_is = missing.filter(|_| is_retry || self.granule.is_some());
-        let asked = Asked { bytes: as_it_is.unwrap_or(request.segment_bytes), exact };
+        // refused it is counted as it is. Other limits count again once it is known what is mapped.
+        let as_it_is = if exactly { missing } else { in_place };
+        let whole = if exactly { taken } else { request.segment_bytes };
+        let bytes = as_it_is.map_or(whole, |bytes| bytes.min(whole));
+        let exact = if self.holdings.has_budgets() { taken } else { bytes };
+        let asked = Asked { bytes: Some(bytes), exact };
         match self.holdings.admit(pool.id, request, asked) {
             Ok(true) => {}
             Ok(false) => return Ok(None),
@@ -313,7 +320,8 @@ fn grow_region(
         };
         let maps = growth.maps(state.layout());
         let sum: u64 = maps.iter().map(Map::bytes).sum();
-        let covered = intent.as_mut().map_or(Ok(true), |intent| intent.covers(request, sum));
+        let covered =
+            intent.as_mut().map_or(Ok(true), |intent| intent.covers(request, sum, device.granule.is_some()));
         if sum > at_most || !matches!(covered, Ok(true)) {
             // What was free is not any more, or whole granules are more than limits allow.
             growth.commit(state.heap_mut(), 0);

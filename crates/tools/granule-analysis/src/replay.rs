@@ -51,8 +51,8 @@ pub struct ReplayOptions {
     /// The allocator's settings.
     pub settings: Settings,
     /// The device's memory in bytes. `None` is all of a real device, and 80 GiB of a simulated one. A real device is
-    /// limited by a memory fraction. Growable segments are mapped in steps of up to 20 MiB, and a step that would exceed
-    /// the limit is refused.
+    /// limited as by PyTorch's memory fraction, which checks requests. Growable segments are mapped in steps of up to
+    /// 20 MiB, so they can exceed the limit by less than a step.
     pub capacity: Option<u64>,
     /// How many events a stream's work is behind: 0 completes everything at once. Simulated devices only.
     ///

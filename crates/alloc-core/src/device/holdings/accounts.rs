@@ -30,21 +30,16 @@ pub(in crate::device) struct Limit {
 /// Bytes that a request would take from the device.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::device) struct Asked {
-    /// As PyTorch counts it against the limits of the device, where that is more than what is taken.
-    pub(in crate::device) bytes: u64,
-    /// What is taken, in whole granules: every limit counts it.
+    /// Counted by PyTorch's own limits, the memory fraction and rejections; `None` where they count nothing more.
+    pub(in crate::device) bytes: Option<u64>,
+    /// Taken in whole granules: all other limits count it.
     pub(in crate::device) exact: u64,
 }
 
 impl Asked {
     /// Bytes that are taken and counted as they are.
     pub(in crate::device) fn exactly(bytes: u64) -> Self {
-        Self { bytes, exact: bytes }
-    }
-
-    /// What counts against the limits of the device.
-    pub(in crate::device) fn counted(self) -> u64 {
-        self.bytes.max(self.exact)
+        Self { bytes: Some(bytes), exact: bytes }
     }
 }
 
@@ -320,8 +315,11 @@ impl Accounts {
 
     /// Whether every limit admits what is to be taken for a pool.
     pub(in crate::device) fn admits(&self, pool: PoolId, asked: Asked) -> bool {
-        let wanted = self.whole.counted().saturating_add(asked.counted());
-        self.ceilings.allowed().is_none_or(|allowed| wanted <= allowed)
+        let counted = self.whole.counted();
+        let fits =
+            |limit: Option<u64>, bytes| limit.is_none_or(|limit| counted.saturating_add(bytes) <= limit);
+        asked.bytes.is_none_or(|bytes| fits(self.ceilings.allowed(), bytes))
+            && fits(self.ceilings.hard, asked.exact)
             && self.budget_refusal(pool, asked.exact).is_none()
     }
 

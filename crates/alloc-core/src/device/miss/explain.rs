@@ -186,7 +186,12 @@ fn blockers(layout: &Layout, tier: Tier) -> Vec<Blocker> {
 
 impl Device {
     /// Bytes that the request would take of what is limited.
-    fn wanted(&self, missing: Option<u64>, request: &Request, capturing: bool) -> u64 {
+    fn wanted(&self, missing: Option<u64>, request: &Request, capturing: bool, state: &DeviceState) -> u64 {
+        // PyTorch's own limits count the request, all others what is taken.
+        let counts = self.granule.is_some()
+            || self.holdings.has_budgets()
+            || state.accounts().ceilings().hard.is_some();
+        let missing = missing.filter(|_| counts);
         // PyTorch counts the whole request until it has given memory back, which no capture allows.
         let whole = if capturing && self.granule.is_none() { request.segment_bytes } else { 0 };
         missing.unwrap_or(request.segment_bytes).max(whole)
@@ -224,7 +229,7 @@ impl Device {
                 let (bytes, shortage) = (held.saturating_add(host.spare()), Shortage::Device);
                 limits.push(Limit { name, bytes, held, shortage, counts: None });
             }
-            let wanted = self.wanted(missing, request, call.capturing);
+            let wanted = self.wanted(missing, request, call.capturing, &state);
             let room = Room { device_free, limits: &limits, wanted };
             let (device, policy, private, pools, state) = (self, &policy, &private[..], &pools[..], &*state);
             let case = Case {
