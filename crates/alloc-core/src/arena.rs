@@ -2,21 +2,21 @@
 //!
 //! Everything here is bookkeeping on offsets and sizes; no driver is called.
 
+mod binding;
 pub(crate) mod directory;
 pub(crate) mod granule;
 mod heap;
 pub(crate) mod invariants;
-mod ledger;
-pub(crate) mod pool;
+mod notes;
+pub(crate) mod pool_table;
 mod rules;
 mod short;
-mod tenure;
 
+pub(crate) use binding::{ArenaPool, Binding, Vacated};
 pub(crate) use heap::growth::{Growth, Map};
-pub(crate) use heap::sleep::{Bed, Sleepers};
-pub(crate) use heap::{Heap, Shared};
-pub(crate) use ledger::Ledger;
-pub(crate) use tenure::{ArenaPool, Left, Tenure};
+pub(crate) use heap::residency::{Bed, Sleepers};
+pub(crate) use heap::{ArenaShared, Heap};
+pub(crate) use notes::Ledger;
 
 use crate::lifetimes::uses::{BlockUse, UseLists, UsesOf};
 use crate::memory::address_map::AddressMap;
@@ -24,13 +24,13 @@ use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::region::{Place, RegionId};
 use crate::memory::segment::Origin;
-use crate::policy::{Grain, Policy};
+use crate::policy::{GranuleSizes, Policy};
 use crate::sync::{Arc, Guard, Mutex, Rank};
 use crate::types::{DevicePtr, Stream};
 use crate::watch::counters::Peaks;
 use crate::watch::snapshot::Action;
 use granule::Granule;
-use ledger::signed;
+use notes::signed;
 use rules::{Pytorch, Rules};
 use short::Parked;
 use smallvec::SmallVec;
@@ -45,10 +45,10 @@ pub(crate) enum ArenaState {
     Granule(ArenaOf<Granule>),
 }
 
-/// An arena: its tenure, its blocks, and their ledger.
+/// An arena: its binding, its blocks, and their ledger.
 #[derive(Debug)]
 pub(crate) struct ArenaOf<P: ?Sized = dyn Rules> {
-    tenure: Tenure,
+    binding: Binding,
     ledger: Ledger,
     /// Further users of its blocks.
     uses: UseLists,
@@ -64,7 +64,7 @@ pub(crate) struct Arena(Mutex<ArenaState>);
 
 impl Arena {
     pub(crate) fn new(state: ArenaState) -> Self {
-        Self(Mutex::new(Rank::Arena(state.tenure().number()), state))
+        Self(Mutex::new(Rank::Arena(state.binding().number()), state))
     }
 
     /// Locks it for any operation: free memory is coalesced and in the index.
@@ -92,15 +92,15 @@ pub(crate) enum FreeStep {
 }
 
 impl ArenaState {
-    pub(crate) fn new(tenure: Tenure, map: Arc<AddressMap>, shared: Arc<Shared>) -> Self {
-        match &**tenure.policy() {
+    pub(crate) fn new(binding: Binding, map: Arc<AddressMap>, shared: Arc<ArenaShared>) -> Self {
+        match &**binding.policy() {
             Policy::Pytorch(policy) => {
                 let rules = Pytorch::new(policy);
-                Self::Pytorch(ArenaOf::new(rules, tenure, map, shared))
+                Self::Pytorch(ArenaOf::new(rules, binding, map, shared))
             }
             Policy::Granule(policy) => {
                 let rules = Granule::new(policy);
-                Self::Granule(ArenaOf::new(rules, tenure, map, shared))
+                Self::Granule(ArenaOf::new(rules, binding, map, shared))
             }
         }
     }
@@ -144,12 +144,12 @@ impl DerefMut for ArenaState {
 }
 
 impl<P> ArenaOf<P> {
-    fn new(rules: P, tenure: Tenure, map: Arc<AddressMap>, shared: Arc<Shared>) -> Self {
+    fn new(rules: P, binding: Binding, map: Arc<AddressMap>, shared: Arc<ArenaShared>) -> Self {
         Self {
-            heap: Heap::new(rules, tenure.policy().tie_break(), tenure.number(), shared),
-            ledger: Ledger::new(tenure.number(), tenure.policy().oversize()),
+            heap: Heap::new(rules, binding.policy().tie_break(), binding.number(), shared),
+            ledger: Ledger::new(binding.number(), binding.policy().oversize()),
             uses: UseLists::default(),
-            tenure,
+            binding,
             map,
             parked: Parked::NONE,
         }
@@ -159,17 +159,17 @@ impl<P> ArenaOf<P> {
 impl<P: Rules + ?Sized> ArenaOf<P> {
     /// Stream and pool that it serves, and its policy.
     #[inline(always)]
-    pub(crate) fn tenure(&self) -> &Tenure {
-        &self.tenure
+    pub(crate) fn binding(&self) -> &Binding {
+        &self.binding
     }
 
-    /// Changes its tenure. Where somebody counts on the place of its memory from then on, no view serves requests any
+    /// Changes its binding. Where somebody counts on the place of its memory from then on, no view serves requests any
     /// more.
-    pub(crate) fn change_tenure<R>(&mut self, change: impl FnOnce(&mut Tenure) -> R) -> R {
-        let changed = change(&mut self.tenure);
+    pub(crate) fn change_binding<R>(&mut self, change: impl FnOnce(&mut Binding) -> R) -> R {
+        let changed = change(&mut self.binding);
         // Blocks that were taken from a view before may not be any more.
         self.parked.looks_again();
-        self.heap.stay_at_home(self.tenure.stays());
+        self.heap.stay_at_home(self.binding.stays());
         changed
     }
 
@@ -219,33 +219,33 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         &mut self.uses
     }
 
-    /// Ends the tenure of an arena that holds nothing. Drop the remains without a lock.
-    pub(crate) fn vacate(&mut self) -> Left {
+    /// Ends the binding of an arena that holds nothing. Drop the remains without a lock.
+    pub(crate) fn vacate(&mut self) -> Vacated {
         self.heap.reset();
         self.uses = UseLists::default();
         self.ledger.forget_need();
-        self.tenure.end()
+        self.binding.end()
     }
 
     /// Makes a vacant arena serve `stream` in `pool` from here on.
     pub(crate) fn serve_another(&mut self, pool: ArenaPool, stream: Stream, policy: Arc<Policy>) {
-        self.tenure.begin(pool, stream);
-        self.ledger.history_mut().rename(self.tenure.owner());
+        self.binding.begin(pool, stream);
+        self.ledger.history_mut().rename(self.binding.owner());
         self.set_policy(policy);
     }
 
     /// Decides by `policy` from here on.
     pub(crate) fn set_policy(&mut self, policy: Arc<Policy>) {
-        let policy = self.tenure.pool().decides_by(policy);
+        let policy = self.binding.pool().decides_by(policy);
         self.heap.follow(&policy);
         self.ledger.set_oversize(policy.oversize());
-        self.tenure.decide_by(policy);
+        self.binding.decide_by(policy);
     }
 
     /// Notes if its pool has a sleep tag, from here on: then its memory stays at home and, but for the default pool's,
     /// it grows.
     pub(crate) fn set_sleeps(&mut self, has_tag: bool, policy: Arc<Policy>) {
-        self.change_tenure(|tenure| tenure.set_sleeps(has_tag));
+        self.change_binding(|binding| binding.set_sleeps(has_tag));
         self.set_policy(policy);
     }
 
@@ -256,8 +256,8 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
 
     /// Gives the arena of a retired stream to `stream`.
     pub(crate) fn adopt(&mut self, stream: Stream) {
-        self.tenure.pass_to(stream);
-        self.ledger.history_mut().rename(self.tenure.owner());
+        self.binding.pass_to(stream);
+        self.ledger.history_mut().rename(self.binding.owner());
     }
 
     /// True if the device is done with everything freed in `epoch`.
@@ -276,18 +276,18 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         let Origin::Growable { region, .. } = self.layout().segments()[segment].origin else {
             unreachable!("only growable segments have granules")
         };
-        Place { arena: self.tenure.number(), segment, region, addr, block: BlockId::NONE }
+        Place { arena: self.binding.number(), segment, region, addr, block: BlockId::NONE }
     }
 
     /// Whether its memory may be in another place: growable memory on whose place nobody counts.
     pub(crate) fn is_movable(&self) -> bool {
-        self.tenure.grows() && !self.tenure.stays()
+        self.binding.grows() && !self.binding.stays()
     }
 
     /// Granules of a new growable segment for a request of `size` bytes, in units of `minimum`.
-    pub(crate) fn next_granule(&mut self, tier: Tier, minimum: u64, size: u64) -> Grain {
+    pub(crate) fn next_granule(&mut self, tier: Tier, minimum: u64, size: u64) -> GranuleSizes {
         let holding = self.ledger.holding(size);
-        self.tenure.policy().granule(tier, minimum, &holding)
+        self.binding.policy().granule(tier, minimum, &holding)
     }
 
     /// Hands out `size` bytes at `addr` of a free block, and the bytes above them, too, unless `cuts_above`.
@@ -352,7 +352,7 @@ impl ArenaOf {
         let uses = self.uses_of(id).forget();
         self.map.remove(ptr);
         self.ledger.took_back(id, &mut self.heap.layout_mut().blocks_mut()[id]);
-        heap::sleep::make_dormant(&mut self.heap, id);
+        heap::residency::make_dormant(&mut self.heap, id);
         Some((segment, range, uses))
     }
 }

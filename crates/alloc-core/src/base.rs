@@ -1,8 +1,8 @@
 //! Plain values and small tools that every layer uses.
 
-pub(crate) mod growth;
+pub(crate) mod big_table;
 pub(crate) mod ids;
 pub mod round;
 pub(crate) use backend_api::steps;
-pub(crate) mod tenants;
+pub(crate) mod tenant_marks;
 pub mod types;

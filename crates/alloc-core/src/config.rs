@@ -5,22 +5,22 @@
 //! nothing by itself: it gives new [`Settings`], or an error that says what to write instead.
 
 pub mod environment;
-mod error;
 mod limit;
 mod number;
 mod options;
 mod plain;
 pub mod pytorch;
-mod release;
+mod pytorch_release;
+mod refusals;
 pub mod strict;
 mod text;
 mod tokens;
 mod values;
 
-pub use error::{ConfigError, ExceptionClass, Warning};
 pub use limit::{MemoryLimit, usual_host_reserve};
 pub use options::{Grammar, OptionInfo, Settings, options};
-pub use release::PytorchRelease;
+pub use pytorch_release::PytorchRelease;
+pub use refusals::{ConfigError, ExceptionClass, Warning};
 pub use text::Inexpressible;
 
 use std::fmt;

@@ -4,36 +4,36 @@
 //! stream's arena, finds a free block, cuts it and returns: that is here. Only a miss goes further: through the
 //! policy's remedies (`device/miss.rs`), which take memory from the device (`device/provider.rs`) or give some back
 //! (`device/release.rs`), without a lock over any driver call. The remains of a stream that ends go to another
-//! (`device/lifetimes.rs`).
+//! (`device/frees.rs`).
 //!
 //! Each request and each free has a fast path, which is all that most programs ever take, and one that looks closer: at
 //! contexts, captures and pool scopes. One test of a word decides.
 
+mod accounting;
 pub(crate) mod arenas;
+pub(crate) mod budget_events;
 pub(crate) mod budgets;
 mod checkpoint;
-pub(crate) mod crossings;
+mod driver_context;
 mod exact;
 mod falling_asleep;
+pub(crate) mod frees;
 mod hand_over;
-pub(crate) mod history;
-mod holdings;
 mod idle_segments;
 mod leaving;
-pub(crate) mod lifetimes;
 mod limits;
 mod miss;
+pub(crate) mod offload;
 mod peers;
 pub(crate) mod pools;
 mod provider;
+pub(crate) mod recorder;
 mod release;
 mod rounds;
+mod shared_with_host;
 mod sharing;
-mod site;
-pub(crate) mod sleep;
 mod space;
 pub(crate) mod statistics;
-mod unified;
 mod unmap;
 mod wake;
 mod waking_up;
@@ -44,14 +44,14 @@ pub use crate::watch::observers::{
 };
 pub use checkpoint::{CheckpointDelta, PoolCheckpoint};
 pub(crate) use falling_asleep::FallingAsleep;
-pub(crate) use history::observation::Observation;
 pub(crate) use pools::{Flush, Sleeper};
-pub(crate) use rounds::{Pieces, carry};
+pub(crate) use recorder::observation::Observation;
+pub(crate) use rounds::{Carried, carry};
 pub use statistics::GrowableSize;
 pub(crate) use statistics::ScopeId;
 
 use crate::arena::directory::{Arena, PoolSlot};
-use crate::arena::pool::Pools;
+use crate::arena::pool_table::PrivatePools;
 use crate::arena::{ArenaPool, ArenaState};
 use crate::backend::{Backend, MemoryInfo};
 use crate::base::round::EXABYTE;
@@ -65,20 +65,20 @@ use crate::memory::address_map::{AddressMap, Location};
 use crate::memory::backup::Spares;
 use crate::memory::block::NO_USES;
 use crate::policy::Policy;
-use crate::process::attention::{Edge, Reason};
-use crate::process::edges;
-use crate::process::foreign::{Calls, Foreign};
+use crate::process::attention::{ProcessState, Reason};
+use crate::process::callbacks::{CallbackScope, Callbacks};
+use crate::process::state;
 use crate::sync::{Arc, Guard, InFlight, Mutex, Rank, SlowPath};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use crate::watch::history::{HistoryOptions, Outbox, RecordContext};
 use crate::watch::{observers::Observers, pointer::Problem};
+use accounting::Accounting;
 use arenas::Arenas;
-use crossings::Crossings;
-use history::Gathering;
-use holdings::Holdings;
-use lifetimes::Captures;
-use provider::granule::Learned;
-use site::Site;
+use budget_events::BudgetEvents;
+use driver_context::DriverContext;
+use frees::Captures;
+use provider::in_one_piece::Learned;
+use recorder::Gathering;
 use space::Addresses;
 use statistics::Scopes;
 
@@ -86,13 +86,13 @@ use statistics::Scopes;
 ///
 /// Types keep the invariants: only their methods change them. Functions that order these stand in files by topic.
 pub(crate) struct Device {
-    pub(crate) site: Site,
-    pub(crate) holdings: Holdings,
+    pub(crate) driver: DriverContext,
+    pub(crate) accounting: Accounting,
     pub(crate) arenas: Arenas,
     pub(crate) observers: Observers,
     pub(crate) uncached: Uncached,
-    crossings: Crossings,
-    private_pools: Mutex<Pools>,
+    budget_events: BudgetEvents,
+    private_pools: Mutex<PrivatePools>,
     gathering: Mutex<Gathering>,
     outbox: Arc<Outbox>,
     captures: Mutex<Captures>,
@@ -120,8 +120,8 @@ pub(crate) struct Device {
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Device")
-            .field("backend", &self.site.backend().name())
-            .field("device", &self.site.device())
+            .field("backend", &self.driver.backend().name())
+            .field("device", &self.driver.device())
             .field("policy", &self.arenas.directory().policy().name())
             .finish_non_exhaustive()
     }
@@ -131,13 +131,13 @@ impl Drop for Device {
     /// Gives all cached memory back to the device.
     fn drop(&mut self) {
         let scopes = pools::abandon_scopes(self);
-        self.site.foreign().end(Arc::unwrap_or_clone(scopes));
-        history::record(self, &HistoryOptions::default());
+        self.driver.callbacks().end(Arc::unwrap_or_clone(scopes));
+        recorder::record(self, &HistoryOptions::default());
         if let Err(error) = self.noticing(self.release_everything()) {
-            tracing::warn!(%error, device = %self.site.device(), "cached memory could not be given back");
+            tracing::warn!(%error, device = %self.driver.device(), "cached memory could not be given back");
         }
         self.exchange.imports().orphan();
-        edges::take_back(self.site.attention());
+        state::take_back(self.driver.attention());
     }
 }
 
@@ -146,7 +146,7 @@ impl Device {
         backend: Arc<dyn Backend>,
         device: DeviceIndex,
         map: Arc<AddressMap>,
-        foreign: Arc<Foreign>,
+        callbacks: Arc<Callbacks>,
         settings: &Settings,
     ) -> Result<Self> {
         let total_memory = backend.properties(device)?.total_memory;
@@ -156,27 +156,28 @@ impl Device {
         }
         let virtual_memory = absent.is_none();
         let policy = Arc::new(Policy::new(settings, virtual_memory));
-        let site = Site::new(backend, device, map, foreign, settings, total_memory, virtual_memory)?;
-        let (backend, attention) = (site.backend(), site.attention());
-        let observers = Observers::new(device, Arc::clone(site.foreign()));
+        let driver =
+            DriverContext::new(backend, device, map, callbacks, settings, total_memory, virtual_memory)?;
+        let (backend, attention) = (driver.backend(), driver.attention());
+        let observers = Observers::new(device, Arc::clone(driver.callbacks()));
         let uncached = Uncached::new(Arc::clone(backend), device, attention);
         let exchange = Exchange::new(Arc::clone(backend), device, attention);
         let granule = (policy.name() == PolicyName::Granule).then(Learned::default);
         let pending = PendingFrees::new(attention);
-        let holdings = Holdings::new(&site, settings);
-        let arenas = Arenas::new(&site, policy);
-        let slow_path = site.unified().map_or_else(Arc::default, |unified| Arc::clone(unified.slow_path()));
-        let allowed = holdings.lock().accounts().ceilings().allowed();
+        let accounting = Accounting::new(&driver, settings);
+        let arenas = Arenas::new(&driver, policy);
+        let slow_path = driver.unified().map_or_else(Arc::default, |unified| Arc::clone(unified.slow_path()));
+        let allowed = accounting.lock().accounts().device_limits().allowed();
         arenas.refresh_ages(allowed);
         uncached.turn(!settings.caching);
         Ok(Self {
-            site,
-            holdings,
+            driver,
+            accounting,
             arenas,
             observers,
             uncached,
-            crossings: Crossings::default(),
-            private_pools: Mutex::new(Rank::Registry, Pools::default()),
+            budget_events: BudgetEvents::default(),
+            private_pools: Mutex::new(Rank::Registry, PrivatePools::default()),
             gathering: Mutex::new(Rank::Registry, Gathering::default()),
             outbox: Arc::default(),
             captures: Mutex::new(Rank::Pending, Captures::default()),
@@ -197,7 +198,7 @@ impl Device {
 
     /// Index of the device.
     pub(crate) fn index(&self) -> DeviceIndex {
-        self.site.device()
+        self.driver.device()
     }
 
     /// Tells observers that a growable segment gains or loses `bytes`; not of 0.
@@ -207,31 +208,31 @@ impl Device {
         (pool, stream): (PoolId, Stream),
         at: DevicePtr,
         bytes: u64,
-        calls: &Calls<'_>,
+        calls: &CallbackScope<'_>,
     ) {
         if bytes > 0 {
-            self.observers.tell(self.site.segment_event(change, pool, stream, at, bytes, true), calls);
+            self.observers.tell(self.driver.segment_event(change, pool, stream, at, bytes, true), calls);
         }
     }
 
     /// Reason why the driver may not be called any more, if any.
-    pub(crate) fn edge(&self) -> Option<Edge> {
-        self.site.edge()
+    pub(crate) fn process_state(&self) -> Option<ProcessState> {
+        self.driver.process_state()
     }
 
     /// The driver is never called again.
     pub(crate) fn abandon(&self) {
-        self.site.abandon();
+        self.driver.abandon();
     }
 
     /// Free and total bytes. Calls the driver.
     pub(crate) fn memory_info(&self) -> Result<MemoryInfo> {
-        self.noticing(self.site.memory_info().map_err(AllocError::Backend))
+        self.noticing(self.driver.memory_info().map_err(AllocError::Backend))
     }
 
     /// Notes if the operation failed because the driver is unloading.
     pub(crate) fn noticing<T>(&self, outcome: Result<T>) -> Result<T> {
-        self.site.noticing(outcome)
+        self.driver.noticing(outcome)
     }
 
     /// Problem with `ptr`; `None` where it lies in no memory of this device.
@@ -242,9 +243,9 @@ impl Device {
 
     /// Ends without a word to the driver: held memory is lost to it, and no destructor runs.
     pub(crate) fn leak(self: Arc<Self>) {
-        if self.site.edge() != Some(Edge::Forked) {
+        if self.driver.process_state() != Some(ProcessState::Forked) {
             self.exchange.imports().abandon();
-            edges::take_back(self.site.attention());
+            state::take_back(self.driver.attention());
         }
         std::mem::forget(self);
     }
@@ -252,10 +253,10 @@ impl Device {
     /// Takes memory for `sizes` into a pool, so that as many requests of these sizes for `stream`, made while all
     /// are live, need nothing from the device.
     pub(crate) fn prime_pool(&self, id: PoolId, stream: Stream, sizes: &[u64]) -> Result<()> {
-        let calls = self.site.calls();
+        let calls = self.driver.calls();
         pools::expect_captures(self, id)?;
         let visit = pools::visit(self, id, false)?;
-        let call = history::begin_call(self, Some(stream), RecordContext::State)?;
+        let call = recorder::begin_call(self, Some(stream), RecordContext::State)?;
         let mut taken = Vec::with_capacity(sizes.len());
         let mut outcome = Ok(());
         for bytes in sizes.iter().filter(|bytes| **bytes > 0) {
@@ -269,12 +270,12 @@ impl Device {
             }
         }
         for ptr in taken {
-            if let Some(at) = self.site.map().get(ptr) {
-                lifetimes::free_in(self, ptr, at, &call);
+            if let Some(at) = self.driver.map().get(ptr) {
+                frees::free_in(self, ptr, at, &call);
             }
         }
         drop(call);
-        history::deliver(self, &calls);
+        recorder::deliver(self, &calls);
         outcome
     }
 
@@ -287,18 +288,18 @@ impl Device {
         call: &Call<'_>,
     ) -> Result<DevicePtr> {
         if bytes >= EXABYTE {
-            return Err(AllocError::MoreThanAnExabyte { label: self.site.backend().label() });
+            return Err(AllocError::MoreThanAnExabyte { label: self.driver.backend().label() });
         }
         let (arena, state) = match self.arenas.enter(pool.slot, stream) {
             Some(entered) => entered,
             None => self.enter_slowly(pool, stream)?,
         };
         let mut state = arenas::attended(self, state, call);
-        state.change_tenure(|tenure| tenure.note_pool(pool));
+        state.change_binding(|binding| binding.note_pool(pool));
         if let Some(ptr) = state.malloc(bytes) {
             return Ok(ptr);
         }
-        let request = state.tenure().policy().request(bytes);
+        let request = state.binding().policy().request(bytes);
         drop(state);
         miss::serve(self, arena, &request, call)
     }
@@ -321,7 +322,7 @@ impl Device {
                 },
             };
             let state = arena.lock();
-            if state.tenure().serves(pool.slot, stream) {
+            if state.binding().serves(pool.slot, stream) {
                 return Ok((arena, state));
             }
         }
@@ -338,9 +339,9 @@ impl Device {
     #[inline(always)]
     pub(crate) fn malloc(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
         if bytes >= EXABYTE {
-            return Err(AllocError::MoreThanAnExabyte { label: self.site.backend().label() });
+            return Err(AllocError::MoreThanAnExabyte { label: self.driver.backend().label() });
         }
-        if self.site.attention().concerns_requests()
+        if self.driver.attention().concerns_requests()
             && let Some(outcome) = self.look_closer(bytes, stream)
         {
             return outcome;
@@ -361,7 +362,7 @@ impl Device {
 
     #[cold]
     fn miss(&self, arena: &Arena, state: Guard<'_, ArenaState>, bytes: u64) -> Result<DevicePtr> {
-        let request = state.tenure().policy().request(bytes);
+        let request = state.binding().policy().request(bytes);
         drop(state);
         miss::serve_plainly(self, arena, &request)
     }
@@ -369,36 +370,36 @@ impl Device {
     /// `None` where only pending frees were to be looked at, and the fast path will do.
     #[cold]
     fn look_closer(&self, bytes: u64, stream: Stream) -> Option<Result<DevicePtr>> {
-        if self.site.attention().only_pending() {
-            let drain = |call| lifetimes::drain_if_due(self, PoolSlot::DEFAULT, stream, bytes, &call);
-            return self.site.noticing(self.site.plain_call().and_then(drain)).err().map(Err);
+        if self.driver.attention().only_pending() {
+            let drain = |call| frees::drain_if_due(self, PoolSlot::DEFAULT, stream, bytes, &call);
+            return self.driver.noticing(self.driver.plain_call().and_then(drain)).err().map(Err);
         }
         Some(self.malloc_attentively(bytes, stream))
     }
 
     fn malloc_attentively(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
-        if let Some(edge) = self.site.edge() {
-            return Err(edge.refusal());
+        if let Some(process_state) = self.driver.process_state() {
+            return Err(process_state.refusal());
         }
-        if self.site.attention().has(Reason::UNCACHED) {
-            return self.site.noticing(self.uncached.malloc(bytes));
+        if self.driver.attention().has(Reason::UNCACHED) {
+            return self.driver.noticing(self.uncached.malloc(bytes));
         }
-        history::make_room(self);
-        let calls = self.site.calls();
-        let call = self.site.noticing(history::begin_call(self, Some(stream), RecordContext::State))?;
+        recorder::make_room(self);
+        let calls = self.driver.calls();
+        let call = self.driver.noticing(recorder::begin_call(self, Some(stream), RecordContext::State))?;
         let outcome = self.malloc_in(bytes, stream, &call);
         drop(call);
-        history::deliver(self, &calls);
-        lifetimes::arrived(self, outcome, &calls)
+        recorder::deliver(self, &calls);
+        frees::arrived(self, outcome, &calls)
     }
 
     fn malloc_in(&self, bytes: u64, stream: Stream, call: &Call<'_>) -> Result<DevicePtr> {
-        let visit = self.site.noticing(pools::route(self, stream, call.capturing))?;
+        let visit = self.driver.noticing(pools::route(self, stream, call.capturing))?;
         if call.capturing {
-            lifetimes::reuse_joined(self, stream);
+            frees::reuse_joined(self, stream);
         } else {
-            let drained = lifetimes::drain_if_due(self, visit.pool.slot, stream, bytes, call);
-            self.site.noticing(drained)?;
+            let drained = frees::drain_if_due(self, visit.pool.slot, stream, bytes, call);
+            self.driver.noticing(drained)?;
         }
         self.malloc_from(&visit.pool, bytes, stream, call)
     }
@@ -406,7 +407,7 @@ impl Device {
     /// True if a free has to look closer, by [`free_attentively`](Self::free_attentively).
     #[inline(always)]
     pub(crate) fn looks_at_frees(&self) -> bool {
-        self.site.attention().concerns_frees()
+        self.driver.attention().concerns_frees()
     }
 
     /// Takes back the block at `ptr`, which the address map says is at `location`. `false` where no block in the
@@ -422,22 +423,27 @@ impl Device {
             arenas::leave(self, state);
         } else {
             let uses = state.free_and_wait(block);
-            let (slot, waiting) = (state.tenure().slot(), Waiting { arena: location.arena, block });
-            let _named = lifetimes::name(self, &uses);
+            let (slot, waiting) = (state.binding().slot(), Waiting { arena: location.arena, block });
+            let _named = frees::name(self, &uses);
             arenas::leave(self, state);
-            lifetimes::wait_for_all(self, uses, waiting, None, slot, &Call::PLAIN);
+            frees::wait_for_all(self, uses, waiting, None, slot, &Call::PLAIN);
         }
         true
     }
 
     /// [`free`](Self::free) for programs that record contexts or capture.
     #[inline]
-    pub(crate) fn free_attentively(&self, ptr: DevicePtr, location: Location, calls: &Calls<'_>) -> bool {
-        history::make_room(self);
-        let call = history::begin_free(self, RecordContext::All, calls);
-        let freed = lifetimes::free_in(self, ptr, location, &call);
+    pub(crate) fn free_attentively(
+        &self,
+        ptr: DevicePtr,
+        location: Location,
+        calls: &CallbackScope<'_>,
+    ) -> bool {
+        recorder::make_room(self);
+        let call = recorder::begin_free(self, RecordContext::All, calls);
+        let freed = frees::free_in(self, ptr, location, &call);
         drop(call);
-        history::deliver(self, calls);
+        recorder::deliver(self, calls);
         freed
     }
 }

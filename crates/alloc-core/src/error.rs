@@ -2,7 +2,7 @@
 
 use crate::backend::BackendError;
 use crate::config::ConfigError;
-use crate::process::attention::Edge;
+use crate::process::attention::ProcessState;
 use crate::process::host_reserve::HostRoom;
 use crate::process::unified::PinnedRefusal;
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
@@ -106,7 +106,7 @@ pub enum AllocError {
     #[error("there is no tenant {tenant}: make it first (create_tenant)")]
     UnknownTenant {
         /// The tenant.
-        tenant: crate::base::tenants::TenantId,
+        tenant: crate::base::tenant_marks::TenantId,
     },
     /// The end of a capture was marked, and none is under way.
     #[error("no capture is under way on device {device}: mark_capture_begin comes first")]
@@ -136,13 +136,13 @@ pub enum AllocError {
         /// The block.
         ptr: DevicePtr,
         /// Reason, and what to do.
-        problem: Problem,
+        problem: Explanation,
     },
     /// A block that another process shared cannot be opened; nothing was mapped.
     #[error("{problem}")]
     Open {
         /// Reason, and what to do.
-        problem: Problem,
+        problem: Explanation,
     },
     /// The block lies in growable memory, which has no allocation of the driver's under it.
     #[error(
@@ -249,31 +249,31 @@ impl From<ConfigError> for AllocError {
 
 /// Reason of a refusal, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct Explanation {
     text: String,
     pytorch: Option<String>,
 }
 
-impl Problem {
+impl Explanation {
     /// A problem that PyTorch has words for.
     pub(crate) fn with_pytorch(text: impl Into<String>, pytorch: impl Into<String>) -> Self {
         Self { text: text.into(), pytorch: Some(pytorch.into()) }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl From<String> for Problem {
+impl From<String> for Explanation {
     fn from(text: String) -> Self {
         Self { text, pytorch: None }
     }
 }
 
-impl From<&str> for Problem {
+impl From<&str> for Explanation {
     fn from(text: &str) -> Self {
         text.to_owned().into()
     }
@@ -315,7 +315,7 @@ impl AllocError {
 /// The result of an allocator call.
 pub type Result<T> = std::result::Result<T, AllocError>;
 
-impl Edge {
+impl ProcessState {
     /// The answer to calls that ask for something.
     #[cold]
     pub(crate) fn refusal(self) -> AllocError {

@@ -26,35 +26,35 @@
 //! ```
 
 mod background;
-mod block;
-mod buffer;
 mod cache;
 mod completions;
-mod driver;
+mod driver_access;
 mod free;
-mod pools;
-mod registered;
+mod own_pages;
+mod pinned_block;
+mod pinned_buffer;
+mod pinned_pools;
+mod pinned_source;
+mod pinned_stats;
 mod shared;
 mod sizing;
-mod source;
-mod stats;
+mod stream_uses;
 mod table;
 mod trace;
-mod uses;
 
 pub use crate::watch::stats::DurationStat;
-pub use buffer::PinnedBuffer;
+pub use pinned_buffer::PinnedBuffer;
+pub use pinned_source::numa::NumaPolicy;
+pub use pinned_stats::{BUCKETS, HostBucket, HostGranuleStats, HostStats};
 pub use sizing::HostSizing;
-pub use source::numa::NumaPolicy;
-pub use stats::{BUCKETS, HostBucket, HostGranuleStats, HostStats};
 
-use crate::arena::pool::Filter;
+use crate::arena::pool_table::Filter;
 use crate::backend::{Backend, CopyKind};
 use crate::config::{PolicyName, Settings};
 use crate::error::{AllocError, Result, log_end};
-use crate::process::attention::{Edge, Reason};
-use crate::process::edges;
+use crate::process::attention::{ProcessState, Reason};
 use crate::process::pinned::{self, Pins};
+use crate::process::state;
 use crate::process::unified::Membership;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::types::{DevicePtr, PoolId, Stream};
@@ -238,7 +238,7 @@ impl HostAllocator {
     /// The range is valid host memory until it is unregistered.
     pub unsafe fn register(&self, ptr: DevicePtr, bytes: u64) -> Result<()> {
         // SAFETY: the caller's promise.
-        self.asking(|cache| unsafe { registered::register(cache.driver(), cache.table(), ptr, bytes) })
+        self.asking(|cache| unsafe { own_pages::register(cache.driver(), cache.table(), ptr, bytes) })
     }
 
     /// Undoes [`register`](Self::register). **Blocks.**
@@ -250,21 +250,21 @@ impl HostAllocator {
     /// Rule 3 of the [backend](crate::backend).
     pub unsafe fn unregister(&self, ptr: DevicePtr) -> Result<()> {
         // SAFETY: the caller's promise.
-        self.giving(|cache| unsafe { registered::unregister(cache.driver(), cache.table(), ptr) })
+        self.giving(|cache| unsafe { own_pages::unregister(cache.driver(), cache.table(), ptr) })
     }
 
     /// Says that the program has pinned memory of its own, in place, by other means than [`register`](Self::register): the history
     /// shows it. PyTorch: `record_external_register`.
     pub fn note_registered(&self, ptr: DevicePtr, bytes: u64) {
         if let Some(cache) = self.watched() {
-            registered::note(cache.table(), ptr, bytes);
+            own_pages::note(cache.table(), ptr, bytes);
         }
     }
 
     /// Says that such memory is not pinned any more. PyTorch: `record_external_unregister`.
     pub fn note_unregistered(&self, ptr: DevicePtr) {
         if let Some(cache) = self.watched() {
-            registered::forget(cache.table(), ptr);
+            own_pages::forget(cache.table(), ptr);
         }
     }
 
@@ -412,14 +412,14 @@ impl HostAllocator {
     /// Asks for something: refused at an edge of the process. Whether the driver is unloading is seen from what comes of it.
     fn asking<T>(&self, work: impl FnOnce(&PinnedCache) -> Result<T>) -> Result<T> {
         let driver = self.cache.driver();
-        driver.edge().map_or(Ok(()), |edge| Err(edge.refusal()))?;
+        driver.process_state().map_or(Ok(()), |process_state| Err(process_state.refusal()))?;
         driver.noticing(work(&self.cache))
     }
 
     /// Gives something back: nothing is left to be done for that once the driver has gone.
     fn giving(&self, work: impl FnOnce(&PinnedCache) -> Result<()>) -> Result<()> {
         let driver = self.cache.driver();
-        driver.edge().map_or_else(|| driver.noticing(work(&self.cache)), Edge::of_release)
+        driver.process_state().map_or_else(|| driver.noticing(work(&self.cache)), ProcessState::of_release)
     }
 
     /// For those who only look: in a forked child there is nothing to be seen.
@@ -441,7 +441,7 @@ impl HostAllocator {
 
     /// The thread starts with the first request that wants it, and stays until the allocator is dropped or abandoned.
     fn start_background(&self) {
-        if !self.cache.wants_thread() || self.cache.driver().edge().is_some() {
+        if !self.cache.wants_thread() || self.cache.driver().process_state().is_some() {
             return;
         }
         let mut background = self.background.lock();
@@ -469,15 +469,15 @@ impl Drop for HostAllocator {
         self.stop_background();
         pinned::remove(&(Arc::clone(&self.cache) as Arc<dyn Pins>));
         if let Some(unified) = &self.unified {
-            unified.end(driver.edge().is_none());
+            unified.end(driver.process_state().is_none());
         }
-        if driver.edge().is_some() {
+        if driver.process_state().is_some() {
             let _cache = ManuallyDrop::new(Arc::clone(&self.cache));
         } else {
             // Nobody can ask again, so what failed is tried once more here.
             let ended = self.cache.shut_down().or_else(|_| self.cache.shut_down());
             log_end(driver.noticing(ended), "pinned memory could not be given back");
         }
-        edges::take_back(driver.attention());
+        state::take_back(driver.attention());
     }
 }

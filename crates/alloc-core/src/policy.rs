@@ -3,15 +3,15 @@
 //! The engine manages blocks, counters, streams and driver calls alike under both policies. The code of the fast path
 //! that differs between them is in `arena/rules.rs`.
 
-mod grain;
-mod granule;
-mod pytorch;
+mod granule_policy;
+mod granule_sizes;
+mod pytorch_policy;
 
-pub(crate) use grain::{Grain, Sizes};
-pub use granule::GranulePolicy;
-pub(crate) use granule::{Growth, Situation, choose};
-pub use pytorch::PytorchPolicy;
-pub(crate) use pytorch::{Cached, enough, oldest};
+pub use granule_policy::GranulePolicy;
+pub(crate) use granule_policy::{SegmentPlan, Situation, choose};
+pub(crate) use granule_sizes::{GranuleSizes, Sizes};
+pub use pytorch_policy::PytorchPolicy;
+pub(crate) use pytorch_policy::{Cached, enough, oldest};
 
 use crate::base::round::SMALL_SEGMENT;
 use crate::config::{PolicyName, Settings};
@@ -112,16 +112,20 @@ impl Policy {
     }
 
     /// The new granules of growable segments of `tier`: multiples of `minimum`.
-    pub(crate) fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> Grain {
+    pub(crate) fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> GranuleSizes {
         match self {
-            Self::Pytorch(policy) => Grain::even(policy.granule(tier, minimum)),
+            Self::Pytorch(policy) => GranuleSizes::even(policy.granule(tier, minimum)),
             Self::Granule(policy) => policy.granule(tier, minimum, holding),
         }
     }
 
     /// Fixed segment to take for `request`, and idle ones to give back for it, where segments do not grow. `None` means
     /// a segment of `request.segment_bytes`, and so does a refusal of that much. `situation` looks at all arenas.
-    pub(crate) fn growth(&self, request: &Request, situation: impl FnOnce() -> Situation) -> Option<Growth> {
+    pub(crate) fn growth(
+        &self,
+        request: &Request,
+        situation: impl FnOnce() -> Situation,
+    ) -> Option<SegmentPlan> {
         match self {
             Self::Pytorch(_) => None,
             Self::Granule(policy) => Some(policy.growth(request, &situation())),

@@ -2,12 +2,12 @@
 //! of the program's code, and the system's memory.
 
 pub(crate) mod attention;
-pub(crate) mod edges;
-pub(crate) mod foreign;
+pub(crate) mod callbacks;
 pub(crate) mod held_event;
 pub(crate) mod host_reserve;
 pub mod own;
 pub(crate) mod pinned;
+pub(crate) mod state;
 pub(crate) mod stream_identity;
 pub mod system;
 pub(crate) mod unified;

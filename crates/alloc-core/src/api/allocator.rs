@@ -1,38 +1,38 @@
 //! The allocator a program uses: all devices of one backend behind one address map. What belongs to one
 //! topic is behind a handle of that topic, in `allocator/`.
 
-mod budgets;
 mod caching;
-mod edges;
-mod history;
+mod figures;
 mod hooks;
 mod making;
-mod peers;
+mod peer_devices;
 mod pointers;
-mod pools;
+mod private_pools;
+mod process_life;
+mod processes;
+mod recordings;
 mod scopes;
-mod sharing;
 mod sleep_mode;
-mod statistics;
+mod tenancy;
 
-pub use budgets::Budgets;
 pub use caching::CachingOff;
-pub use history::History;
+pub use figures::{CacheInfo, Statistics};
 pub use hooks::Hooks;
-pub use peers::Peers;
-pub use pools::Pools;
+pub use peer_devices::Peers;
+pub use private_pools::Pools;
+pub use processes::Sharing;
+pub use recordings::History;
 pub use scopes::StatScope;
-pub use sharing::Sharing;
 pub use sleep_mode::SleepMode;
-pub use statistics::{CacheInfo, Statistics};
+pub use tenancy::Budgets;
 
 use crate::backend::Backend;
 use crate::config::{AllocatorBackend, Flavour, MemoryLimit, PolicyName, Settings, environment};
 use crate::device::{self, Device, Flush};
-use crate::device::{arenas, lifetimes};
+use crate::device::{arenas, frees};
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::{AddressMap, Location};
-use crate::process::foreign::Foreign;
+use crate::process::callbacks::Callbacks;
 use crate::process::stream_identity;
 use crate::process::unified::Membership;
 use crate::sync::{Arc, Mutex};
@@ -84,7 +84,7 @@ pub struct CachingAllocator {
     /// Bits of handles that may be a default stream's other names.
     alias_bits: u64,
     map: Arc<AddressMap>,
-    foreign: Arc<Foreign>,
+    callbacks: Arc<Callbacks>,
     devices: Vec<Arc<Device>>,
     /// Of devices that share the host's memory.
     memberships: Vec<Membership>,
@@ -206,8 +206,8 @@ impl CachingAllocator {
 
     #[cold]
     fn free_attentively(&self, device: &Device, ptr: DevicePtr, at: Location) -> Result<()> {
-        if let Some(edge) = device.edge() {
-            return edge.of_release();
+        if let Some(process_state) = device.process_state() {
+            return process_state.of_release();
         }
         let calls = self.calls();
         if device.free_attentively(ptr, at, &calls) { Ok(()) } else { self.free_sleeping(ptr) }
@@ -226,7 +226,7 @@ impl CachingAllocator {
             return Ok(());
         }
         let record =
-            |at: Location| lifetimes::record_stream(&self.devices[at.device.0 as usize], ptr, at, stream);
+            |at: Location| frees::record_stream(&self.devices[at.device.0 as usize], ptr, at, stream);
         match self.map.get(ptr).map(record).transpose()? {
             Some(true) => Ok(()),
             _ => self.record_unknown(ptr, stream),
@@ -256,7 +256,7 @@ impl CachingAllocator {
             // A stream may use the memory of other devices, too. Its end is found once: what can fail comes before the
             // first device takes it for retired.
             let mut last = None;
-            let retire = |device: &Device| lifetimes::retire_stream(device, stream, &mut last);
+            let retire = |device: &Device| frees::retire_stream(device, stream, &mut last);
             self.all_devices().try_for_each(retire)?;
             self.set_reserve_class(stream, "")
         })
@@ -274,8 +274,8 @@ impl CachingAllocator {
 
     /// All devices get their turn to give something back; the first error is returned.
     fn each_device(&self, work: impl Fn(&Device) -> Result<()>) -> Result<()> {
-        if let Some(edge) = self.edge() {
-            return edge.of_release();
+        if let Some(process_state) = self.process_state() {
+            return process_state.of_release();
         }
         self.devices.iter().map(|device| device.noticing(work(device))).fold(Ok(()), Result::and)
     }
@@ -383,7 +383,7 @@ impl CachingAllocator {
     /// [`AllocError::InvalidDevice`], [`AllocError::ForeignStream`].
     pub fn set_reserve_class(&self, stream: Stream, class: &str) -> Result<()> {
         let stream = self.own(stream)?;
-        self.device(stream.device)?.holdings.set_reserve_class(stream, class);
+        self.device(stream.device)?.accounting.set_reserve_class(stream, class);
         Ok(())
     }
 
@@ -392,7 +392,7 @@ impl CachingAllocator {
     /// # Errors
     /// [`AllocError::InvalidDevice`].
     pub fn memory_fraction(&self, device: DeviceIndex) -> Result<f64> {
-        Ok(self.seen_device(device)?.holdings.memory_fraction())
+        Ok(self.seen_device(device)?.accounting.memory_fraction())
     }
 
     /// Replaces the settings of all devices. Memory that is handed out or cached stays. The memory fraction stays as it

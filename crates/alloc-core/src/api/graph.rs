@@ -5,12 +5,12 @@
 
 use crate::api::allocator::CachingAllocator;
 use crate::api::pool::{PoolReference, PoolScope};
-use crate::arena::pool::{Filter, Holder};
+use crate::arena::pool_table::{Filter, Holder};
 use crate::backend::{Backend, BackendError, Capture, CaptureMode, CaptureStatus, Graph};
 use crate::device::statistics;
 use crate::error::{AllocError, Result, log_end};
 use crate::lifetimes::last_work::LastWork;
-use crate::process::edges;
+use crate::process::state;
 use crate::process::stream_identity::resolve;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, PoolId, Stream};
@@ -25,7 +25,7 @@ use std::marker::PhantomData;
 pub struct GraphCapture {
     // Dropped in this order: the driver's capture, the engine's, the scope.
     recording: Recording,
-    mark: Mark,
+    mark: CaptureMark,
     scope: PoolScope,
     retained: Vec<PoolReference>,
     on_this_thread: PhantomData<*const ()>,
@@ -48,7 +48,7 @@ impl GraphCapture {
         let device = stream.device;
         // Before the capture begins: from then on no request may go astray, and no thread may ask for an event.
         let scope = PoolScope::new(allocator, device, pool, Filter::CaptureOf(stream))?;
-        let mark = Mark::begin(allocator, device)?;
+        let mark = CaptureMark::begin(allocator, device)?;
         let recording = Recording::begin(allocator.backend(), stream, mode)?;
         Ok(Self { recording, mark, scope, retained: Vec::new(), on_this_thread: PhantomData })
     }
@@ -65,7 +65,7 @@ impl GraphCapture {
     /// # Errors
     /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`].
     pub fn retain_pool(&mut self, pool: PoolId) -> Result<()> {
-        let Mark { allocator, device } = &self.mark;
+        let CaptureMark { allocator, device } = &self.mark;
         if pool != self.scope.pool() && self.retained.iter().all(|retained| retained.pool != pool) {
             // Only one that exists: a reference would make it.
             allocator.pools().use_count(*device, pool)?;
@@ -86,7 +86,7 @@ impl GraphCapture {
         self.mark.allocator.device(self.mark.device)?;
         let Self { retained, scope, mark, recording, .. } = self;
         let graph = recording.end()?;
-        let Mark { allocator, device } = &mark;
+        let CaptureMark { allocator, device } = &mark;
         let pool = PoolReference::to(allocator, *device, scope.pool(), None)?;
         let pools = std::iter::once(pool).chain(retained).collect();
         // They tell trackers, which may panic: what is being returned would not be dropped then.
@@ -191,19 +191,19 @@ struct DriverMemory {
 
 /// The engine knows of a capture, until this is dropped.
 #[derive(Debug)]
-struct Mark {
+struct CaptureMark {
     allocator: Arc<CachingAllocator>,
     device: DeviceIndex,
 }
 
-impl Mark {
+impl CaptureMark {
     fn begin(allocator: &Arc<CachingAllocator>, device: DeviceIndex) -> Result<Self> {
         allocator.pools().mark_begin(device, Holder::Value)?;
         Ok(Self { allocator: Arc::clone(allocator), device })
     }
 }
 
-impl Drop for Mark {
+impl Drop for CaptureMark {
     fn drop(&mut self) {
         let marked = self.allocator.pools().mark_end(self.device, Holder::Value);
         log_end(marked, "a capture's end could not be marked");
@@ -252,7 +252,7 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        if !edges::may_destroy(self.backend.id()) {
+        if !state::may_destroy(self.backend.id()) {
             return;
         }
         if self.under_way
@@ -290,7 +290,7 @@ impl OwnedGraph {
 
 impl Drop for OwnedGraph {
     fn drop(&mut self) {
-        if !edges::may_destroy(self.backend.id()) {
+        if !state::may_destroy(self.backend.id()) {
             return;
         }
         let known = self.memory.as_ref().and_then(|memory| {

@@ -3,12 +3,12 @@
 //! A pool is a set of segments with an owner. Requests go to the default pool unless an open *scope* sends them
 //! elsewhere. Pools are counted: when nobody uses one any more, its cached memory can be given back.
 
-pub use crate::arena::pool::{Filter, PoolStats};
+pub use crate::arena::pool_table::{Filter, PoolStats};
 pub use crate::memory::source::{PhysicalSource, SegmentSource};
 pub use crate::sync::ThreadId;
 
 use crate::api::allocator::CachingAllocator;
-use crate::arena::pool::Holder;
+use crate::arena::pool_table::Holder;
 use crate::config::MemoryLimit;
 use crate::error::{AllocError, Result, log_end};
 use crate::features::budget::TenantId;

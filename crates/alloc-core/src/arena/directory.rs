@@ -1,11 +1,11 @@
 //! Directory of a device's arenas: found by number, or by pool and stream, without a lock once they are there.
 
 #[cfg(all(test, loom))]
-mod models;
+mod loom_models;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use crate::arena::{ArenaPool, ArenaState, Left, Shared, Tenure};
+use crate::arena::{ArenaPool, ArenaShared, ArenaState, Binding, Vacated};
 use crate::base::steps::Counted;
 use crate::config::PolicyName;
 use crate::error::{AllocError, Result};
@@ -29,7 +29,7 @@ const STREAM_TABLE: usize = if cfg!(any(loom, miri)) { 16 } else { 1024 };
 const PROBES: usize = 8;
 
 /// Arrays, not slices: their lengths are known, so that looking one up needs no bounds check.
-type Chunk = Box<[OnceLock<Arc<Arena>>; CHUNK]>;
+type ArenaArray = Box<[OnceLock<Arc<Arena>>; CHUNK]>;
 
 /// A place of the stream table: empty (0), left ([`LEFT`]), or the upper bits of a handle's hash, [`TAKEN`], and
 /// the number of an arena.
@@ -43,9 +43,9 @@ const TAKEN: u64 = 0x1_0000;
 const LEFT: u64 = 1;
 
 /// Pool and stream that an arena serves.
-type Key = (PoolSlot, u64);
+type ArenaKey = (PoolSlot, u64);
 
-fn key(slot: PoolSlot, stream: Stream) -> Key {
+fn key(slot: PoolSlot, stream: Stream) -> ArenaKey {
     (slot, stream.raw)
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Template {
 struct Registry {
     template: Template,
     count: usize,
-    by_stream: FxHashMap<Key, u16>,
+    by_stream: FxHashMap<ArenaKey, u16>,
     /// The pools in which a stream has an arena, by its handle.
     pools_of: FxHashMap<u64, BTreeSet<PoolSlot>>,
     /// All arenas of each pool.
@@ -79,17 +79,17 @@ pub(crate) struct Directory {
     policy: PolicyName,
     map: Arc<AddressMap>,
     /// Most devices have no more arenas than those of the first chunk.
-    first: Chunk,
+    first: ArenaArray,
     /// All chunks but the first.
-    further: Box<[OnceLock<Chunk>; CHUNKS]>,
+    further: Box<[OnceLock<ArenaArray>; CHUNKS]>,
     /// Open addressing by stream handle, changed under the registry's lock. It only points at a likely arena: lock
     /// that, then ask if it serves the stream.
     streams: Box<[StreamPlace; STREAM_TABLE]>,
     registry: Mutex<Registry>,
-    shared: Arc<Shared>,
+    shared: Arc<ArenaShared>,
 }
 
-fn new_chunk() -> Chunk {
+fn new_chunk() -> ArenaArray {
     Box::new(std::array::from_fn(|_| OnceLock::new()))
 }
 
@@ -185,7 +185,7 @@ impl Directory {
             let policy = {
                 let mut registry = self.registry.lock();
                 registry.vacant.pop();
-                self.register(&mut registry, pool.slot, stream, state.tenure().number());
+                self.register(&mut registry, pool.slot, stream, state.binding().number());
                 registry.template.policy.clone()
             };
             state.serve_another(pool.clone(), stream, policy);
@@ -195,9 +195,9 @@ impl Directory {
         let number = u16::try_from(registry.count)
             .map_err(|_| AllocError::Limit("more than 65536 streams were used on one device"))?;
         let template = &registry.template;
-        let tenure = Tenure::new(self.device, number, stream, pool.clone(), template.policy.clone());
-        let owner = tenure.owner();
-        let mut state = ArenaState::new(tenure, Arc::clone(&self.map), Arc::clone(&self.shared));
+        let binding = Binding::new(self.device, number, stream, pool.clone(), template.policy.clone());
+        let owner = binding.owner();
+        let mut state = ArenaState::new(binding, Arc::clone(&self.map), Arc::clone(&self.shared));
         state.heap_mut().count_ages(template.ages);
         state.ledger_mut().history_mut().configure(&template.history, owner, false);
         let arena = Arc::new(Arena::new(state));
@@ -214,7 +214,7 @@ impl Directory {
 
     /// Takes the arenas of a pool that is gone, if none of them holds anything; `None` where one does. Drop the remains
     /// without a lock: that may call the driver, or foreign code.
-    pub(crate) fn recycle(&self, slot: PoolSlot) -> Option<Vec<Left>> {
+    pub(crate) fn recycle(&self, slot: PoolSlot) -> Option<Vec<Vacated>> {
         let mut mine = Vec::new();
         for arena in self.of_pool(slot) {
             let state = arena.lock();
@@ -225,8 +225,8 @@ impl Directory {
         }
         let mut registry = self.registry.lock();
         for arena in &mine {
-            let (number, stream) = (arena.tenure().number(), arena.tenure().stream());
-            if arena.tenure().retired().is_none() {
+            let (number, stream) = (arena.binding().number(), arena.binding().stream());
+            if arena.binding().retired().is_none() {
                 self.unbind(&mut registry, slot, stream, number);
             }
             registry.vacant.push(number);
@@ -314,7 +314,7 @@ impl Directory {
     }
 
     /// State that all arenas share.
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &ArenaShared {
         &self.shared
     }
 
@@ -322,8 +322,8 @@ impl Directory {
     pub(crate) fn check(&self, arenas: &[Guard<'_, ArenaState>]) {
         let registry = self.registry.lock();
         for arena in arenas {
-            let tenure = arena.tenure();
-            let (number, stream, slot) = (tenure.number(), tenure.stream(), tenure.pool().slot);
+            let binding = arena.binding();
+            let (number, stream, slot) = (binding.number(), binding.stream(), binding.pool().slot);
             if registry.vacant.contains(&number) {
                 assert!(arena.layout().blocks().is_empty(), "an arena that serves nobody holds nothing");
                 continue;
@@ -331,7 +331,7 @@ impl Directory {
             let serves = registry.by_stream.get(&key(slot, stream)) == Some(&number);
             assert_eq!(
                 serves,
-                arena.tenure().retired().is_none(),
+                arena.binding().retired().is_none(),
                 "a stream has its arena until it is retired"
             );
             let waits = registry.retired.get(&slot).is_some_and(|line| line.contains(&number));
@@ -352,7 +352,7 @@ impl Directory {
 /// Fibonacci hashing: handles are pointers or small numbers, both regular in their low bits. The upper bits tell
 /// handles apart; those above the middle choose the place.
 #[inline(always)]
-fn hash((slot, raw): Key) -> u64 {
+fn hash((slot, raw): ArenaKey) -> u64 {
     let of_pool = u64::from(slot.number()).wrapping_mul(0xd6e8_feb8_6659_fd93);
     raw.wrapping_add(of_pool).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

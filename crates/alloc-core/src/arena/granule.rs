@@ -1,18 +1,18 @@
 //! The free blocks of an arena under the `granule` policy, and what that remembers of the arena.
 
 mod borders;
+mod checks;
 mod home;
-mod invariants;
-mod memory;
 mod pieces;
+mod remembered;
 mod shown;
 mod views;
 
 pub(crate) use borders::{Borders, FreePart, Parts};
+pub(crate) use checks::{check_shown, check_views};
 pub(crate) use home::{free_range, granule_at};
-pub(crate) use invariants::{check_shown, check_views};
-pub(crate) use memory::Memory;
 pub(crate) use pieces::Plan;
+pub(crate) use remembered::Memory;
 pub(crate) use shown::{Blocks, Shown, Slot, SlotState};
 pub(crate) use views::{add_view, give_home_back, run_for, take_home, take_in_view, take_run};
 

@@ -4,7 +4,7 @@
 //! the caller calls the driver, and comes back to commit or undo.
 
 pub(super) mod growth;
-pub(super) mod sleep;
+pub(super) mod residency;
 mod unmapped;
 
 use super::granule::Memory;
@@ -15,7 +15,7 @@ use crate::memory::layout::Layout;
 use crate::memory::order::TieBreak;
 use crate::memory::region::{RegionId, Regions};
 use crate::memory::segment::{Origin, Segment};
-use crate::policy::{Grain, Policy, Request};
+use crate::policy::{GranuleSizes, Policy, Request};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Rank};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -24,20 +24,20 @@ use unmapped::Unmapped;
 
 /// State that the arenas of a device share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ArenaShared {
     /// Searches in all arenas of the default pool, by tier: the clock of block ages.
     searches: [AtomicU64; 2],
     /// Arenas that may have free memory for others, by number.
     spare: Mutex<BTreeSet<u16>>,
 }
 
-impl Default for Shared {
+impl Default for ArenaShared {
     fn default() -> Self {
         Self { searches: Default::default(), spare: Mutex::new(Rank::Registry, BTreeSet::new()) }
     }
 }
 
-impl Shared {
+impl ArenaShared {
     /// Searches so far in a tier.
     pub(crate) fn searches(&self, tier: Tier) -> u64 {
         self.searches[tier as usize].load(Ordering::Relaxed)
@@ -59,7 +59,7 @@ pub(crate) struct Heap<P: ?Sized = dyn Rules> {
     unmapped: Unmapped,
     /// Set while searches are counted: only with garbage collection.
     ages: bool,
-    shared: Arc<Shared>,
+    shared: Arc<ArenaShared>,
     /// The arena's number.
     number: u16,
     /// Set once the arena is noted as one that may have free memory for others.
@@ -69,7 +69,7 @@ pub(crate) struct Heap<P: ?Sized = dyn Rules> {
 }
 
 impl<P> Heap<P> {
-    pub(super) fn new(rules: P, tie_break: TieBreak, number: u16, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(rules: P, tie_break: TieBreak, number: u16, shared: Arc<ArenaShared>) -> Self {
         Self {
             layout: Layout::default(),
             tie_break,
@@ -426,7 +426,7 @@ impl<P: Rules + ?Sized> Heap<P> {
 impl Heap {
     /// Bytes to be mapped for `size` bytes in new granules `of` these sizes, or of any where that is `None`, if the
     /// arena has room for them.
-    pub(crate) fn missing_memory(&self, tier: Tier, size: u64, of: Option<Grain>) -> Option<u64> {
+    pub(crate) fn missing_memory(&self, tier: Tier, size: u64, of: Option<GranuleSizes>) -> Option<u64> {
         growth::Growth::missing(self, tier, size, of)
     }
 }

@@ -1,7 +1,7 @@
 //! Invariants of an arena, walked from end to end. Panics name the broken rule.
 
 use crate::arena::granule::{check_shown, check_views};
-use crate::arena::{ArenaState, Tenure};
+use crate::arena::{ArenaState, Binding};
 use crate::memory::address_map::AddressMap;
 use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
 use crate::memory::layout::Layout;
@@ -49,7 +49,7 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
                 block.state == BlockPhase::Pending,
                 "pending blocks wait for events"
             );
-            check_map(&arena.tenure, map, block_id, block);
+            check_map(&arena.binding, map, block_id, block);
             sums.busy |= block.state == BlockPhase::Busy;
             at += block.size;
             below = block_id;
@@ -93,9 +93,9 @@ fn check_place(segment: &Segment, block: &Block) {
     assert!(fits, "a block that is {:?} in a segment that is {:?}", block.state, segment.origin);
 }
 
-fn check_map(tenure: &Tenure, map: &AddressMap, id: BlockId, block: &Block) {
+fn check_map(binding: &Binding, map: &AddressMap, id: BlockId, block: &Block) {
     let entry = map.get(DevicePtr(block.addr));
-    let mine = entry == Some(tenure.location(id));
+    let mine = entry == Some(binding.location(id));
     if block.state == BlockPhase::Busy {
         // Its memory may be back at the driver already, and handed out to another arena at the same address.
         assert!(!mine, "a block in transit is nobody's");

@@ -8,7 +8,7 @@
 //! coalesces it. Counters show it as coalesced from the start. Under `pytorch` a request takes it only where best fit
 //! would give the same bytes; under `granule` wherever it has the size, and lies where requests may be served.
 
-use super::ledger::{Splits, signed};
+use super::notes::{Splits, signed};
 use super::rules::Rules;
 use super::{ArenaOf, ArenaState, FreeStep};
 use crate::base::ids::PoolSlot;
@@ -29,7 +29,7 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         let block = self.block(id);
         let (was_split, whole, tier, segment) = (block.is_split(), block.size, block.tier, block.segment);
         let cuts = self.heap.splits(whole, request)
-            && !self.tenure.pool().no_split
+            && !self.binding.pool().no_split
             && self.heap.layout().blocks().may_cut();
         if cuts {
             self.heap.cut(id, request.size, BlockPhase::Free);
@@ -49,7 +49,7 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
     #[inline(always)]
     pub(crate) fn hand_out_whole(&mut self, id: BlockId, requested: u64) -> DevicePtr {
         let ptr = self.give(id, requested, None);
-        self.map.insert(ptr, self.tenure.location(id));
+        self.map.insert(ptr, self.binding.location(id));
         ptr
     }
 
@@ -65,7 +65,7 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
     /// Takes the block that serves `request` out of the free ones.
     #[inline(always)]
     pub(crate) fn find(&mut self, request: &Request) -> Option<BlockId> {
-        if self.heap.counts_ages() && self.tenure.slot() == PoolSlot::DEFAULT {
+        if self.heap.counts_ages() && self.binding.slot() == PoolSlot::DEFAULT {
             self.heap.count_search(request.tier);
         }
         self.heap.find(request)
@@ -104,7 +104,7 @@ pub(super) struct Parked {
     block: BlockId,
     /// Change of inactive splits when it was freed.
     splits: Splits,
-    /// It was taken, and since then no other block came or went, and the arena's tenure is the same: once freed, it
+    /// It was taken, and since then no other block came or went, and the arena's binding is the same: once freed, it
     /// lies as before.
     comes_back: bool,
 }
@@ -157,7 +157,7 @@ impl<P: Rules> ArenaOf<P> {
         let neighbours = self.heap.rules.neighbours_of_freed(self.heap.layout(), id);
         let splits = neighbours.map_or((0, 0), |neighbours| self.count_joined(id, neighbours));
         // Ages of free blocks count from their free, and a pool that cuts nothing would not cut the parked block again.
-        let may_park = !self.heap.counts_ages() && !self.tenure.pool().no_split;
+        let may_park = !self.heap.counts_ages() && !self.binding.pool().no_split;
         if !may_park || !self.heap.rules.parks(neighbours) {
             let neighbours =
                 neighbours.unwrap_or_else(|| self.heap.layout().neighbours_in(BlockPhase::Free, id));

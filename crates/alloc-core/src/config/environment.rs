@@ -1,7 +1,7 @@
 //! Environment variables that hold settings, and their precedence.
 
-use super::error::{ConfigError, Warning};
 use super::options::without_effect;
+use super::refusals::{ConfigError, Warning};
 use super::tokens::tokens;
 use super::{AllocatorBackend, Flavour, Parsed, Settings, pytorch, strict};
 use std::env::VarError;

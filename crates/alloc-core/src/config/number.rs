@@ -11,13 +11,13 @@ pub(super) enum NotANumber {
 
 /// A number, and the bytes of the token that it took.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Read<T> {
+pub(super) struct NumberRead<T> {
     pub(super) value: T,
     pub(super) length: usize,
 }
 
 /// A whole number as `strtoull` reads it: a sign is allowed and negative values wrap.
-pub(super) fn whole(token: &str) -> Result<Read<u64>, NotANumber> {
+pub(super) fn whole(token: &str) -> Result<NumberRead<u64>, NotANumber> {
     let (negative, sign) = sign(token);
     let digits = digits(&token[sign..]);
     if digits == 0 {
@@ -26,16 +26,16 @@ pub(super) fn whole(token: &str) -> Result<Read<u64>, NotANumber> {
     let length = sign + digits;
     let magnitude: u64 = token[sign..length].parse().map_err(|_| NotANumber::OutOfRange)?;
     let value = if negative { magnitude.wrapping_neg() } else { magnitude };
-    Ok(Read { value, length })
+    Ok(NumberRead { value, length })
 }
 
 /// A fraction as `strtod` reads it: decimal or hexadecimal, `inf` and `nan` in any case.
-pub(super) fn fraction(token: &str) -> Result<Read<f64>, NotANumber> {
+pub(super) fn fraction(token: &str) -> Result<NumberRead<f64>, NotANumber> {
     let (negative, sign) = sign(token);
     let rest = &token[sign..];
-    let Read { value, length } =
+    let NumberRead { value, length } =
         hexadecimal(rest).or_else(|| named(rest).map(Ok)).unwrap_or_else(|| decimal(rest))?;
-    Ok(Read { value: if negative { -value } else { value }, length: sign + length })
+    Ok(NumberRead { value: if negative { -value } else { value }, length: sign + length })
 }
 
 fn sign(token: &str) -> (bool, usize) {
@@ -62,7 +62,7 @@ fn exponent(text: &str, mark: u8) -> usize {
     }
 }
 
-fn decimal(text: &str) -> Result<Read<f64>, NotANumber> {
+fn decimal(text: &str) -> Result<NumberRead<f64>, NotANumber> {
     let whole = digits(text);
     let mut length = whole;
     let mut some = whole > 0;
@@ -81,16 +81,16 @@ fn decimal(text: &str) -> Result<Read<f64>, NotANumber> {
     if value.is_infinite() || (!zero && !value.is_normal()) {
         return Err(NotANumber::OutOfRange);
     }
-    Ok(Read { value, length })
+    Ok(NumberRead { value, length })
 }
 
-fn named(text: &str) -> Option<Read<f64>> {
+fn named(text: &str) -> Option<NumberRead<f64>> {
     let starts = |name: &str| text.get(..name.len()).is_some_and(|front| front.eq_ignore_ascii_case(name));
     if starts("infinity") {
-        return Some(Read { value: f64::INFINITY, length: 8 });
+        return Some(NumberRead { value: f64::INFINITY, length: 8 });
     }
     if starts("inf") {
-        return Some(Read { value: f64::INFINITY, length: 3 });
+        return Some(NumberRead { value: f64::INFINITY, length: 3 });
     }
     if !starts("nan") {
         return None;
@@ -100,11 +100,11 @@ fn named(text: &str) -> Option<Read<f64>> {
         let name = inner.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
         (inner.as_bytes().get(name) == Some(&b')')).then_some(name + 2)
     });
-    Some(Read { value: f64::NAN, length: 3 + note.unwrap_or(0) })
+    Some(NumberRead { value: f64::NAN, length: 3 + note.unwrap_or(0) })
 }
 
 /// `None` where the text is not hexadecimal (a bare `0x` is the number 0 followed by garbage).
-fn hexadecimal(text: &str) -> Option<Result<Read<f64>, NotANumber>> {
+fn hexadecimal(text: &str) -> Option<Result<NumberRead<f64>, NotANumber>> {
     let body = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
     let (mut mantissa, mut scale, mut sticky) = (0u64, 0i64, false);
     let (mut length, mut seen_digit, mut seen_point) = (0, false, false);
@@ -136,7 +136,7 @@ fn hexadecimal(text: &str) -> Option<Result<Read<f64>, NotANumber>> {
         scale = scale.saturating_add(text.parse().unwrap_or(far).clamp(i64::MIN / 4, i64::MAX / 4));
     }
     let length = 2 + length + power;
-    Some(assemble(mantissa, scale, sticky).map(|value| Read { value, length }))
+    Some(assemble(mantissa, scale, sticky).map(|value| NumberRead { value, length }))
 }
 
 /// `mantissa * 2^scale`, rounded once to the nearest.
@@ -183,9 +183,9 @@ mod tests {
 
     #[test]
     fn whole_numbers_are_read_from_the_front() {
-        assert_eq!(whole("100.7"), Ok(Read { value: 100, length: 3 }));
-        assert_eq!(whole("-1"), Ok(Read { value: u64::MAX, length: 2 }));
-        assert_eq!(whole("+64"), Ok(Read { value: 64, length: 3 }));
+        assert_eq!(whole("100.7"), Ok(NumberRead { value: 100, length: 3 }));
+        assert_eq!(whole("-1"), Ok(NumberRead { value: u64::MAX, length: 2 }));
+        assert_eq!(whole("+64"), Ok(NumberRead { value: 64, length: 3 }));
         assert_eq!(whole("--1"), Err(NotANumber::Invalid));
         assert_eq!(whole("18446744073709551616"), Err(NotANumber::OutOfRange));
     }
@@ -209,7 +209,7 @@ mod tests {
             ("0x10000000000000000p-64", 1.0, 23),
             ("0e999999999999999999", 0.0, 20),
         ] {
-            assert_eq!(fraction(text), Ok(Read { value, length }), "{text}");
+            assert_eq!(fraction(text), Ok(NumberRead { value, length }), "{text}");
         }
         for text in ["1e400", "1e-400", "1e-310", "0x1p-1075", "0x1p1024", "0x1p99999999999999999999"] {
             assert_eq!(fraction(text).map(|_| ()), Err(NotANumber::OutOfRange), "{text}");

@@ -1,8 +1,8 @@
 //! The one table of options: a row has an option's name, kind of value, field, default, range and effect. [`Settings`]
 //! has a field for each row; parsing, printing, checking, comparing and help follow from it.
 
-use super::error::Warning;
-use super::values::{Kept, Kind, Value};
+use super::refusals::Warning;
+use super::values::{OptionValue, Stored, ValueKind};
 use super::{AllocatorBackend, CrossStream, MemoryLimit, PolicyName, PytorchRelease, ReserveSize};
 use crate::types::MIB;
 use std::fmt::Debug;
@@ -19,7 +19,7 @@ pub enum Grammar {
 
 /// Parser of PyTorch's that owns an option, which decides the order of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum OwnedBy {
     Common,
     Device,
     Granule,
@@ -47,11 +47,11 @@ pub struct OptionInfo {
     /// The first release of PyTorch that has it; 2.0 stands for older ones, too.
     pub since: (u16, u16),
     pub(super) key: Key,
-    pub(super) owner: Owner,
-    pub(super) kind: Kind,
+    pub(super) owner: OwnedBy,
+    pub(super) kind: ValueKind,
     pub(super) field: Field,
     /// PyTorch's message on a value outside its range, where large segments have that many MiB.
-    pub(super) refuse: fn(&Value, u64) -> Option<String>,
+    pub(super) refuse: fn(&OptionValue, u64) -> Option<String>,
     /// Problem with its value in settings made in code.
     pub(super) wrong: fn(&Settings) -> Option<String>,
     /// Reason that it does nothing, as these settings combine it with others.
@@ -65,7 +65,7 @@ pub struct OptionInfo {
 pub(super) struct Field {
     pub(super) name: &'static str,
     /// Stores a value that was checked.
-    pub(super) store: fn(&mut Settings, Value),
+    pub(super) store: fn(&mut Settings, OptionValue),
     /// Its value as a text has it.
     pub(super) written: fn(&Settings) -> String,
     pub(super) differs: fn(&Settings, &Settings) -> bool,
@@ -134,10 +134,10 @@ macro_rules! options {
             OptionInfo {
                 help: $help,
                 $($own)*
-                ..usual(Key::$key, Owner::$owner, Kind::$kind, $name, Field {
+                ..usual(Key::$key, OwnedBy::$owner, ValueKind::$kind, $name, Field {
                     name: stringify!($field),
                     store: |settings, value| settings.$field.store(value),
-                    written: |settings| settings.$field.written(Kind::$kind),
+                    written: |settings| settings.$field.written(ValueKind::$kind),
                     differs: |one, other| one.$field != other.$field,
                     copy: |to, from| to.$field.clone_from(&from.$field),
                 })
@@ -147,20 +147,20 @@ macro_rules! options {
 }
 
 /// Fields that a row leaves out, by the kind of its value.
-const fn usual(key: Key, owner: Owner, kind: Kind, name: &'static str, field: Field) -> OptionInfo {
+const fn usual(key: Key, owner: OwnedBy, kind: ValueKind, name: &'static str, field: Field) -> OptionInfo {
     let (unit, default, range, strict_extra) = match kind {
-        Kind::Backend | Kind::Policy | Kind::CrossStream => ("name", "", "", None),
-        Kind::Release => ("release", "2.15", PytorchRelease::NAMES, None),
-        Kind::Megabytes => ("MiB", "", MB_ANY, None),
-        Kind::Count => ("", "", "", None),
-        Kind::Ratio => ("share", "", "", None),
-        Kind::Switch => ("boolean", "False", "True or False", None),
-        Kind::Divisions => ("divisions", "off", "", Some(OFF)),
-        Kind::Reserve => ("share or GiB", "full", RESERVE, Some("full (9/8 of the device's memory)")),
-        Kind::Classes => ("list", "[]", "", None),
-        Kind::Limit => ("bytes or share", UNLIMITED, LIMIT, Some(UNLIMITED)),
-        Kind::HostReserve => ("bytes or share", "by policy", HOST_RESERVE, Some("0 (off), or default")),
-        Kind::Path => ("path", "", PATH, None),
+        ValueKind::Backend | ValueKind::Policy | ValueKind::CrossStream => ("name", "", "", None),
+        ValueKind::Release => ("release", "2.15", PytorchRelease::NAMES, None),
+        ValueKind::Megabytes => ("MiB", "", MB_ANY, None),
+        ValueKind::Count => ("", "", "", None),
+        ValueKind::Ratio => ("share", "", "", None),
+        ValueKind::Switch => ("boolean", "False", "True or False", None),
+        ValueKind::Divisions => ("divisions", "off", "", Some(OFF)),
+        ValueKind::Reserve => ("share or GiB", "full", RESERVE, Some("full (9/8 of the device's memory)")),
+        ValueKind::Classes => ("list", "[]", "", None),
+        ValueKind::Limit => ("bytes or share", UNLIMITED, LIMIT, Some(UNLIMITED)),
+        ValueKind::HostReserve => ("bytes or share", "by policy", HOST_RESERVE, Some("0 (off), or default")),
+        ValueKind::Path => ("path", "", PATH, None),
     };
     OptionInfo {
         name,
@@ -171,8 +171,8 @@ const fn usual(key: Key, owner: Owner, kind: Kind, name: &'static str, field: Fi
         strict_extra,
         help: "",
         grammar: match owner {
-            Owner::Granule => Grammar::Granule,
-            Owner::Common | Owner::Device => Grammar::Pytorch,
+            OwnedBy::Granule => Grammar::Granule,
+            OwnedBy::Common | OwnedBy::Device => Grammar::Pytorch,
         },
         since: (2, 0),
         key,
@@ -224,7 +224,7 @@ const fn limits(bytes: u64) -> bool {
 }
 
 /// Reason that an option of PyTorch's rules does nothing under other rules.
-fn foreign(settings: &Settings, set: bool) -> Option<&'static str> {
+fn callbacks(settings: &Settings, set: bool) -> Option<&'static str> {
     (set && settings.policy_name() == PolicyName::Granule)
         .then_some("policy:granule neither rounds up to divisions nor keeps blocks whole")
 }
@@ -242,7 +242,7 @@ options! {
         default: "20",
         range: "a whole number of MiB from 11 to 17592186044415",
         refuse: |value, _| {
-            matches!(value, Value::Megabytes(..=10))
+            matches!(value, OptionValue::Megabytes(..=10))
                 .then(|| "CachingAllocator option large_segment_size_mb must be > 10 MB".into())
         },
         wrong: |s| {
@@ -259,13 +259,13 @@ options! {
         range: MB_UP,
         strict_extra: Some(UNLIMITED),
         refuse: |value, large_mb| {
-            matches!(value, Value::Megabytes(mb) if *mb < large_mb)
+            matches!(value, OptionValue::Megabytes(mb) if *mb < large_mb)
                 .then(|| too_small("max_split_size_mb", large_mb))
         },
         wrong: |s| {
             unless(s.max_split_size >= s.large_segment_size, &s.max_split_size, "at least large_segment_size")
         },
-        idle: |s| foreign(s, limits(s.max_split_size)),
+        idle: |s| callbacks(s, limits(s.max_split_size)),
         harm: |s| match s.policy_name() {
             PolicyName::Pytorch if s.expandable_segments && limits(s.max_split_size) => Some(
                 "with expandable_segments:True makes segments grow where free memory would do: a free part of that size and more \
@@ -286,7 +286,7 @@ options! {
         default: "large_segment_size_mb",
         range: MB_UP,
         refuse: |value, large_mb| {
-            matches!(value, Value::Megabytes(mb) if *mb < large_mb)
+            matches!(value, OptionValue::Megabytes(mb) if *mb < large_mb)
                 .then(|| too_small("max_non_split_rounding_mb", large_mb))
         },
         wrong: |s| {
@@ -294,7 +294,7 @@ options! {
             unless(rounding >= s.large_segment_size, &rounding, "at least large_segment_size")
         },
         idle: |s| {
-            foreign(s, true).or_else(|| {
+            callbacks(s, true).or_else(|| {
                 (!limits(s.max_split_size))
                     .then_some("it concerns blocks of max_split_size_mb and more; set that too")
             })
@@ -308,7 +308,7 @@ options! {
         range: "a number between 0 and 1, both excluded",
         strict_extra: Some(OFF),
         refuse: |value, _| {
-            matches!(value, Value::Ratio(share) if !(*share > 0.0 && *share < 1.0))
+            matches!(value, OptionValue::Ratio(share) if !(*share > 0.0 && *share < 1.0))
                 .then(|| "garbage_collect_threshold is invalid, set it in (0.0, 1.0)".into())
         },
         wrong: |s| {
@@ -342,7 +342,7 @@ options! {
             let divisions = s.roundup_power2_divisions;
             let off = divisions.contains(&1) && divisions.iter().all(|d| *d <= 1);
             off.then_some("1 division is off; give 2 or more")
-                .or_else(|| foreign(s, divisions.iter().any(|d| *d > 1)))
+                .or_else(|| callbacks(s, divisions.iter().any(|d| *d > 1)))
         },
     }
 
@@ -378,7 +378,7 @@ options! {
         default: "1",
         range: "a number from 0 to 1",
         refuse: |value, _| {
-            matches!(value, Value::Ratio(share) if !(0.0..=1.0).contains(share))
+            matches!(value, OptionValue::Ratio(share) if !(0.0..=1.0).contains(share))
                 .then(|| "per_process_memory_fraction is invalid, set it in [0.0, 1.0]".into())
         },
         wrong: |s| {
@@ -411,10 +411,10 @@ options! {
         default: "1",
         range: "a power of two from 1 to 128",
         refuse: |value, _| match value {
-            Value::Count(n) if !n.is_power_of_two() => {
+            OptionValue::Count(n) if !n.is_power_of_two() => {
                 Some(format!("Number of register threads has to be power of 2, got {n}"))
             }
-            Value::Count(n) if *n > MAX_THREADS => {
+            OptionValue::Count(n) if *n > MAX_THREADS => {
                 Some(format!("Number of register threads should be less than or equal to {MAX_THREADS}, got {n}"))
             }
             _ => None,
@@ -433,7 +433,7 @@ options! {
         range: "a whole number of MiB from 1 to 17592186044415",
         strict_extra: Some(OFF),
         refuse: |value, _| {
-            matches!(value, Value::Megabytes(0)).then(|| "Pinned reserve segment size has to be greater than 0".into())
+            matches!(value, OptionValue::Megabytes(0)).then(|| "Pinned reserve segment size has to be greater than 0".into())
         },
     }
 
@@ -473,7 +473,7 @@ options! {
         default: "0.02",
         range: "a number from 0 to 1",
         refuse: |value, _| {
-            matches!(value, Value::Ratio(share) if !(0.0..=1.0).contains(share))
+            matches!(value, OptionValue::Ratio(share) if !(0.0..=1.0).contains(share))
                 .then(|| "pinned_spare is invalid, set it in [0, 1]".into())
         },
         wrong: |s| unless((0.0..=1.0).contains(&s.pinned_spare), &s.pinned_spare, "from 0 to 1"),
@@ -522,7 +522,7 @@ options! {
     "The size of granules for large requests of the default pool, where policy:granule can show free pieces as one: small ones waste less memory, large ones take fewer driver calls. 0 chooses by what is held; a nearly full device has at most 8 MiB." {
         default: "0",
         range: "a whole number of MiB up to 1024; 0 chooses",
-        refuse: |value, _| matches!(value, Value::Megabytes(1025..)).then(|| "over 1024".into()),
+        refuse: |value, _| matches!(value, OptionValue::Megabytes(1025..)).then(|| "over 1024".into()),
         wrong: |s| unless(s.granule_size <= 1024 * MIB, &s.granule_size, "at most 1 GiB"),
         idle: |s| {
             (s.policy_name() == PolicyName::Pytorch && s.granule_size != 0)

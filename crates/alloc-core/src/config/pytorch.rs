@@ -9,11 +9,11 @@
 //! The second and the third pass step over each other's options. Separators are told by position, whatever character
 //! stands there. A text that PyTorch takes is taken, and whatever is dubious about it becomes a warning.
 
-use super::error::{ConfigError, ExceptionClass, Warning, clip};
 use super::number::{self, NotANumber};
-use super::options::{Grammar, Key, OptionInfo, Owner, UNLIMITED, find, nearest, row, without_effect};
+use super::options::{Grammar, Key, OptionInfo, OwnedBy, UNLIMITED, find, nearest, row, without_effect};
+use super::refusals::{ConfigError, ExceptionClass, Warning, clip};
 use super::tokens::{Token, inner_spaces, tokens};
-use super::values::{self, DivisionTable, Kind, MAX_MB, Value};
+use super::values::{self, DivisionTable, MAX_MB, OptionValue, ValueKind};
 use super::{AllocatorBackend, Flavour, Parsed, ReserveSize, Settings};
 use crate::types::MIB;
 use rustc_hash::FxHashMap;
@@ -40,7 +40,7 @@ const RESET: [Key; 4] = [
 /// # Errors
 /// Where PyTorch raises an exception, with its class and text; and on a text of more than 64 KiB.
 pub fn parse(text: &str, previous: &Settings, flavour: Flavour) -> Result<Parsed, ConfigError> {
-    parse_in(text, previous, flavour, [Owner::Common, Owner::Device])
+    parse_in(text, previous, flavour, [OwnedBy::Common, OwnedBy::Device])
 }
 
 /// Reads a text from the environment. There the CUDA parser is the first to run, so it reports unknown keys.
@@ -49,14 +49,14 @@ pub(super) fn parse_environment(
     previous: &Settings,
     flavour: Flavour,
 ) -> Result<Parsed, ConfigError> {
-    parse_in(text, previous, flavour, [Owner::Device, Owner::Common])
+    parse_in(text, previous, flavour, [OwnedBy::Device, OwnedBy::Common])
 }
 
 fn parse_in(
     text: &str,
     previous: &Settings,
     flavour: Flavour,
-    order: [Owner; 2],
+    order: [OwnedBy; 2],
 ) -> Result<Parsed, ConfigError> {
     let tokens = tokens(text)?;
     let mut settings = Settings { text: text.to_owned(), ..previous.clone() };
@@ -64,7 +64,7 @@ fn parse_in(
     let mut parser = Parser { tokens: &tokens, settings, flavour, named: Vec::new(), warnings: Vec::new() };
     inner_spaces(&tokens).for_each(|w| parser.warn(w));
     for owner in order {
-        if owner == Owner::Common {
+        if owner == OwnedBy::Common {
             parser.large_segment_pass()?;
         }
         parser.pass(owner)?;
@@ -123,7 +123,7 @@ impl<'t> Parser<'t> {
     }
 
     /// One parser's walk over the text.
-    fn pass(&mut self, owner: Owner) -> Result<(), ConfigError> {
+    fn pass(&mut self, owner: OwnedBy) -> Result<(), ConfigError> {
         let mut at = 0;
         while at < self.tokens.len() {
             let key = &self.tokens[at];
@@ -165,8 +165,8 @@ impl<'t> Parser<'t> {
         self.separator(key + 1, ":")?;
         let at = key + 2;
         let (value, last) = match option.kind {
-            Kind::Divisions => self.divisions(at, option)?,
-            Kind::Classes => self.classes(at)?,
+            ValueKind::Divisions => self.divisions(at, option)?,
+            ValueKind::Classes => self.classes(at)?,
             kind => match self.scalar(at, option, kind)? {
                 Some(value) => (value, at),
                 None => return Ok(at),
@@ -178,7 +178,7 @@ impl<'t> Parser<'t> {
         }
         // A limit so high is none, as it is meant; vLLM writes such ones.
         let limit = option.default == UNLIMITED || option.key == Key::MaxNonSplitRounding;
-        if matches!(value, Value::Megabytes(mb) if mb > MAX_MB && !limit) {
+        if matches!(value, OptionValue::Megabytes(mb) if mb > MAX_MB && !limit) {
             self.warn(Warning::Saturated { option: option.name, limit_mb: MAX_MB });
         }
         (option.field.store)(&mut self.settings, value);
@@ -190,27 +190,27 @@ impl<'t> Parser<'t> {
         &mut self,
         at: usize,
         option: &'static OptionInfo,
-        kind: Kind,
-    ) -> Result<Option<Value>, ConfigError> {
+        kind: ValueKind,
+    ) -> Result<Option<OptionValue>, ConfigError> {
         let token = self.token(at)?;
         let value = match kind {
-            Kind::Backend => Value::Backend(self.backend(token)?),
-            Kind::Megabytes => Value::Megabytes(self.whole(token, option)?),
-            Kind::Count => Value::Count(self.whole(token, option)?),
-            Kind::Ratio => Value::Ratio(self.fraction(token, option)?),
-            Kind::Reserve => match self.reserve(token) {
-                Some(size) => Value::Reserve(Some(size)),
+            ValueKind::Backend => OptionValue::Backend(self.backend(token)?),
+            ValueKind::Megabytes => OptionValue::Megabytes(self.whole(token, option)?),
+            ValueKind::Count => OptionValue::Count(self.whole(token, option)?),
+            ValueKind::Ratio => OptionValue::Ratio(self.fraction(token, option)?),
+            ValueKind::Reserve => match self.reserve(token) {
+                Some(size) => OptionValue::Reserve(Some(size)),
                 None => return Ok(None),
             },
-            Kind::Switch
-            | Kind::Divisions
-            | Kind::Classes
-            | Kind::Policy
-            | Kind::Release
-            | Kind::CrossStream
-            | Kind::Limit
-            | Kind::HostReserve
-            | Kind::Path => {
+            ValueKind::Switch
+            | ValueKind::Divisions
+            | ValueKind::Classes
+            | ValueKind::Policy
+            | ValueKind::Release
+            | ValueKind::CrossStream
+            | ValueKind::Limit
+            | ValueKind::HostReserve
+            | ValueKind::Path => {
                 let text = || {
                     format!(
                         "Expected 'True' or 'False' at index {at} in ConfigTokenizer but got '{}'",
@@ -218,7 +218,7 @@ impl<'t> Parser<'t> {
                     )
                 };
                 let value = values::switch(&token.text);
-                Value::Switch(value.ok_or_else(|| {
+                OptionValue::Switch(value.ok_or_else(|| {
                     value_error(text(), "the value is not a boolean", token).allowed("True or False")
                 })?)
             }
@@ -266,7 +266,11 @@ impl<'t> Parser<'t> {
     }
 
     /// `4` or `[256:1,512:2,>:8]`.
-    fn divisions(&mut self, at: usize, option: &'static OptionInfo) -> Result<(Value, usize), ConfigError> {
+    fn divisions(
+        &mut self,
+        at: usize,
+        option: &'static OptionInfo,
+    ) -> Result<(OptionValue, usize), ConfigError> {
         let token = self.token(at)?;
         if !token.is("[") {
             let divisions = self.whole(token, option)?;
@@ -275,7 +279,7 @@ impl<'t> Parser<'t> {
                 return Err(value_error(text, "the number of divisions is not a power of two", token)
                     .allowed(option.range));
             }
-            return Ok((Value::Divisions([divisions; 16]), at));
+            return Ok((OptionValue::Divisions([divisions; 16]), at));
         }
         let mut table = DivisionTable::new();
         let mut at = at + 1;
@@ -312,7 +316,7 @@ impl<'t> Parser<'t> {
     }
 
     /// `[name:0.5,other:40G]`. A comma after an entry is stepped over, anything else begins the next one.
-    fn classes(&mut self, at: usize) -> Result<(Value, usize), ConfigError> {
+    fn classes(&mut self, at: usize) -> Result<(OptionValue, usize), ConfigError> {
         self.separator(at, "[")?;
         let mut classes: Vec<(String, ReserveSize)> = Vec::new();
         let mut known = FxHashMap::default();
@@ -320,7 +324,7 @@ impl<'t> Parser<'t> {
         loop {
             let name = self.token(at)?;
             if name.is("]") {
-                return Ok((Value::Classes(classes), at));
+                return Ok((OptionValue::Classes(classes), at));
             }
             self.separator(at + 1, ":")?;
             let size = self.token(at + 2)?;
@@ -374,8 +378,8 @@ fn not_a_number(error: NotANumber, function: &str, token: &Token, option: &Optio
     ConfigError::new(class, function).because(problem).at(&token.text, token.start).allowed(option.range)
 }
 
-fn unknown_key(key: &Token, owner: Owner) -> ConfigError {
-    let parser = if owner == Owner::Device { "CUDA" } else { "Accelerator" };
+fn unknown_key(key: &Token, owner: OwnedBy) -> ConfigError {
+    let parser = if owner == OwnedBy::Device { "CUDA" } else { "Accelerator" };
     let text = format!("Unrecognized key '{}' in {parser} allocator config.", key.text);
     let error = value_error(text, "there is no such option", key);
     if let Some(own) = find(&key.text) {

@@ -4,11 +4,11 @@
 //! inside them. Every option at most once. Options that the text does not name keep their values, so there are
 //! words to switch one off again (`unlimited`, `full`, `0`).
 
-use super::error::ConfigError;
 use super::options::{Grammar, Key, OFF, OptionInfo, find, nearest, without_effect};
 use super::plain::{ratio, whole};
+use super::refusals::ConfigError;
 use super::tokens::{Token, tokens};
-use super::values::{self, DivisionTable, Kind, MAX_MB, Value};
+use super::values::{self, DivisionTable, MAX_MB, OptionValue, ValueKind};
 use super::{AllocatorBackend, CrossStream, Flavour, MemoryLimit, Parsed, PolicyName, ReserveSize, Settings};
 use crate::types::MIB;
 use rustc_hash::FxHashSet;
@@ -25,7 +25,7 @@ pub fn parse(text: &str, previous: &Settings) -> Result<Parsed, ConfigError> {
     if let Some(cut) = tokens.iter().find(|t| t.inner_space) {
         return Err(ConfigError::strict("white space inside a word").at(&cut.text, cut.start));
     }
-    let entries = Reader { tokens: &tokens, at: 0, end: text.len() }.entries()?;
+    let entries = Scanner { tokens: &tokens, at: 0, end: text.len() }.entries()?;
     let mut settings = Settings { text: text.to_owned(), ..previous.clone() };
     let large = entries.iter().find(|e| e.option.key == Key::LargeSegmentSize);
     if let Some(large) = large {
@@ -47,17 +47,17 @@ pub fn parse(text: &str, previous: &Settings) -> Result<Parsed, ConfigError> {
 }
 
 /// One `key:value` with the first token of the value.
-struct Entry<'t> {
+struct ListedOption<'t> {
     option: &'static OptionInfo,
-    value: Value,
+    value: OptionValue,
     token: &'t Token,
 }
 
-impl Entry<'_> {
+impl ListedOption<'_> {
     fn apply(&self, settings: &mut Settings) -> Result<(), ConfigError> {
         let zero = match self.value {
-            Value::Ratio(share) => share == 0.0,
-            Value::Megabytes(mb) => mb == 0,
+            OptionValue::Ratio(share) => share == 0.0,
+            OptionValue::Megabytes(mb) => mb == 0,
             _ => false,
         };
         let off = zero && self.option.strict_extra == Some(OFF);
@@ -98,15 +98,15 @@ impl Entry<'_> {
     }
 }
 
-struct Reader<'t> {
+struct Scanner<'t> {
     tokens: &'t [Token],
     at: usize,
     end: usize,
 }
 
-impl<'t> Reader<'t> {
-    fn entries(mut self) -> Result<Vec<Entry<'t>>, ConfigError> {
-        let mut entries: Vec<Entry<'t>> = Vec::new();
+impl<'t> Scanner<'t> {
+    fn entries(mut self) -> Result<Vec<ListedOption<'t>>, ConfigError> {
+        let mut entries: Vec<ListedOption<'t>> = Vec::new();
         while self.at < self.tokens.len() {
             if !entries.is_empty() {
                 self.separator(",")?;
@@ -129,7 +129,7 @@ impl<'t> Reader<'t> {
             self.separator(":").map_err(|e| e.of(option.name))?;
             let token = self.peek().unwrap_or(key);
             let value = self.value(option).map_err(|e| e.of(option.name))?;
-            entries.push(Entry { option, value, token });
+            entries.push(ListedOption { option, value, token });
         }
         Ok(entries)
     }
@@ -164,38 +164,44 @@ impl<'t> Reader<'t> {
         Ok(token)
     }
 
-    fn value(&mut self, option: &'static OptionInfo) -> Result<Value, ConfigError> {
+    fn value(&mut self, option: &'static OptionInfo) -> Result<OptionValue, ConfigError> {
         let kind = option.kind;
         let list = self.peek().is_some_and(|t| t.is("["));
         match kind {
-            Kind::Divisions if list => return self.divisions(),
-            Kind::Classes if list => return self.classes(option),
+            ValueKind::Divisions if list => return self.divisions(),
+            ValueKind::Classes if list => return self.classes(option),
             _ => {}
         }
         let token = self.word("a value").map_err(|e| e.allowed(option.strict_range()))?;
         let text = token.text.as_str();
         let value = match kind {
-            Kind::Megabytes if text == "unlimited" && option.strict_extra == Some("unlimited") => {
-                Some(Value::Unlimited)
+            ValueKind::Megabytes if text == "unlimited" && option.strict_extra == Some("unlimited") => {
+                Some(OptionValue::Unlimited)
             }
-            Kind::Megabytes => whole(text).filter(|mb| *mb <= MAX_MB).map(Value::Megabytes),
-            Kind::Count => whole(text).filter(|n| *n <= u64::from(u32::MAX)).map(Value::Count),
-            Kind::Ratio => ratio(text).map(Value::Ratio),
-            Kind::Switch => values::switch(text).map(Value::Switch),
-            Kind::Backend => AllocatorBackend::from_name(text, Flavour::Hip).map(Value::Backend),
-            Kind::Reserve if text == "full" => Some(Value::Reserve(None)),
-            Kind::Reserve => reserve(text).map(|size| Value::Reserve(Some(size))),
-            Kind::Divisions => divisions(text).map(|n| Value::Divisions([n; 16])),
-            Kind::Policy => PolicyName::ALL.iter().find(|p| p.name() == text).map(|p| Value::Policy(*p)),
-            Kind::CrossStream => CrossStream::named(text).map(Value::CrossStream),
-            Kind::Release => text.parse().ok().map(Value::Release),
-            Kind::Limit if text == "unlimited" => Some(Value::Limit(None)),
-            Kind::Limit => MemoryLimit::parse(text).ok().map(|limit| Value::Limit(Some(limit))),
-            Kind::HostReserve if text == "default" => Some(Value::Limit(None)),
-            Kind::HostReserve if text == "0" => Some(Value::Limit(Some(MemoryLimit::Bytes(0)))),
-            Kind::HostReserve => MemoryLimit::parse(text).ok().map(|reserve| Value::Limit(Some(reserve))),
-            Kind::Path => Some(text.into()).filter(|path: &PathBuf| path.is_absolute()).map(Value::Path),
-            Kind::Classes => None,
+            ValueKind::Megabytes => whole(text).filter(|mb| *mb <= MAX_MB).map(OptionValue::Megabytes),
+            ValueKind::Count => whole(text).filter(|n| *n <= u64::from(u32::MAX)).map(OptionValue::Count),
+            ValueKind::Ratio => ratio(text).map(OptionValue::Ratio),
+            ValueKind::Switch => values::switch(text).map(OptionValue::Switch),
+            ValueKind::Backend => AllocatorBackend::from_name(text, Flavour::Hip).map(OptionValue::Backend),
+            ValueKind::Reserve if text == "full" => Some(OptionValue::Reserve(None)),
+            ValueKind::Reserve => reserve(text).map(|size| OptionValue::Reserve(Some(size))),
+            ValueKind::Divisions => divisions(text).map(|n| OptionValue::Divisions([n; 16])),
+            ValueKind::Policy => {
+                PolicyName::ALL.iter().find(|p| p.name() == text).map(|p| OptionValue::Policy(*p))
+            }
+            ValueKind::CrossStream => CrossStream::named(text).map(OptionValue::CrossStream),
+            ValueKind::Release => text.parse().ok().map(OptionValue::Release),
+            ValueKind::Limit if text == "unlimited" => Some(OptionValue::Limit(None)),
+            ValueKind::Limit => MemoryLimit::parse(text).ok().map(|limit| OptionValue::Limit(Some(limit))),
+            ValueKind::HostReserve if text == "default" => Some(OptionValue::Limit(None)),
+            ValueKind::HostReserve if text == "0" => Some(OptionValue::Limit(Some(MemoryLimit::Bytes(0)))),
+            ValueKind::HostReserve => {
+                MemoryLimit::parse(text).ok().map(|reserve| OptionValue::Limit(Some(reserve)))
+            }
+            ValueKind::Path => {
+                Some(text.into()).filter(|path: &PathBuf| path.is_absolute()).map(OptionValue::Path)
+            }
+            ValueKind::Classes => None,
         };
         value.ok_or_else(|| bad_value(option, token, hint(kind, text)))
     }
@@ -213,7 +219,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn divisions(&mut self) -> Result<Value, ConfigError> {
+    fn divisions(&mut self) -> Result<OptionValue, ConfigError> {
         let mut table = DivisionTable::new();
         let open = self.next("'['")?;
         let mut last = None;
@@ -261,7 +267,7 @@ impl<'t> Reader<'t> {
         Ok(table.value())
     }
 
-    fn classes(&mut self, option: &'static OptionInfo) -> Result<Value, ConfigError> {
+    fn classes(&mut self, option: &'static OptionInfo) -> Result<OptionValue, ConfigError> {
         self.next("'['")?;
         let mut classes: Vec<(String, ReserveSize)> = Vec::new();
         let mut known = FxHashSet::default();
@@ -277,7 +283,7 @@ impl<'t> Reader<'t> {
             };
             classes.push((name.text.clone(), reserve));
         }
-        Ok(Value::Classes(classes))
+        Ok(OptionValue::Classes(classes))
     }
 }
 
@@ -286,13 +292,13 @@ fn bad_value(option: &'static OptionInfo, token: &Token, problem: &str) -> Confi
 }
 
 /// Problem with a value, as precisely as can be told.
-fn hint(kind: Kind, text: &str) -> &'static str {
+fn hint(kind: ValueKind, text: &str) -> &'static str {
     match kind {
-        Kind::Switch if values::switch(&capitalised(text)).is_some() => {
+        ValueKind::Switch if values::switch(&capitalised(text)).is_some() => {
             "booleans are written with a capital letter"
         }
-        Kind::Switch => "the value is not a boolean",
-        Kind::Megabytes | Kind::Count => {
+        ValueKind::Switch => "the value is not a boolean",
+        ValueKind::Megabytes | ValueKind::Count => {
             let digits = text.bytes().take_while(u8::is_ascii_digit).count();
             match (digits, text.len() - digits) {
                 (0, _) => "the value is not a whole number",
@@ -300,17 +306,17 @@ fn hint(kind: Kind, text: &str) -> &'static str {
                 _ => "something follows the number; write it without unit or fraction",
             }
         }
-        Kind::Ratio => "the value is not a number",
-        Kind::Reserve => "the value is not a reserve size",
-        Kind::Divisions => "the number of divisions is not a power of two",
-        Kind::Classes => "the value is not a list",
-        Kind::Backend => "there is no such backend",
-        Kind::Policy => "there is no such policy",
-        Kind::Release => "the decisions of this release are not known",
-        Kind::CrossStream => "there is no such way to share",
-        Kind::HostReserve if text.trim_end_matches(char::is_alphabetic) == "0" => "0 has no unit",
-        Kind::Limit | Kind::HostReserve => MemoryLimit::parse(text).err().unwrap_or_default(),
-        Kind::Path => "the path is not absolute",
+        ValueKind::Ratio => "the value is not a number",
+        ValueKind::Reserve => "the value is not a reserve size",
+        ValueKind::Divisions => "the number of divisions is not a power of two",
+        ValueKind::Classes => "the value is not a list",
+        ValueKind::Backend => "there is no such backend",
+        ValueKind::Policy => "there is no such policy",
+        ValueKind::Release => "the decisions of this release are not known",
+        ValueKind::CrossStream => "there is no such way to share",
+        ValueKind::HostReserve if text.trim_end_matches(char::is_alphabetic) == "0" => "0 has no unit",
+        ValueKind::Limit | ValueKind::HostReserve => MemoryLimit::parse(text).err().unwrap_or_default(),
+        ValueKind::Path => "the path is not absolute",
     }
 }
 

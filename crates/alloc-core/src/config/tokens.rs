@@ -1,6 +1,6 @@
 //! A settings text cut into tokens: the four characters `, : [ ]` and what stands between them.
 
-use super::error::{ConfigError, ExceptionClass, Warning};
+use super::refusals::{ConfigError, ExceptionClass, Warning};
 
 /// The longest text that is read. PyTorch has no limit; no honest text comes near this one.
 pub(super) const MAX_TEXT: usize = 64 << 10;
@@ -56,5 +56,5 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, ConfigError> {
 /// A warning for every token that white space cut in two.
 pub(super) fn inner_spaces(tokens: &[Token]) -> impl Iterator<Item = Warning> {
     let cut = tokens.iter().filter(|t| t.inner_space);
-    cut.map(|t| Warning::InnerSpace { token: super::error::clip(&t.text), position: t.start })
+    cut.map(|t| Warning::InnerSpace { token: super::refusals::clip(&t.text), position: t.start })
 }

@@ -10,7 +10,7 @@ pub(super) const MAX_MB: u64 = u64::MAX / MIB;
 
 /// A value read from a text.
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(super) enum OptionValue {
     Backend(AllocatorBackend),
     Megabytes(u64),
     Unlimited,
@@ -29,7 +29,7 @@ pub(super) enum Value {
 
 /// Kind of an option's value, which decides its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     Backend,
     Megabytes,
     Count,
@@ -47,42 +47,42 @@ pub(super) enum Kind {
 }
 
 /// A type that options are kept as.
-pub(super) trait Kept {
+pub(super) trait Stored {
     /// Keeps a value that was read for an option of this type.
-    fn store(&mut self, value: Value);
+    fn store(&mut self, value: OptionValue);
 
     /// As a text has it.
-    fn written(&self, kind: Kind) -> String;
+    fn written(&self, kind: ValueKind) -> String;
 }
 
 /// Sizes are read in MiB and kept in bytes.
-impl Kept for u64 {
-    fn store(&mut self, value: Value) {
+impl Stored for u64 {
+    fn store(&mut self, value: OptionValue) {
         match value {
-            Value::Megabytes(mb) => *self = mb.min(MAX_MB) * MIB,
-            Value::Unlimited => *self = u64::MAX,
-            Value::Count(count) => *self = count,
+            OptionValue::Megabytes(mb) => *self = mb.min(MAX_MB) * MIB,
+            OptionValue::Unlimited => *self = u64::MAX,
+            OptionValue::Count(count) => *self = count,
             other => misplaced(&other),
         }
     }
 
-    fn written(&self, kind: Kind) -> String {
-        if kind == Kind::Megabytes { (self / MIB).to_string() } else { self.to_string() }
+    fn written(&self, kind: ValueKind) -> String {
+        if kind == ValueKind::Megabytes { (self / MIB).to_string() } else { self.to_string() }
     }
 }
 
 /// Types that are kept as they are read.
 macro_rules! kept {
     ($($type:ty, $value:pat => $kept:expr, $written:expr;)+) => {$(
-        impl Kept for $type {
-            fn store(&mut self, value: Value) {
+        impl Stored for $type {
+            fn store(&mut self, value: OptionValue) {
                 match value {
                     $value => *self = $kept,
                     other => misplaced(&other),
                 }
             }
 
-            fn written(&self, _: Kind) -> String {
+            fn written(&self, _: ValueKind) -> String {
                 let write: fn(&Self) -> String = $written;
                 write(self)
             }
@@ -91,29 +91,29 @@ macro_rules! kept {
 }
 
 kept! {
-    AllocatorBackend, Value::Backend(x) => x, |backend| backend.name().into();
-    f64, Value::Ratio(x) => x, |share| shortest(*share);
-    bool, Value::Switch(x) => x, |on| if *on { "True" } else { "False" }.into();
-    [u64; 16], Value::Divisions(x) => x, divisions_text;
-    Option<ReserveSize>, Value::Reserve(x) => x, |size| size.map_or("full".into(), reserve_text);
-    Vec<(String, ReserveSize)>, Value::Classes(x) => x, |classes| classes_text(classes);
-    Option<PolicyName>, Value::Policy(x) => Some(x), |policy| policy.unwrap_or_default().to_string();
-    Option<PytorchRelease>, Value::Release(x) => Some(x), |release| release.unwrap_or_default().to_string();
-    CrossStream, Value::CrossStream(x) => x, |which| which.name().into();
-    PathBuf, Value::Path(x) => x, |path| path.display().to_string();
+    AllocatorBackend, OptionValue::Backend(x) => x, |backend| backend.name().into();
+    f64, OptionValue::Ratio(x) => x, |share| shortest(*share);
+    bool, OptionValue::Switch(x) => x, |on| if *on { "True" } else { "False" }.into();
+    [u64; 16], OptionValue::Divisions(x) => x, divisions_text;
+    Option<ReserveSize>, OptionValue::Reserve(x) => x, |size| size.map_or("full".into(), reserve_text);
+    Vec<(String, ReserveSize)>, OptionValue::Classes(x) => x, |classes| classes_text(classes);
+    Option<PolicyName>, OptionValue::Policy(x) => Some(x), |policy| policy.unwrap_or_default().to_string();
+    Option<PytorchRelease>, OptionValue::Release(x) => Some(x), |release| release.unwrap_or_default().to_string();
+    CrossStream, OptionValue::CrossStream(x) => x, |which| which.name().into();
+    PathBuf, OptionValue::Path(x) => x, |path| path.display().to_string();
 }
 
-impl Kept for Option<MemoryLimit> {
-    fn store(&mut self, value: Value) {
+impl Stored for Option<MemoryLimit> {
+    fn store(&mut self, value: OptionValue) {
         match value {
-            Value::Limit(limit) => *self = limit,
+            OptionValue::Limit(limit) => *self = limit,
             other => misplaced(&other),
         }
     }
 
-    fn written(&self, kind: Kind) -> String {
+    fn written(&self, kind: ValueKind) -> String {
         match self {
-            None if kind == Kind::HostReserve => "default".into(),
+            None if kind == ValueKind::HostReserve => "default".into(),
             None => "unlimited".into(),
             Some(MemoryLimit::Bytes(0)) => "0".into(),
             Some(limit) => limit.to_string(),
@@ -122,7 +122,7 @@ impl Kept for Option<MemoryLimit> {
 }
 
 /// A row of the options' table reads values of one kind and keeps another.
-fn misplaced(value: &Value) {
+fn misplaced(value: &OptionValue) {
     debug_assert!(false, "no option of this type takes {value:?}");
 }
 
@@ -161,8 +161,8 @@ impl DivisionTable {
     }
 
     /// Divisions by class.
-    pub(super) fn value(self) -> Value {
-        Value::Divisions(self.table)
+    pub(super) fn value(self) -> OptionValue {
+        OptionValue::Divisions(self.table)
     }
 
     /// Everything past the last boundary.

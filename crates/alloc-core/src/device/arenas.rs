@@ -1,7 +1,7 @@
 //! Arenas of a device: their streams, their locks, and the peaks over all of them.
 
 use super::Device;
-use super::site::Site;
+use super::driver_context::DriverContext;
 use crate::arena::directory::{Arena, Directory, PoolSlot, Template};
 use crate::arena::{ArenaPool, ArenaState};
 use crate::base::steps::Counted;
@@ -25,7 +25,7 @@ pub(crate) struct Arenas {
     directory: Directory,
     peaks: Mutex<Peaks>,
     /// Held while a stream gets its arena.
-    tenures: Mutex<()>,
+    bindings: Mutex<()>,
     /// Held while the configuration of new arenas changes.
     configuring: Mutex<()>,
 }
@@ -63,17 +63,17 @@ impl Drop for Attended<'_> {
         let Some(mut state) = self.state.take() else { return };
         let given_up = state.ledger_mut().history_mut().end_call();
         leave(self.device, state);
-        self.device.site.foreign().end(given_up);
+        self.device.driver.callbacks().end(given_up);
     }
 }
 
 impl Arenas {
-    pub(super) fn new(site: &Site, policy: Arc<Policy>) -> Self {
+    pub(super) fn new(driver: &DriverContext, policy: Arc<Policy>) -> Self {
         let template = Template { policy, ages: false, history: HistoryTemplate::default() };
         Self {
-            directory: Directory::new(site.device(), Arc::clone(site.map()), template),
+            directory: Directory::new(driver.device(), Arc::clone(driver.map()), template),
             peaks: Mutex::new(Rank::Peaks, Peaks::default()),
-            tenures: Mutex::new(Rank::Synchronisation, ()),
+            bindings: Mutex::new(Rank::Synchronisation, ()),
             configuring: Mutex::new(Rank::Configuration, ()),
         }
     }
@@ -85,8 +85,8 @@ impl Arenas {
     }
 
     /// No stream gets an arena while the guard lives.
-    pub(super) fn tenures(&self) -> Guard<'_, ()> {
-        self.tenures.lock()
+    pub(super) fn bindings(&self) -> Guard<'_, ()> {
+        self.bindings.lock()
     }
 
     /// Nobody else changes the configuration of new arenas while the guard lives.
@@ -111,12 +111,12 @@ impl Arenas {
         };
         let (number, more) = {
             let state = arena.lock_shortly();
-            let request = state.tenure().policy().request(bytes);
+            let request = state.binding().policy().request(bytes);
             let more = one_more(request.tier, request.size, request.requested);
             if state.ledger().counters().has_room_for(&more) {
                 return false;
             }
-            (state.tenure().number(), more)
+            (state.binding().number(), more)
         };
         !self.make_room(&mut self.peaks.lock(), number, &more)
     }
@@ -184,7 +184,7 @@ impl Arenas {
         others.filter_map(|number| self.directory.get(number)).filter(move |arena| {
             let mut state = arena.lock();
             let has_some =
-                state.tenure().slot() == PoolSlot::DEFAULT && state.heap().has_free(Tier::Large, bytes);
+                state.binding().slot() == PoolSlot::DEFAULT && state.heap().has_free(Tier::Large, bytes);
             if !has_some {
                 state.note_no_spare();
             }
@@ -258,8 +258,8 @@ impl Arenas {
     pub(super) fn refresh_no_split(&self, slot: PoolSlot, no_split: bool) {
         for arena in self.directory.of_pool(slot) {
             let mut state = arena.lock();
-            if state.tenure().slot() == slot {
-                state.change_tenure(|tenure| tenure.set_no_split(no_split));
+            if state.binding().slot() == slot {
+                state.change_binding(|binding| binding.set_no_split(no_split));
             }
         }
     }
@@ -271,7 +271,7 @@ impl Arenas {
         work: impl FnOnce(&[Guard<'_, ArenaState>]) -> R,
     ) -> R {
         let arenas: Vec<_> = self.directory.of_pool(slot).into_iter().map(|arena| arena.lock()).collect();
-        let mine: Vec<_> = arenas.into_iter().filter(|arena| arena.tenure().slot() == slot).collect();
+        let mine: Vec<_> = arenas.into_iter().filter(|arena| arena.binding().slot() == slot).collect();
         work(&mine)
     }
 
@@ -281,7 +281,7 @@ impl Arenas {
         let arena = self.directory.hint(slot, stream)?;
         let state = arena.lock_shortly();
         // It may have been retired since, or belong to another stream that the table cannot tell apart.
-        state.tenure().serves(slot, stream).then_some((arena, state))
+        state.binding().serves(slot, stream).then_some((arena, state))
     }
 
     /// Context in which the live block at `ptr` was allocated, if recorded.
@@ -295,7 +295,7 @@ impl Arenas {
     pub(crate) fn set_owned(&self, ptr: DevicePtr, location: Location, owned: Option<(u64, Stream)>) -> bool {
         let Some(arena) = self.directory.get(location.arena) else { return false };
         let mut state = arena.lock_shortly();
-        if owned.is_some_and(|(_, stream)| stream != state.tenure().stream()) {
+        if owned.is_some_and(|(_, stream)| stream != state.binding().stream()) {
             return false;
         }
         state.heap_mut().layout_mut().set_owned(ptr, location.block, owned.map(|(bytes, _)| bytes))
@@ -341,7 +341,7 @@ pub(in crate::device) fn diagnose(device: &Device, ptr: DevicePtr) -> Option<Pro
                 Problem::InsideBlock { block: DevicePtr(*addr), bytes: *size, requested: *requested }
             }
             _ => Problem::NotHandedOut {
-                device: device.site.device(),
+                device: device.driver.device(),
                 segment: DevicePtr(segment.base),
                 bytes: segment.bytes,
             },
@@ -359,7 +359,7 @@ pub(crate) fn check_invariants(device: &Device) {
         let mut fixed_count = 0;
         let mut busy = false;
         for arena in arenas.iter() {
-            let sums = crate::arena::invariants::check_arena(arena, device.site.map());
+            let sums = crate::arena::invariants::check_arena(arena, device.driver.map());
             fixed += sums.fixed_bytes;
             fixed_count += sums.fixed_segments;
             busy |= sums.busy;
@@ -367,7 +367,7 @@ pub(crate) fn check_invariants(device: &Device) {
         device.arenas.directory.check(arenas);
         let counters: Vec<&Counters> = arenas.iter().map(|a| a.ledger().counters()).collect();
         peaks.check(&counters);
-        let state = device.holdings.lock();
+        let state = device.accounting.lock();
         state.accounts().check();
         state.regions().check_exports();
         state.regions().check_mappings();
@@ -401,7 +401,7 @@ pub(in crate::device) fn arena_for<'a>(
     pool: &ArenaPool,
     stream: Stream,
 ) -> Result<&'a Arena> {
-    let _alone = device.arenas.tenures.lock();
+    let _alone = device.arenas.bindings.lock();
     if let Some(arena) = device.arenas.directory.of_stream(pool.slot, stream) {
         return Ok(arena);
     }
@@ -409,7 +409,7 @@ pub(in crate::device) fn arena_for<'a>(
     let mut line =
         (0..).map_while(|place| device.arenas.directory.retired_in_line(pool.slot, place)).peekable();
     if line.peek().is_some()
-        && !device.site.may_be_capturing(stream)
+        && !device.driver.may_be_capturing(stream)
         && let Some(arena) = line.find(|arena| adopt(device, arena, stream))
     {
         return Ok(arena);
@@ -420,16 +420,16 @@ pub(in crate::device) fn arena_for<'a>(
 /// Gives a retired arena to `stream`, whose later work is ordered after all work of the retired stream. `false` where
 /// the driver refuses to order it.
 fn adopt(device: &Device, arena: &Arena, stream: Stream) -> bool {
-    let Some(last) = arena.lock().tenure().retired().cloned() else { return false };
+    let Some(last) = arena.lock().binding().retired().cloned() else { return false };
     if let Err(error) = last.precede(stream) {
-        device.site.backend().clear_error();
+        device.driver.backend().clear_error();
         tracing::warn!(%error, "a stream could not be ordered after a retired one; it begins with no memory");
         return false;
     }
     let mut state = arena.lock();
     // `last` outlives the lock, so the event is not destroyed under it.
     state.adopt(stream);
-    device.arenas.directory.adopted(state.tenure().slot(), stream, state.tenure().number());
+    device.arenas.directory.adopted(state.binding().slot(), stream, state.binding().number());
     drop(state);
     true
 }
@@ -455,7 +455,7 @@ pub(in crate::device) fn attended<'a>(
 /// Unlocks an arena; settles what concerns others before the call returns.
 #[inline]
 pub(in crate::device) fn leave(device: &Device, state: Guard<'_, ArenaState>) {
-    let due = state.ledger().counters().is_due().then(|| state.tenure().number());
+    let due = state.ledger().counters().is_due().then(|| state.binding().number());
     drop(state);
     if let Some(number) = due {
         device.arenas.tell(number);

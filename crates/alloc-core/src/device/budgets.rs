@@ -1,14 +1,14 @@
-//! Budgets of pools and tenants as the program sets them. Accounts count the bytes held; `device/crossings.rs` tells
+//! Budgets of pools and tenants as the program sets them. Accounts count the bytes held; `device/budget_events.rs` tells
 //! observers; `device/miss/reclaim.rs` makes room for a miss.
 
 use crate::base::round::format_bytes;
 use crate::config::MemoryLimit;
 use crate::device::Device;
-use crate::device::holdings::DeviceState;
-use crate::device::holdings::guarantees::Unkept;
-use crate::device::holdings::tenants::Owner;
+use crate::device::accounting::DeviceState;
+use crate::device::accounting::guarantees::Unkept;
+use crate::device::accounting::tenants::Owner;
 use crate::device::pools::Flush;
-use crate::device::{crossings, pools};
+use crate::device::{budget_events, pools};
 use crate::error::{AllocError, Result};
 use crate::features::budget::{Budget, TenantId, TenantStats};
 use crate::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) fn create_tenant(device: &Device, name: &str, budget: &Budget) -> Res
         }
         Ok((None, name.into()))
     })?;
-    Ok(TenantId { device: device.site.device(), number })
+    Ok(TenantId { device: device.driver.device(), number })
 }
 
 pub(crate) fn set_budget(device: &Device, tenant: TenantId, budget: &Budget) -> Result<()> {
@@ -32,13 +32,13 @@ pub(crate) fn set_budget(device: &Device, tenant: TenantId, budget: &Budget) -> 
         let record = record.ok_or(AllocError::UnknownTenant { tenant })?;
         Ok((Some(tenant.number), Arc::clone(record.name())))
     })?;
-    crossings::tell(device);
+    budget_events::tell(device);
     Ok(())
 }
 
 pub(crate) fn join_tenant(device: &Device, pool: PoolId, tenant: TenantId) -> Result<()> {
     {
-        let mut state = device.holdings.lock();
+        let mut state = device.accounting.lock();
         pools::is_there(device, pool)?;
         let accounts = state.accounts_mut();
         let refusal = |problem| Err(AllocError::Budget { owner: format!("pool {pool}"), problem });
@@ -65,12 +65,12 @@ pub(crate) fn join_tenant(device: &Device, pool: PoolId, tenant: TenantId) -> Re
         }
         accounts.set_tenant(pool, Some(tenant.number));
     }
-    crossings::tell(device);
+    budget_events::tell(device);
     Ok(())
 }
 
 pub(crate) fn leave_tenant(device: &Device, pool: PoolId) -> Result<()> {
-    let mut state = device.holdings.lock();
+    let mut state = device.accounting.lock();
     pools::is_there(device, pool)?;
     let accounts = state.accounts_mut();
     let held = accounts.held_by(pool);
@@ -88,7 +88,7 @@ pub(crate) fn leave_tenant(device: &Device, pool: PoolId) -> Result<()> {
 }
 
 pub(crate) fn remove_tenant(device: &Device, tenant: TenantId) -> Result<()> {
-    let mut state = device.holdings.lock();
+    let mut state = device.accounting.lock();
     let accounts = state.accounts_mut();
     if accounts.tenants().get(tenant.number).is_none() {
         return Err(AllocError::UnknownTenant { tenant });
@@ -98,13 +98,13 @@ pub(crate) fn remove_tenant(device: &Device, tenant: TenantId) -> Result<()> {
 }
 
 pub(crate) fn tenants(device: &Device) -> Vec<TenantId> {
-    let state = device.holdings.lock();
+    let state = device.accounting.lock();
     let id = |number| TenantId { device: device.index(), number };
     state.accounts().tenants().numbers().map(id).collect()
 }
 
 pub(crate) fn tenant_stats(device: &Device, tenant: TenantId) -> Result<TenantStats> {
-    let state = device.holdings.lock();
+    let state = device.accounting.lock();
     let accounts = state.accounts();
     let record = accounts.tenants().get(tenant.number);
     let record = record.ok_or(AllocError::UnknownTenant { tenant })?;
@@ -112,10 +112,10 @@ pub(crate) fn tenant_stats(device: &Device, tenant: TenantId) -> Result<TenantSt
 }
 
 pub(crate) fn tenant_of(device: &Device, pool: PoolId) -> Result<Option<TenantId>> {
-    let state = device.holdings.lock();
+    let state = device.accounting.lock();
     pools::is_there(device, pool)?;
     let number = state.accounts().tenant_of(pool).map(|(number, _)| number);
-    Ok(number.map(|number| TenantId { device: device.site.device(), number }))
+    Ok(number.map(|number| TenantId { device: device.driver.device(), number }))
 }
 
 /// Sets a pool's limits; a soft limit of `None` stays as it is.
@@ -126,17 +126,17 @@ pub(crate) fn set_pool_limits(
     soft: Option<Option<MemoryLimit>>,
 ) -> Result<()> {
     {
-        let mut state = device.holdings.lock();
+        let mut state = device.accounting.lock();
         pools::is_there(device, pool)?;
         let accounts = state.accounts_mut();
         let before = accounts.soft_of(pool).map(MemoryLimit::Bytes);
         let budget = Budget { guarantee: None, soft: soft.unwrap_or(before), hard };
         let refusal = |problem| AllocError::Budget { owner: format!("pool {pool}"), problem };
-        let marks = budget.marks(device.site.total_memory()).map_err(refusal)?;
+        let marks = budget.marks(device.driver.total_memory()).map_err(refusal)?;
         accounts.set_limits(pool, marks.hard, marks.soft);
-        device.holdings.use_budgets();
+        device.accounting.use_budgets();
     }
-    crossings::tell(device);
+    budget_events::tell(device);
     Ok(())
 }
 
@@ -149,12 +149,12 @@ fn promise(
 ) -> Result<u32> {
     let mut emptied = false;
     loop {
-        let mut state = device.holdings.lock();
+        let mut state = device.accounting.lock();
         let (number, name) = find(&state)?;
         let refusal = |problem| AllocError::Budget { owner: format!("tenant {name:?}"), problem };
-        let marks = budget.marks(device.site.total_memory()).map_err(refusal)?;
+        let marks = budget.marks(device.driver.total_memory()).map_err(refusal)?;
         let Err(unkept) = state.accounts().guarantees().can_promise(number, marks) else {
-            device.holdings.use_budgets();
+            device.accounting.use_budgets();
             return Ok(match number {
                 None => state.accounts_mut().add_tenant(&name, marks),
                 Some(number) => {
@@ -184,7 +184,7 @@ fn promise(
             }
             Unkept::Held { .. } => {
                 device.empty_cache(Flush::Everything)?;
-                if let Some(unified) = device.site.unified() {
+                if let Some(unified) = device.driver.unified() {
                     unified.ask_caches(true);
                 }
                 for pool in pools_of_tenants(device) {
@@ -197,7 +197,7 @@ fn promise(
 }
 
 fn pools_of_tenants(device: &Device) -> Vec<PoolId> {
-    let state = device.holdings.lock();
+    let state = device.accounting.lock();
     let accounts = state.accounts();
     let numbers = accounts.tenants().numbers();
     numbers.flat_map(|number| accounts.pools_of(Owner::Tenant(number))).collect()

@@ -6,7 +6,7 @@
 use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
 use crate::device::Device;
-use crate::device::{history, lifetimes, pools};
+use crate::device::{frees, pools, recorder};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::uses::BlockUse;
 use crate::memory::address_map::AddressMap;
@@ -153,7 +153,7 @@ fn refuse_not_stale(pool: PoolId, arena: &ArenaState, stale: Option<&BTreeSet<De
 
 /// Refuses a segment where saved blocks have no memory of the same segment under them any more.
 fn refuse_lost(pool: PoolId, arenas: &[Guard<'_, ArenaState>], saved: &SavedSegment) -> Result<()> {
-    let arena = arenas.iter().find(|arena| arena.tenure().number() == saved.arena);
+    let arena = arenas.iter().find(|arena| arena.binding().number() == saved.arena);
     let found = arena.and_then(|arena| {
         let same = |s: &crate::memory::segment::Segment| {
             (s.base, s.registration) == (saved.base, saved.registration)
@@ -191,12 +191,12 @@ impl Device {
     /// See [`Pools::checkpoint`](crate::allocator::Pools::checkpoint).
     pub(crate) fn checkpoint(&self, pool: PoolId) -> Result<PoolCheckpoint> {
         let slot = pools::slot_of(self, pool)?;
-        let _trackers = history::deliver_at_end(self);
-        let call = history::begin_call(self, None, RecordContext::All)?;
-        lifetimes::drain(self, &call)?;
+        let _trackers = recorder::deliver_at_end(self);
+        let call = recorder::begin_call(self, None, RecordContext::All)?;
+        frees::drain(self, &call)?;
         self.arenas.with_all(|_, arenas| {
             let mut segments = Vec::new();
-            for arena in arenas.iter().filter(|arena| arena.tenure().slot() == slot) {
+            for arena in arenas.iter().filter(|arena| arena.binding().slot() == slot) {
                 refuse_undecided(pool, arena)?;
                 if let Some(why) = arena.heap().memory().and_then(|memory| memory.unkeepable()) {
                     return Err(refuse(pool, why.into()));
@@ -205,7 +205,7 @@ impl Device {
                     arena.layout().segments().iter().filter(|(_, segment)| segment.origin != Origin::View);
                 segments.extend(homes.map(|(id, segment)| {
                     SavedSegment {
-                        arena: arena.tenure().number(),
+                        arena: arena.binding().number(),
                         base: segment.base,
                         registration: segment.registration,
                         live: arena
@@ -223,8 +223,8 @@ impl Device {
                 }));
             }
             Ok(PoolCheckpoint {
-                map: Arc::downgrade(self.site.map()),
-                device: self.site.device(),
+                map: Arc::downgrade(self.driver.map()),
+                device: self.driver.device(),
                 pool,
                 slot,
                 segments,
@@ -239,7 +239,7 @@ impl Device {
         stale: Option<&BTreeSet<DevicePtr>>,
     ) -> Result<CheckpointDelta> {
         let pool = saved.pool;
-        if !std::ptr::eq(saved.map.as_ptr(), Arc::as_ptr(self.site.map())) {
+        if !std::ptr::eq(saved.map.as_ptr(), Arc::as_ptr(self.driver.map())) {
             return Err(refuse(pool, "it was made by another allocator".into()));
         }
         if pool != PoolId::DEFAULT && pools::use_count(self, pool)? == 0 {
@@ -248,11 +248,11 @@ impl Device {
         if pools::slot_of(self, pool)? != saved.slot {
             return Err(AllocError::UnknownPool { pool });
         }
-        let _trackers = history::deliver_at_end(self);
-        let call = history::begin_call(self, None, RecordContext::All)?;
-        lifetimes::drain(self, &call)?;
+        let _trackers = recorder::deliver_at_end(self);
+        let call = recorder::begin_call(self, None, RecordContext::All)?;
+        frees::drain(self, &call)?;
         let (delta, (contexts, uses)) = self.arenas.with_all(|peaks, arenas| {
-            let mine = |arena: &&mut Guard<'_, ArenaState>| arena.tenure().slot() == saved.slot;
+            let mine = |arena: &&mut Guard<'_, ArenaState>| arena.binding().slot() == saved.slot;
             for arena in arenas.iter_mut().filter(mine) {
                 refuse_undecided(pool, arena)?;
                 refuse_not_stale(pool, arena, stale)?;
@@ -263,7 +263,7 @@ impl Device {
             for arena in arenas.iter_mut().filter(mine) {
                 arena.ledger_mut().history_mut().begin_call(call.context());
                 delta.freed.extend(free_all(arena, &mut trash.1));
-                let number = arena.tenure().number();
+                let number = arena.binding().number();
                 for segment in saved.segments.iter().filter(|s| s.arena == number) {
                     delta.allocated.extend(segment.live.iter().map(|block| bring_back(arena, block)));
                 }
@@ -275,8 +275,8 @@ impl Device {
             }
             Ok::<_, AllocError>((delta, trash))
         })?;
-        lifetimes::end_uses(self, uses.iter());
-        self.site.foreign().end(contexts);
+        frees::end_uses(self, uses.iter());
+        self.driver.callbacks().end(contexts);
         #[cfg(feature = "paranoid")]
         crate::device::arenas::check_invariants(self);
         Ok(delta)

@@ -3,7 +3,7 @@
 use crate::arena::granule::take_in_view;
 use crate::base::round::{EXABYTE, MIN_BLOCK};
 use crate::device::Device;
-use crate::device::{arenas, history, lifetimes, pools};
+use crate::device::{arenas, frees, pools, recorder};
 use crate::error::{AllocError, Result};
 use crate::types::{DevicePtr, Stream};
 use crate::watch::history::RecordContext;
@@ -16,31 +16,31 @@ impl Device {
             return refuse("mallocWithAddress: addr must be aligned to kMinBlockSize (512 bytes)");
         }
         if bytes >= EXABYTE {
-            return Err(AllocError::MoreThanAnExabyte { label: self.site.backend().label() });
+            return Err(AllocError::MoreThanAnExabyte { label: self.driver.backend().label() });
         }
-        let calls = self.site.calls();
+        let calls = self.driver.calls();
         let outcome = place(self, bytes, ptr, stream);
-        history::deliver(self, &calls);
-        lifetimes::arrived(self, outcome, &calls)
+        recorder::deliver(self, &calls);
+        frees::arrived(self, outcome, &calls)
     }
 }
 
 fn place(device: &Device, bytes: u64, ptr: DevicePtr, stream: Stream) -> Result<DevicePtr> {
     let refuse = |problem| Err(AllocError::ExactAddress { ptr, problem });
-    let call = history::begin_call(device, Some(stream), RecordContext::State)?;
+    let call = recorder::begin_call(device, Some(stream), RecordContext::State)?;
     if !call.capturing {
-        lifetimes::drain(device, &call)?;
+        frees::drain(device, &call)?;
     }
     let visit = pools::route(device, stream, call.capturing)?;
     let Some(arena) = device.arenas.directory().of_stream(visit.pool.slot, stream) else {
         return refuse("the stream has no memory in this pool");
     };
     let mut state = arenas::attend(device, arena, &call);
-    if !state.tenure().serves(visit.pool.slot, stream) {
+    if !state.binding().serves(visit.pool.slot, stream) {
         return refuse("the stream has no memory in this pool");
     }
-    state.change_tenure(|tenure| tenure.note_pool(&visit.pool));
-    let request = state.tenure().policy().request(bytes);
+    state.change_binding(|binding| binding.note_pool(&visit.pool));
+    let request = state.binding().policy().request(bytes);
     let segment = state.heap().segment_at(request.tier, ptr.0);
     if let Some(view) = segment.filter(|segment| state.layout().segments().is_view(*segment)) {
         let Some(block) = take_in_view(state.granule_mut(), view, ptr.0, request.size) else {
@@ -55,7 +55,7 @@ fn place(device: &Device, bytes: u64, ptr: DevicePtr, stream: Stream) -> Result<
     if room < request.size {
         return refuse("the free block there is too short");
     }
-    let no_split = state.tenure().pool().no_split;
+    let no_split = state.binding().pool().no_split;
     let cuts = room > request.size && !no_split && state.heap_mut().splits(room, &request);
     if no_split && ptr.0 != state.layout().blocks()[block].addr {
         return refuse("the pool hands blocks out whole, and one begins elsewhere");

@@ -3,16 +3,16 @@
 use crate::arena::directory::Arena;
 use crate::arena::{Bed, Sleepers};
 use crate::device::Device;
+use crate::device::offload::GranuleRun;
 use crate::device::pools::Sleeper;
-use crate::device::rounds::{Begun, PIECE, Pieces};
-use crate::device::sleep::GranuleRun;
-use crate::device::{arenas, history, pools, sleep};
+use crate::device::rounds::{Begun, Carried, PIECE};
+use crate::device::{arenas, offload, pools, recorder};
 use crate::error::Result;
 use crate::features::sleep::{Backup, Kept, SleepReport};
 use crate::lifetimes::call::Call;
-use crate::memory::backup::{Lane, Saved, Store, Ticket};
+use crate::memory::backup::{CopyStream, Saved, Store, Ticket};
 use crate::memory::region::{self, Mapping, bytes_of};
-use crate::process::foreign::Calls;
+use crate::process::callbacks::CallbackScope;
 use crate::sync::{Arc, MemoryInFlight};
 use crate::types::DeviceIndex;
 use crate::watch::observers::SegmentChange;
@@ -29,11 +29,11 @@ pub(crate) struct FallingAsleep<'s> {
     awake: VecDeque<Lying>,
     /// Runs that are being copied away.
     copied: VecDeque<(Lying, Option<Ticket>)>,
-    lane: Lane,
+    copy_stream: CopyStream,
     memory: Option<MemoryInFlight<'s>>,
     call: Call<'s>,
     /// The last to go: panics of the program's code go on from there.
-    calls: Calls<'s>,
+    calls: CallbackScope<'s>,
 }
 
 /// Granules out of everyone's reach, and the place for their contents.
@@ -52,7 +52,7 @@ impl<'s> FallingAsleep<'s> {
         backup: &'s Backup,
         report: SleepReport,
         call: Call<'s>,
-        calls: Calls<'s>,
+        calls: CallbackScope<'s>,
     ) -> Self {
         Self {
             device,
@@ -61,7 +61,7 @@ impl<'s> FallingAsleep<'s> {
             report,
             awake: VecDeque::new(),
             copied: VecDeque::new(),
-            lane: Lane::new(device.site.backend(), device.site.device()),
+            copy_stream: CopyStream::new(device.driver.backend(), device.driver.device()),
             memory: None,
             call,
             calls,
@@ -70,7 +70,7 @@ impl<'s> FallingAsleep<'s> {
 
     /// Takes memory that can sleep out of everyone's reach. Returns all devices that may be using it.
     pub(crate) fn lie_down(&mut self) -> BTreeSet<DeviceIndex> {
-        let mut users: BTreeSet<DeviceIndex> = self.device.holdings.users().into_iter().collect();
+        let mut users: BTreeSet<DeviceIndex> = self.device.accounting.users().into_iter().collect();
         self.memory = Some(self.device.slow_path.begin());
         for number in 0..self.pools.len() {
             for arena in self.device.arenas.directory().of_pool(self.pools[number].slot) {
@@ -84,14 +84,14 @@ impl<'s> FallingAsleep<'s> {
         let pool = &self.pools[number];
         let free_too = pools::is_known_to_graphs(self.device, pool.slot);
         let mut state = arena.lock();
-        if state.tenure().slot() != pool.slot {
+        if state.binding().slot() != pool.slot {
             return;
         }
         users.extend(state.uses().devices());
         for (segment, region_id) in state.layout().growable() {
-            let mut holdings = self.device.holdings.lock();
-            let Some(region) = holdings.regions().get(region_id) else { continue };
-            let has_aliases = |at| holdings.regions().has_aliases(region_id, at);
+            let mut accounting = self.device.accounting.lock();
+            let Some(region) = accounting.regions().get(region_id) else { continue };
+            let has_aliases = |at| accounting.regions().has_aliases(region_id, at);
             let found = Sleepers::of(state.heap(), segment, region, has_aliases, free_too);
             for (bytes, because) in found.kept {
                 let (device, pool) = (self.device.index(), pool.id);
@@ -99,7 +99,7 @@ impl<'s> FallingAsleep<'s> {
             }
             for range in found.ranges {
                 Bed::of(state.heap_mut(), segment).lie_down(&range);
-                let run = GranuleRun::take(&state, &mut holdings, segment, region_id, range);
+                let run = GranuleRun::take(&state, &mut accounting, segment, region_id, range);
                 self.awake.push_back(Lying { arena: Arc::clone(arena), pool: number, run, store: None });
             }
         }
@@ -114,7 +114,7 @@ impl<'s> FallingAsleep<'s> {
     pub(crate) fn end(self) -> SleepReport {
         let Self { device, report, call, .. } = self;
         drop(call);
-        history::tell_trackers(device);
+        recorder::tell_trackers(device);
         report
     }
 
@@ -122,16 +122,16 @@ impl<'s> FallingAsleep<'s> {
     fn stay_awake(&self, lying: &Lying) {
         let run = &lying.run;
         let mut state = lying.arena.lock();
-        let mut holdings = self.device.holdings.lock();
-        holdings.regions_mut().commit_backed(run.region, &run.memory);
-        run.follow(&mut state, &holdings);
+        let mut accounting = self.device.accounting.lock();
+        accounting.regions_mut().commit_backed(run.region, &run.memory);
+        run.follow(&mut state, &accounting);
     }
 
     /// The next piece to sleep, with a place for its contents.
     fn next(&mut self) -> Result<Option<Lying>> {
         let Some(mut lying) = self.awake.pop_front() else { return Ok(None) };
         if lying.store.is_none() {
-            match sleep::store_for(self.device, self.backup, lying.run.bytes()) {
+            match offload::store_for(self.device, self.backup, lying.run.bytes()) {
                 Ok(store) => lying.store = store.map(|store| (store, 0)),
                 Err(error) => {
                     self.awake.push_front(lying);
@@ -153,13 +153,13 @@ impl<'s> FallingAsleep<'s> {
     fn copy_away(&mut self, lying: &Lying) -> Result<Option<Ticket>> {
         let Some((store, offset)) = &lying.store else { return Ok(None) };
         // SAFETY: all devices are done with the run, and its blocks are in nobody's reach; the place in the store is its alone.
-        Ok(Some(unsafe { self.lane.save(store, *offset, lying.run.at(), lying.run.bytes()) }?))
+        Ok(Some(unsafe { self.copy_stream.save(store, *offset, lying.run.at(), lying.run.bytes()) }?))
     }
 
     /// Gives up the memory of a piece whose contents are saved, or not wanted.
     fn give_up(&mut self, lying: &Lying) -> Result<()> {
         let run = &lying.run;
-        let Ok(vm) = self.device.site.backend().virtual_memory() else { return Ok(()) };
+        let Ok(vm) = self.device.driver.backend().virtual_memory() else { return Ok(()) };
         let pool = &self.pools[lying.pool];
         let place = |mapping: &Mapping| -> (u64, Saved) {
             let offset = mapping.addr - run.range.start;
@@ -184,15 +184,15 @@ impl<'s> FallingAsleep<'s> {
         let lost = leftovers.handle_bytes();
         {
             let mut state = arenas::attend(self.device, &lying.arena, &self.call);
-            let mut holdings = self.device.holdings.lock();
-            holdings.regions_mut().keep(leftovers);
-            holdings.regions_mut().commit_asleep(run.region, saved);
-            holdings.regions_mut().commit_backed(run.region, &run.memory[count..]);
+            let mut accounting = self.device.accounting.lock();
+            accounting.regions_mut().keep(leftovers);
+            accounting.regions_mut().commit_asleep(run.region, saved);
+            accounting.regions_mut().commit_backed(run.region, &run.memory[count..]);
             if slept > 0 {
-                holdings.give_back(pool.id, run.tier, slept);
+                accounting.give_back(pool.id, run.tier, slept);
             }
-            run.follow(&mut state, &holdings);
-            drop(holdings);
+            run.follow(&mut state, &accounting);
+            drop(accounting);
             if slept > 0 {
                 let context = state.layout().segments()[run.segment].context.clone();
                 state.ledger_mut().history_mut().record_about(
@@ -212,7 +212,7 @@ impl<'s> FallingAsleep<'s> {
     }
 }
 
-impl Pieces for FallingAsleep<'_> {
+impl Carried for FallingAsleep<'_> {
     fn begin(&mut self, _pressed: bool) -> Result<Begun> {
         let Some(lying) = self.next()? else { return Ok(Begun::Nothing) };
         match self.copy_away(&lying) {
@@ -232,7 +232,7 @@ impl Pieces for FallingAsleep<'_> {
     fn finish(&mut self) -> Result<()> {
         let Some((_, ticket)) = self.copied.front() else { return Ok(()) };
         if let Some(ticket) = ticket {
-            self.lane.land(*ticket)?;
+            self.copy_stream.land(*ticket)?;
         }
         let Some((lying, _)) = self.copied.pop_front() else { return Ok(()) };
         self.give_up(&lying)
@@ -240,7 +240,7 @@ impl Pieces for FallingAsleep<'_> {
 
     /// Wakes all runs that still have memory. The caller decides what to do next.
     fn settle(&mut self) {
-        self.lane.abandon();
+        self.copy_stream.abandon();
         let copied = std::mem::take(&mut self.copied).into_iter().map(|(lying, _)| lying);
         let lying: Vec<Lying> = copied.chain(std::mem::take(&mut self.awake)).collect();
         for lying in lying {

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
 use crate::memory::region::{self, Leftovers, Mapping, Place, bytes_of};
-use crate::policy::{Grain, Request, Sizes};
+use crate::policy::{GranuleSizes, Request, Sizes};
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
@@ -43,10 +43,10 @@ pub(in crate::device) fn hand_over(
     parts: &[BlockId],
     call: &Call<'_>,
 ) -> Option<u64> {
-    let number = to.lock().tenure().number();
+    let number = to.lock().binding().number();
     let trip = Trip { from, to, number, call };
     let is_known =
-        |moving: &Moving| device.holdings.lock().regions().alias_in(number, moving.place).is_some();
+        |moving: &Moving| device.accounting.lock().regions().alias_in(number, moving.place).is_some();
     let (known, new): (Vec<_>, Vec<_>) = moving(device, from, parts).into_iter().partition(is_known);
     let mut came = 0;
     for moving in known {
@@ -64,7 +64,7 @@ fn with_both<R>(
     change: impl FnOnce(&mut ArenaState, &mut ArenaState) -> R,
 ) -> R {
     let Trip { from, to, number, call, .. } = *trip;
-    let before = from.lock().tenure().number();
+    let before = from.lock().binding().number();
     let (mut from, mut to) = if before < number {
         let from = from.lock();
         (from, to.lock())
@@ -78,17 +78,17 @@ fn with_both<R>(
     let changed = change(&mut from, &mut to);
     let contexts = [&mut from, &mut to].map(|state| state.ledger_mut().history_mut().end_call());
     drop((from, to));
-    device.site.foreign().end(contexts.into_iter().flatten());
+    device.driver.callbacks().end(contexts.into_iter().flatten());
     changed
 }
 
 fn moving(device: &Device, arena: &Arena, parts: &[BlockId]) -> Vec<Moving> {
     let state = arena.lock();
-    let holdings = device.holdings.lock();
+    let accounting = device.accounting.lock();
     let moving = |block: &BlockId| {
         let Block { addr, size: bytes, segment, .. } = state.layout().blocks()[*block];
         let place = Place { block: *block, ..state.place(segment, addr) };
-        let memory = Mapping { addr, bytes, handle: holdings.regions().handle(place.region, addr)? };
+        let memory = Mapping { addr, bytes, handle: accounting.regions().handle(place.region, addr)? };
         Some(Moving { place, memory })
     };
     parts.iter().filter_map(moving).collect()
@@ -98,8 +98,8 @@ fn moving(device: &Device, arena: &Arena, parts: &[BlockId]) -> Vec<Moving> {
 fn bring_back(device: &Device, trip: &Trip<'_>, moving: Moving) -> u64 {
     with_both(device, trip, |from, to| {
         let known = {
-            let mut holdings = device.holdings.lock();
-            let regions = holdings.regions_mut();
+            let mut accounting = device.accounting.lock();
+            let regions = accounting.regions_mut();
             // Not where it is being unmapped, because memory has to leave.
             let is_there = |known: &Place| to.layout().blocks()[known.block].state == BlockPhase::Alias;
             let known = regions.alias_in(trip.number, moving.place).filter(is_there);
@@ -123,7 +123,7 @@ fn bring_back(device: &Device, trip: &Trip<'_>, moving: Moving) -> u64 {
 /// driver maps no memory in two places.
 fn map(device: &Device, trip: &Trip<'_>, run: &[Moving]) -> Option<u64> {
     let Trip { from, to, .. } = *trip;
-    let vm = device.site.backend().virtual_memory();
+    let vm = device.driver.backend().virtual_memory();
     if run.is_empty() {
         return Some(0);
     }
@@ -132,16 +132,16 @@ fn map(device: &Device, trip: &Trip<'_>, run: &[Moving]) -> Option<u64> {
     let planned = vm.map(|vm| plan(device, to, &sizes, vm).map(|planned| planned.zip(Some(vm))));
     let Ok(Ok(Some(((growth, stream), vm)))) = planned else {
         if let Ok(Err(error)) = planned {
-            device.site.backend().clear_error();
+            device.driver.backend().clear_error();
             tracing::warn!(%error, "no address space for another stream's memory");
         }
         stay(from, run.iter().map(|moving| moving.place.block));
         return Some(0);
     };
-    let calls = device.site.calls();
+    let calls = device.driver.calls();
     let home = home_of(&growth, &to.lock());
     let (addr, region) = (home.addr, home.region);
-    device.holdings.lock().regions_mut().begin_backing(region, addr, &sizes);
+    device.accounting.lock().regions_mut().begin_backing(region, addr, &sizes);
     let memory = in_a_row(run, addr);
     let mapped = map_each(device, vm, &memory);
     if mapped.is_ok() {
@@ -169,15 +169,15 @@ fn commit(
     let bytes = bytes_of(memory);
     with_both(device, trip, |from, to| {
         {
-            let mut holdings = device.holdings.lock();
+            let mut accounting = device.accounting.lock();
             if is_mapped {
-                holdings.regions_mut().commit_backed(home.region, memory);
+                accounting.regions_mut().commit_backed(home.region, memory);
                 for (moving, mapping) in run.iter().zip(memory) {
-                    holdings.regions_mut().hand_over(moving.place, Place { addr: mapping.addr, ..home });
+                    accounting.regions_mut().hand_over(moving.place, Place { addr: mapping.addr, ..home });
                 }
-                holdings.count_moved(memory.len());
+                accounting.count_moved(memory.len());
             } else {
-                holdings.regions_mut().commit_vacant(home.region, home.addr..home.addr + bytes);
+                accounting.regions_mut().commit_vacant(home.region, home.addr..home.addr + bytes);
             }
         }
         for moving in run {
@@ -210,10 +210,10 @@ fn plan(
     for _ in 0..TRIES {
         let mut state = arena.lock();
         if let Some(growth) = Growth::stock(state.heap_mut(), Tier::Large, sizes.clone()) {
-            return Ok(Some((growth, state.tenure().stream())));
+            return Ok(Some((growth, state.binding().stream())));
         }
         drop(state);
-        if !space::add_region(device, arena, &stock, Some(Grain::even(largest)), vm)? {
+        if !space::add_region(device, arena, &stock, Some(GranuleSizes::even(largest)), vm)? {
             break;
         }
     }
@@ -228,7 +228,7 @@ fn map_each(
 ) -> std::result::Result<(), BackendError> {
     // SAFETY: rule 1: the memory has these sizes, and stays, because this thread has its granules. The range is `Pending` by this
     // thread, so nothing is mapped there.
-    let outcome = unsafe { region::map(&**device.site.backend(), vm, memory, &device.holdings.users()) };
+    let outcome = unsafe { region::map(&**device.driver.backend(), vm, memory, &device.accounting.users()) };
     let Err((error, mapped)) = outcome else { return Ok(()) };
     tracing::warn!(%error, "free memory of another stream could not be mapped for this one");
     let mut left = Leftovers::default();
@@ -239,7 +239,7 @@ fn map_each(
             left.keep_mapping(mapping.at(), mapping.bytes);
         }
     }
-    device.holdings.lock().regions_mut().keep(left);
+    device.accounting.lock().regions_mut().keep(left);
     Err(error)
 }
 
@@ -277,7 +277,7 @@ pub(in crate::device) fn givers<'a>(
 ) -> impl Iterator<Item = &'a Arena> {
     let (number, slot) = {
         let state = arena.lock();
-        (state.tenure().number(), state.tenure().slot())
+        (state.binding().number(), state.binding().slot())
     };
     let givers = (slot == PoolSlot::DEFAULT).then(|| device.arenas.spare(number, bytes));
     givers.into_iter().flatten().map(|giver| &**giver)

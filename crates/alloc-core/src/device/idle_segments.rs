@@ -33,7 +33,7 @@ pub(super) fn replace(
     call: &Call<'_>,
 ) -> Result<Option<DevicePtr>> {
     let Some(growth) = plan_segment(device, arena, request) else { return Ok(None) };
-    let policy::Growth { take, replaces, at_most } = growth;
+    let policy::SegmentPlan { take, replaces, at_most } = growth;
     let freed = if replaces > 0 { give_idle_back(device, arena, replaces, call) } else { 0 };
     let take = take.max(freed.min(at_most));
     if take <= request.segment_bytes {
@@ -43,13 +43,13 @@ pub(super) fn replace(
 }
 
 /// Segment that the policy wants to take; `None` where segments grow or are handed out whole, or it has no wish.
-fn plan_segment(device: &Device, arena: &Arena, request: &Request) -> Option<policy::Growth> {
+fn plan_segment(device: &Device, arena: &Arena, request: &Request) -> Option<policy::SegmentPlan> {
     let policy = {
         let state = arena.lock();
-        if state.tenure().policy().grows() || state.tenure().pool().no_split {
+        if state.binding().policy().grows() || state.binding().pool().no_split {
             return None;
         }
-        Arc::clone(state.tenure().policy())
+        Arc::clone(state.binding().policy())
     };
     policy.growth(request, || situation(device, arena, request))
 }
@@ -57,21 +57,21 @@ fn plan_segment(device: &Device, arena: &Arena, request: &Request) -> Option<pol
 fn situation(device: &Device, arena: &Arena, request: &Request) -> Situation {
     let (pool, own) = {
         let state = arena.lock();
-        (state.tenure().pool().id, state.layout().segments().iter().map(|(_, segment)| segment.bytes).sum())
+        (state.binding().pool().id, state.layout().segments().iter().map(|(_, segment)| segment.bytes).sum())
     };
     let in_use = device.arenas.in_use();
     let noted = device.granule.as_ref().map_or(in_use, |granule| granule.note_need(in_use));
     let most_needed = noted.max(in_use.saturating_add(request.size));
-    let holdings = device.holdings.lock();
-    let held = holdings.accounts().whole().held();
-    let limits = holdings.accounts().limits(Some(pool));
+    let accounting = device.accounting.lock();
+    let held = accounting.accounts().whole().held();
+    let limits = accounting.accounts().limits(Some(pool));
     let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held));
     let others = [
-        Some(device.site.total_memory()),
-        holdings.accounts().ceilings().soft,
-        holdings.rejects_above(device.site.total_memory()),
+        Some(device.driver.total_memory()),
+        accounting.accounts().device_limits().soft,
+        accounting.rejects_above(device.driver.total_memory()),
     ];
-    let counted = holdings.accounts().whole().counted();
+    let counted = accounting.accounts().whole().counted();
     let others = others.into_iter().flatten().map(|bytes| bytes.saturating_sub(counted));
     let room = room.chain(others).min().unwrap_or(0);
     Situation { held, own, most_needed, room }
@@ -80,15 +80,15 @@ fn situation(device: &Device, arena: &Arena, request: &Request) -> Situation {
 /// Gives idle segments of about `target` bytes back, and returns the bytes. Only segments of the default pool, whose
 /// addresses no graph knows, and for a request to it; and none during a capture, because that waits for the device.
 fn give_idle_back(device: &Device, arena: &Arena, target: u64, call: &Call<'_>) -> u64 {
-    let wants = arena.lock().tenure().slot() == PoolSlot::DEFAULT;
-    if !wants || call.capturing || device.site.attention().has(Reason::CAPTURE) {
+    let wants = arena.lock().binding().slot() == PoolSlot::DEFAULT;
+    if !wants || call.capturing || device.driver.attention().has(Reason::CAPTURE) {
         return 0;
     }
     let arenas = pools::releasable(device, Flush::Pool(PoolSlot::DEFAULT));
     let mut idle: Vec<(u64, Idle)> = Vec::new();
     for (arena, _) in &arenas {
         let state = arena.lock();
-        let number = state.tenure().number();
+        let number = state.binding().number();
         let found = state.layout().segments().iter().filter_map(|(id, _)| idle_block(state.layout(), id));
         idle.extend(
             found
@@ -97,12 +97,12 @@ fn give_idle_back(device: &Device, arena: &Arena, target: u64, call: &Call<'_>) 
     }
     idle.sort_unstable_by_key(|(bytes, (number, _, id))| (*bytes, *number, id.index()));
     let chosen = choose(idle, target);
-    let before = device.holdings.lock().accounts().whole().held();
+    let before = device.accounting.lock().accounts().whole().held();
     for (arena, slot) in arenas {
         for tier in [Tier::Large, Tier::Small] {
             let released = device.release_fixed(arena, slot, tier, call, |state| {
                 let mine =
-                    |(_, (number, of, _)): &&(u64, Idle)| *number == state.tenure().number() && *of == tier;
+                    |(_, (number, of, _)): &&(u64, Idle)| *number == state.binding().number() && *of == tier;
                 // Another thread may have taken or cut a block since it was chosen, or have given it back with its segment.
                 let still = |id: &BlockId| {
                     let block = state.layout().blocks().get(*id);
@@ -119,5 +119,5 @@ fn give_idle_back(device: &Device, arena: &Arena, target: u64, call: &Call<'_>) 
     }
     let most: u64 = chosen.iter().map(|(bytes, _)| bytes).sum();
     // Others may give back and take at the same time: this only sizes a segment.
-    before.saturating_sub(device.holdings.lock().accounts().whole().held()).min(most)
+    before.saturating_sub(device.accounting.lock().accounts().whole().held()).min(most)
 }

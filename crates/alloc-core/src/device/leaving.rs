@@ -1,7 +1,7 @@
 //! Whole granules of a growable segment that lose their memory: what is told and written down before and after.
 
 use super::Device;
-use super::holdings::DeviceState;
+use super::accounting::DeviceState;
 use crate::arena::ArenaPool;
 use crate::arena::directory::Arena;
 use crate::device::arenas;
@@ -9,7 +9,7 @@ use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId};
 use crate::memory::region::{Mapping, RegionId, bytes_of};
 use crate::memory::segment::Origin;
-use crate::process::foreign::Calls;
+use crate::process::callbacks::CallbackScope;
 use crate::types::{DevicePtr, Stream};
 use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
@@ -35,7 +35,7 @@ impl<'a> Leaving<'a> {
         device: &'a Device,
         arena: &'a Arena,
         part: BlockId,
-        calls: &Calls<'_>,
+        calls: &CallbackScope<'_>,
     ) -> Option<Self> {
         let leaving = {
             let state = arena.lock();
@@ -44,17 +44,17 @@ impl<'a> Leaving<'a> {
                 return None;
             };
             let range = block.addr..block.end();
-            let memory = device.holdings.lock().regions_mut().begin(region, range.clone());
+            let memory = device.accounting.lock().regions_mut().begin(region, range.clone());
             Self {
                 device,
                 arena,
                 part,
                 segment: block.segment,
                 range,
-                stream: state.tenure().stream(),
+                stream: state.binding().stream(),
                 region,
                 memory,
-                pool: state.tenure().pool().clone(),
+                pool: state.binding().pool().clone(),
             }
         };
         let bytes = leaving.range.end - leaving.range.start;
@@ -69,17 +69,17 @@ impl<'a> Leaving<'a> {
         &self,
         count: usize,
         call: &Call<'_>,
-        calls: &Calls<'_>,
+        calls: &CallbackScope<'_>,
         account: impl FnOnce(&mut DeviceState),
     ) -> Option<(SegmentId, BlockId)> {
         let (addr, left) = (self.range.start, bytes_of(&self.memory[..count]));
         self.tell(SegmentChange::Attached, left, calls);
         let mut state = arenas::attend(self.device, self.arena, call);
         {
-            let mut holdings = self.device.holdings.lock();
-            holdings.regions_mut().commit_vacant(self.region, addr..addr + left);
-            holdings.regions_mut().commit_backed(self.region, &self.memory[count..]);
-            account(&mut holdings);
+            let mut accounting = self.device.accounting.lock();
+            accounting.regions_mut().commit_vacant(self.region, addr..addr + left);
+            accounting.regions_mut().commit_backed(self.region, &self.memory[count..]);
+            account(&mut accounting);
         }
         if left > 0 {
             let context = state.layout().segments()[self.segment].context.clone();
@@ -90,7 +90,7 @@ impl<'a> Leaving<'a> {
     }
 
     /// Tells observers what happens to all but the first bytes.
-    fn tell(&self, change: SegmentChange, first: u64, calls: &Calls<'_>) {
+    fn tell(&self, change: SegmentChange, first: u64, calls: &CallbackScope<'_>) {
         let owner = (self.pool.id, self.stream);
         let at = self.range.start + first;
         self.device.tell_growable(change, owner, DevicePtr(at), self.range.end - at, calls);

@@ -2,9 +2,9 @@
 
 use crate::config::{MemoryLimit, Settings};
 use crate::device::Device;
-use crate::device::holdings::DeviceState;
-use crate::device::holdings::ceilings::Ceilings;
-use crate::device::{crossings, history};
+use crate::device::accounting::DeviceState;
+use crate::device::accounting::device_limits::DeviceLimits;
+use crate::device::{budget_events, recorder};
 use crate::error::{AllocError, Result};
 use crate::policy::Policy;
 use crate::sync::Arc;
@@ -14,9 +14,9 @@ impl Device {
     /// Begins to replace the settings, which were `before`. From here on nothing is promised for which `settings` leave
     /// no room.
     pub(crate) fn begin_settings(&self, before: &Settings, settings: &Settings) -> Result<Change<'_>> {
-        let mut state = self.holdings.lock();
+        let mut state = self.accounting.lock();
         let accounts = state.accounts_mut();
-        let was = *accounts.ceilings();
+        let was = *accounts.device_limits();
         let will_be = was.following(before, settings);
         accounts.guarantees().are_kept_under(&will_be)?;
         accounts.set_ceilings(was.and(&will_be));
@@ -25,8 +25,8 @@ impl Device {
 
     /// Tells observers of new settings. They may change settings themselves.
     pub(crate) fn follow_settings(&self) {
-        history::tell_trackers(self);
-        crossings::tell(self);
+        recorder::tell_trackers(self);
+        budget_events::tell(self);
     }
 
     /// See [`CachingAllocator::set_memory_fraction`](crate::allocator::CachingAllocator::set_memory_fraction).
@@ -36,12 +36,12 @@ impl Device {
         }
         let _alone = self.arenas.configuring();
         let allowed = {
-            let mut state = self.holdings.lock();
+            let mut state = self.accounting.lock();
             let accounts = state.accounts_mut();
-            let ceilings = accounts.ceilings().with_fraction(fraction);
-            accounts.guarantees().are_kept_under(&ceilings)?;
-            accounts.set_ceilings(ceilings);
-            ceilings.allowed()
+            let device_limits = accounts.device_limits().with_fraction(fraction);
+            accounts.guarantees().are_kept_under(&device_limits)?;
+            accounts.set_ceilings(device_limits);
+            device_limits.allowed()
         };
         self.arenas.refresh_ages(allowed);
         Ok(())
@@ -55,28 +55,29 @@ impl Device {
     ) -> Result<()> {
         let alone = self.arenas.configuring();
         let allowed = {
-            let mut state = self.holdings.lock();
-            let total = self.site.total_memory();
+            let mut state = self.accounting.lock();
+            let total = self.driver.total_memory();
             let [hard_bytes, soft_bytes] = [hard, soft].map(|limit| limit.map(|limit| limit.bytes(total)));
-            let ceilings = Ceilings { hard: hard_bytes, soft: soft_bytes, ..*state.accounts().ceilings() };
-            state.accounts().guarantees().are_kept_under(&ceilings)?;
-            state.accounts_mut().set_ceilings(ceilings);
-            ceilings.allowed()
+            let device_limits =
+                DeviceLimits { hard: hard_bytes, soft: soft_bytes, ..*state.accounts().device_limits() };
+            state.accounts().guarantees().are_kept_under(&device_limits)?;
+            state.accounts_mut().set_ceilings(device_limits);
+            device_limits.allowed()
         };
         self.arenas.refresh_ages(allowed);
         drop(alone);
-        crossings::tell(self);
+        budget_events::tell(self);
         Ok(())
     }
 }
 
 /// Sets the limits to those of `limits`, which the caller has checked; the memory fraction stays. Returns the bytes
 /// allowed.
-fn set_limits(state: &mut DeviceState, limits: &Ceilings) -> Option<u64> {
+fn set_limits(state: &mut DeviceState, limits: &DeviceLimits) -> Option<u64> {
     let accounts = state.accounts_mut();
-    let ceilings = Ceilings { hard: limits.hard, soft: limits.soft, ..*accounts.ceilings() };
-    accounts.set_ceilings(ceilings);
-    ceilings.allowed()
+    let device_limits = DeviceLimits { hard: limits.hard, soft: limits.soft, ..*accounts.device_limits() };
+    accounts.set_ceilings(device_limits);
+    device_limits.allowed()
 }
 
 /// Settings that are being replaced. Until this is [complete](Self::complete), the device keeps within the limits of
@@ -85,8 +86,8 @@ fn set_limits(state: &mut DeviceState, limits: &Ceilings) -> Option<u64> {
 /// Nobody else changes the limits meanwhile.
 pub(crate) struct Change<'a> {
     device: &'a Device,
-    was: Ceilings,
-    will_be: Ceilings,
+    was: DeviceLimits,
+    will_be: DeviceLimits,
 }
 
 impl Change<'_> {
@@ -94,10 +95,10 @@ impl Change<'_> {
     pub(crate) fn complete(self, settings: &Settings) {
         let change = ManuallyDrop::new(self);
         let device = change.device;
-        let policy = Arc::new(Policy::new(settings, device.site.has_virtual_memory()));
+        let policy = Arc::new(Policy::new(settings, device.driver.has_virtual_memory()));
         let _alone = device.arenas.configuring();
         let allowed = {
-            let mut state = device.holdings.lock();
+            let mut state = device.accounting.lock();
             state.set_settings(settings.clone());
             set_limits(&mut state, &change.will_be)
         };
@@ -113,7 +114,7 @@ impl Drop for Change<'_> {
     fn drop(&mut self) {
         let device = self.device;
         let _alone = device.arenas.configuring();
-        let allowed = set_limits(&mut device.holdings.lock(), &self.was);
+        let allowed = set_limits(&mut device.accounting.lock(), &self.was);
         // Somebody may have changed the memory fraction under the limits of both.
         device.arenas.refresh_ages(allowed);
     }

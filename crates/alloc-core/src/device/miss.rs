@@ -5,11 +5,11 @@ pub(super) mod reclaim;
 
 use super::Device;
 use super::pools::Flush;
-use crate::arena::Tenure;
+use crate::arena::Binding;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::ErrorKind;
 use crate::config::{PolicyName, PytorchRelease};
-use crate::device::{arenas, crossings, history, idle_segments, lifetimes, pools};
+use crate::device::{arenas, budget_events, frees, idle_segments, pools, recorder};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::policy::Request;
@@ -40,10 +40,10 @@ enum Asks {
 }
 
 /// Serves the request, or leaves it to the next remedy.
-type Remedy = fn(Miss<'_>) -> Result<Option<DevicePtr>>;
+type RemedyFn = fn(Miss<'_>) -> Result<Option<DevicePtr>>;
 
 /// Remedies of PyTorch, in its order, and hooks, which it does not have.
-const PYTORCH: [(&str, Remedy); 7] = [
+const PYTORCH: [(&str, RemedyFn); 7] = [
     ("run free-memory callbacks", callbacks),
     ("give old segments back", old_segments),
     ("take memory from the device", grow),
@@ -54,7 +54,7 @@ const PYTORCH: [(&str, Remedy); 7] = [
 ];
 
 /// Remedies of `granule`: those without a driver call come first.
-const GRANULE: [(&str, Remedy); 9] = [
+const GRANULE: [(&str, RemedyFn); 9] = [
     ("drain finished frees", finished_frees),
     ("use free memory in another order", views),
     ("run free-memory callbacks", callbacks),
@@ -70,16 +70,16 @@ const GRANULE: [(&str, Remedy); 9] = [
 #[cold]
 pub(super) fn serve(device: &Device, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
     let miss = Miss { device, arena, request, call, asks: Asks::ProgramAndPinned };
-    let served = device.site.noticing(miss.serve());
-    let calls = device.site.calls();
-    crossings::tell_in(device, &calls);
-    lifetimes::arrived(device, served, &calls)
+    let served = device.driver.noticing(miss.serve());
+    let calls = device.driver.calls();
+    budget_events::tell_in(device, &calls);
+    frees::arrived(device, served, &calls)
 }
 
 /// [`serve`] for a call that is not recorded.
 #[cold]
 pub(super) fn serve_plainly(device: &Device, arena: &Arena, request: &Request) -> Result<DevicePtr> {
-    let call = device.site.noticing(device.site.plain_call())?;
+    let call = device.driver.noticing(device.driver.plain_call())?;
     serve(device, arena, request, &call)
 }
 
@@ -101,7 +101,7 @@ impl Miss<'_> {
                 return Ok(ptr);
             }
             // Pinned memory is asked for in a first attempt only.
-            let knows = device.site.unified().is_none() || device.slow_path.only_mine_since(mark);
+            let knows = device.driver.unified().is_none() || device.slow_path.only_mine_since(mark);
             if knows || device.slow_path.is_nested() {
                 break;
             }
@@ -118,7 +118,7 @@ impl Miss<'_> {
         self.device.slow_path.until_final(|attempt| match attempt {
             Attempt::First => self.try_remedies(),
             Attempt::Search => {
-                ends.get_or_insert_with(|| self.device.site.foreign().hold_back());
+                ends.get_or_insert_with(|| self.device.driver.callbacks().hold_back());
                 self.search_or_take()
             }
             Attempt::Again => (Self { asks: Asks::Nobody, ..self }).try_remedies(),
@@ -132,7 +132,7 @@ impl Miss<'_> {
     }
 
     fn try_remedies(self) -> Result<Option<DevicePtr>> {
-        let remedies: &[(&str, Remedy)] = match self.device.arenas.directory().policy() {
+        let remedies: &[(&str, RemedyFn)] = match self.device.arenas.directory().policy() {
             PolicyName::Pytorch => &PYTORCH,
             PolicyName::Granule => &GRANULE,
         };
@@ -176,7 +176,7 @@ fn finished_frees(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     if miss.call.capturing {
         return Ok(None);
     }
-    lifetimes::drain(miss.device, miss.call)?;
+    frees::drain(miss.device, miss.call)?;
     Ok(miss.search())
 }
 
@@ -200,7 +200,7 @@ fn old_segments(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
 /// Takes memory from the device; above a soft limit, gives cached memory back first.
 fn grow(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     let Miss { device, arena, request, call, .. } = miss;
-    if !call.capturing && device.holdings.is_over_soft_limit(request) {
+    if !call.capturing && device.accounting.is_over_soft_limit(request) {
         // Releasing makes room under the soft limit; memory is taken beyond it all the same.
         if let Err(error) = device.release(Flush::Everything, call) {
             tracing::warn!(%error, "not all cached memory could be given back");
@@ -223,12 +223,12 @@ fn grow_in_turn(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     let Miss { device, arena, request, call, .. } = miss;
     let (number, has_source) = {
         let state = arena.lock();
-        (state.tenure().number(), state.tenure().pool().source.is_some())
+        (state.binding().number(), state.binding().pool().source.is_some())
     };
     // A pool's own source may itself wait for other threads.
     let _alone = if has_source { None } else { device.growing.begin_alone(&[number].into()).ok() };
     // Nobody else grew it: nothing new can be found, and PyTorch does not search again.
-    if arena.lock().change_tenure(Tenure::is_grown_by_another)
+    if arena.lock().change_binding(Binding::is_grown_by_another)
         && let Some(ptr) = miss.search()
     {
         return Ok(Some(ptr));
@@ -244,7 +244,7 @@ fn pending_frees(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     if miss.call.capturing {
         return Ok(None);
     }
-    let waited = lifetimes::synchronise(miss.device, None, miss.call);
+    let waited = frees::synchronise(miss.device, None, miss.call);
     miss.unless_captured(waited.map(|()| miss.search()))
 }
 
@@ -253,10 +253,10 @@ fn opted_in_pools(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     let Miss { device, request, call, .. } = miss;
     let stream = {
         let state = miss.arena.lock();
-        if state.tenure().slot() != PoolSlot::DEFAULT {
+        if state.binding().slot() != PoolSlot::DEFAULT {
             return Ok(None);
         }
-        state.tenure().stream()
+        state.binding().stream()
     };
     for pool in pools::opted_in_pools(device) {
         // Released meanwhile: then it is emptied like any other.
@@ -264,7 +264,7 @@ fn opted_in_pools(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
         let Some(arena) = device.arenas.directory().of_stream(visit.pool.slot, stream) else {
             continue;
         };
-        arena.lock().change_tenure(|tenure| tenure.note_pool(&visit.pool));
+        arena.lock().change_binding(|binding| binding.note_pool(&visit.pool));
         if let Some(ptr) = device.search(arena, request, false, call) {
             return Ok(Some(ptr));
         }
@@ -283,7 +283,9 @@ fn oversize_segments(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
 fn everything_cached(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
     let Miss { device, arena, request, call, asks } = miss;
     // PyTorch 2.11 gives nothing back for any request while a pool's scope is open, be it another thread's.
-    if device.site.pytorch_release() == PytorchRelease::V2_11 && device.site.attention().has(Reason::SCOPES) {
+    if device.driver.pytorch_release() == PytorchRelease::V2_11
+        && device.driver.attention().has(Reason::SCOPES)
+    {
         return Ok(None);
     }
     miss.unless_captured(device.reclaim(arena, request, asks == Asks::Nobody, call))
@@ -301,18 +303,18 @@ fn spill_hooks(miss: Miss<'_>) -> Result<Option<DevicePtr>> {
 fn out_of_memory(device: &Device, arena: &Arena, request: &Request, call: &Call<'_>) -> AllocError {
     let (slot, pool, stream) = {
         let state = arena.lock();
-        (state.tenure().slot(), state.tenure().pool().id, state.tenure().stream())
+        (state.binding().slot(), state.binding().pool().id, state.binding().stream())
     };
-    let calls = device.site.calls();
+    let calls = device.driver.calls();
     let report = device.explain(slot, stream, request, call, &calls);
     {
         let mut state = arenas::attend(device, arena, call);
         state.ledger().history().refused(request.requested);
         state.ledger_mut().history_mut().record(Action::Oom, report.device_free, request.size);
     }
-    device.holdings.lock().counters_mut().ooms += 1;
-    device.holdings.note_refusal(pool);
-    history::deliver(device, &calls);
+    device.accounting.lock().counters_mut().ooms += 1;
+    device.accounting.note_refusal(pool);
+    recorder::deliver(device, &calls);
     device.observers.tell_out_of_memory(&report, &calls);
     AllocError::OutOfMemory(Box::new(report))
 }

@@ -13,7 +13,7 @@ impl Device {
         if self.slow_path.is_nested() {
             // Foreign code that the engine called while it moves memory: others that wait for that memory may be waited
             // for.
-            return if self.holdings.is_reached_by(peer) {
+            return if self.accounting.is_reached_by(peer) {
                 Ok(())
             } else {
                 Err(AllocError::Limit(
@@ -22,20 +22,20 @@ impl Device {
                 ))
             };
         }
-        let _relaxed = self.site.relaxed()?;
+        let _relaxed = self.driver.relaxed()?;
         // A second thread that opens it returns once it is open.
         let _alone = self.opening.lock();
-        if self.holdings.is_reached_by(peer) {
+        if self.accounting.is_reached_by(peer) {
             return Ok(());
         }
         self.exchange.imports().open_to(peer)?;
-        self.holdings.lock().add_peer(peer);
-        let Ok(vm) = self.site.backend().virtual_memory() else { return Ok(()) };
+        self.accounting.lock().add_peer(peer);
+        let Ok(vm) = self.driver.backend().virtual_memory() else { return Ok(()) };
         // Threads that began to map before the peer was known end first; later ones map for it, too.
         self.slow_path.wait_for_others();
         let opened = grant(self, vm, peer);
         if opened.is_err() {
-            self.holdings.lock().remove_peer(peer);
+            self.accounting.lock().remove_peer(peer);
         }
         opened
     }
@@ -44,7 +44,7 @@ impl Device {
 /// Includes memory that a thread is about to take away: it may stay.
 fn grant(device: &Device, vm: &dyn VirtualMemory, peer: DeviceIndex) -> Result<()> {
     let ranges = {
-        let state = device.holdings.lock();
+        let state = device.accounting.lock();
         let home = state.regions().iter().flat_map(|region| region.held_granules().collect::<Vec<_>>());
         let slots = state.regions().slots().map(|(at, bytes)| (DevicePtr(at), bytes));
         let mut all: Vec<_> = home.chain(slots).collect();
@@ -57,8 +57,8 @@ fn grant(device: &Device, vm: &dyn VirtualMemory, peer: DeviceIndex) -> Result<(
         // took its place was mapped for the peer already. Access is only added.
         let granted = unsafe { vm.set_access(at, bytes, &[peer], Access::ReadWrite) };
         if let Err(error) = granted {
-            device.site.backend().clear_error();
-            if device.holdings.lock().regions().is_mapped(at.0, bytes) {
+            device.driver.backend().clear_error();
+            if device.accounting.lock().regions().is_mapped(at.0, bytes) {
                 return Err(error.into());
             }
         }

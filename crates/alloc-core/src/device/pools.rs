@@ -3,7 +3,7 @@
 use super::Device;
 use crate::arena::ArenaPool;
 use crate::arena::directory::{Arena, PoolSlot};
-use crate::arena::pool::{Filter, Holder, Pool, PoolStats, Scope};
+use crate::arena::pool_table::{Filter, Holder, Pool, PoolStats, Scope};
 use crate::base::steps::Counted;
 use crate::error::{AllocError, Result};
 use crate::features::sleep::{SleepTag, Tags};
@@ -12,7 +12,7 @@ use crate::memory::block::{BlockPhase, Tier};
 use crate::memory::region::Source;
 use crate::memory::source::SegmentSource;
 use crate::process::attention::Reason;
-use crate::process::foreign::Kind;
+use crate::process::callbacks::Kind;
 use crate::process::stream_identity::{named, shown};
 use crate::sync::{Arc, this_thread};
 use crate::types::{DevicePtr, PoolId, Stream};
@@ -92,7 +92,7 @@ pub(in crate::device) fn end_scope(
 ) -> Result<(Option<(PoolSlot, u32)>, Scope)> {
     let mut pools = device.private_pools.lock();
     let scope = pools.end(id, holder)?;
-    device.site.attention().set(Reason::SCOPES, pools.has_scopes());
+    device.driver.attention().set(Reason::SCOPES, pools.has_scopes());
     Ok((pools.get(id).ok().map(|pool| (pool.slot, pool.use_count)), scope))
 }
 
@@ -143,11 +143,11 @@ pub(in crate::device) fn facts(device: &Device) -> Vec<Facts> {
 
 /// The pool that serves a request for `stream`: that of the newest scope whose filter accepts it.
 pub(in crate::device) fn route(device: &Device, stream: Stream, capturing: bool) -> Result<Visit<'_>> {
-    if !device.site.attention().has(Reason::SCOPES) {
+    if !device.driver.attention().has(Reason::SCOPES) {
         return visit(device, PoolId::DEFAULT, capturing);
     }
     loop {
-        let scopes = device.private_pools.lock().open_scopes(device.site.foreign());
+        let scopes = device.private_pools.lock().open_scopes(device.driver.callbacks());
         let mut newest = None;
         for scope in scopes.iter().rev().counted() {
             if accepts(device, &scope.filter, stream)? {
@@ -172,12 +172,12 @@ fn accepts(device: &Device, filter: &Filter, stream: Stream) -> Result<bool> {
         Filter::CaptureOf(origin) => {
             // Another thread's default stream cannot be asked about here.
             let asked =
-                |stream| if named(stream).is_ok() { device.site.capture_id(stream) } else { Ok(None) };
+                |stream| if named(stream).is_ok() { device.driver.capture_id(stream) } else { Ok(None) };
             let capture = asked(stream)?;
             capture.is_some() && (stream == *origin || capture == asked(*origin)?)
         }
         Filter::Custom(accepts) => {
-            device.site.calls().call(Kind::Filter, || accepts(shown(stream))) == Some(true)
+            device.driver.calls().call(Kind::Filter, || accepts(shown(stream))) == Some(true)
         }
     })
 }
@@ -220,7 +220,7 @@ pub(crate) fn create(
     source: Option<Arc<dyn SegmentSource>>,
     holder: Holder,
 ) -> Result<()> {
-    let calls = device.site.calls();
+    let calls = device.driver.calls();
     let fixed = match &source {
         Some(source) => calls.call(Kind::Source, || source.physical().is_none()),
         None => Some(false),
@@ -234,7 +234,7 @@ pub(crate) fn create(
 pub(crate) fn begin(device: &Device, id: PoolId, filter: Filter, holder: Holder) -> Result<()> {
     let mut pools = device.private_pools.lock();
     pools.begin(id, &filter, holder)?;
-    device.site.attention().set(Reason::SCOPES, true);
+    device.driver.attention().set(Reason::SCOPES, true);
     Ok(())
 }
 
@@ -258,7 +258,7 @@ pub(crate) fn release(device: &Device, id: PoolId, holder: Holder) -> Result<boo
 /// streams.
 pub(crate) fn pass_over_gone(device: &Device, id: PoolId) {
     if device.private_pools.lock().take_gone(id) {
-        device.holdings.lock().counters_mut().sync_all_streams += 1;
+        device.accounting.lock().counters_mut().sync_all_streams += 1;
     }
 }
 
@@ -322,7 +322,7 @@ pub(crate) fn note_captured(device: &Device, id: PoolId) -> Result<()> {
 pub(crate) fn keep_for(device: &Device, id: PoolId, launches: &[Arc<LastWork>]) -> Result<()> {
     let known = device.private_pools.lock().keep_for(id, launches)?;
     // A capture forbids to ask; then they are asked the next time.
-    if !device.site.is_beside_capture() {
+    if !device.driver.is_beside_capture() {
         forget_launches(device, &known, |launch| launch.is_done());
     }
     Ok(())
@@ -341,7 +341,7 @@ fn forget_launches(
 ) {
     let is_done = |launch: &Arc<LastWork>| {
         is_done(launch).unwrap_or_else(|error| {
-            device.site.backend().clear_error();
+            device.driver.backend().clear_error();
             tracing::warn!(%error, "it is not known whether a graph's launch is done; its pool keeps its memory");
             false
         })
@@ -363,12 +363,12 @@ pub(in crate::device) fn forget_empty(device: &Device, only: Option<PoolSlot>) {
     let mut forgotten = Vec::new();
     {
         // No stream gets an arena meanwhile.
-        let _alone = device.arenas.tenures();
+        let _alone = device.arenas.bindings();
         let abandoned = device.private_pools.lock().abandoned(only);
         for (id, slot) in abandoned {
             if let Some(left) = device.arenas.directory().recycle(slot) {
                 // In one step: the id can be used again, and must keep what is set for it then.
-                let mut state = device.holdings.lock();
+                let mut state = device.accounting.lock();
                 forgotten.push((device.private_pools.lock().forget(id), left));
                 state.accounts_mut().forget_pool(id);
             }
@@ -376,7 +376,7 @@ pub(in crate::device) fn forget_empty(device: &Device, only: Option<PoolSlot>) {
     }
     // Destructors of sources are foreign code, which is refused memory rather than made to wait for this thread.
     let _foreign = (!forgotten.is_empty()).then(|| device.slow_path.begin());
-    device.site.foreign().end(forgotten);
+    device.driver.callbacks().end(forgotten);
 }
 
 /// Tests if the live blocks of a pool are exactly `expected`. PyTorch: `checkPoolLiveAllocations`.
@@ -416,7 +416,7 @@ pub(crate) fn stats(device: &Device, id: PoolId) -> Result<PoolStats> {
             let counted = |id| !segments.is_view(id) && backed(id);
             stats.segments += segments.iter().filter(|(id, _)| counted(*id)).count() as u64;
         }
-        stats.reserved_bytes = device.holdings.lock().accounts().of_pool(id);
+        stats.reserved_bytes = device.accounting.lock().accounts().of_pool(id);
         stats
     }))
 }
@@ -427,7 +427,7 @@ pub(in crate::device) fn releasable(device: &Device, what: Flush) -> Vec<(&Arc<A
     let arenas = what
         .only()
         .map_or_else(|| device.arenas.directory().all(), |slot| device.arenas.directory().of_pool(slot));
-    let slots: Vec<_> = arenas.into_iter().map(|arena| (arena, arena.lock().tenure().slot())).collect();
+    let slots: Vec<_> = arenas.into_iter().map(|arena| (arena, arena.lock().binding().slot())).collect();
     let pools = device.private_pools.lock();
     let may_go = |slot: PoolSlot| match what {
         Flush::Everything => pools.is_freeable(slot),
@@ -440,7 +440,7 @@ pub(in crate::device) fn releasable(device: &Device, what: Flush) -> Vec<(&Arc<A
 
 /// Pools that served the stream, or its captures, serve no successor.
 pub(in crate::device) fn retire_scopes(device: &Device, stream: Stream) {
-    if device.site.attention().has(Reason::SCOPES) {
+    if device.driver.attention().has(Reason::SCOPES) {
         device.private_pools.lock().retire(stream);
     }
 }
@@ -467,7 +467,7 @@ pub(crate) fn sleepers_of(device: &Device, tags: Tags<'_>) -> Vec<Sleeper> {
 pub(crate) fn is_asleep(device: &Device, id: PoolId) -> Result<bool> {
     let slot = slot_of(device, id)?;
     // Asked at every launch of a graph: mostly, nothing sleeps at all.
-    if device.holdings.lock().regions().asleep_bytes() == 0 {
+    if device.accounting.lock().regions().asleep_bytes() == 0 {
         return Ok(false);
     }
     Ok(device.arenas.directory().of_pool(slot).iter().any(|arena| arena.lock().layout().has_sleepers()))

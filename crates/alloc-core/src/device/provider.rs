@@ -1,11 +1,11 @@
 //! Taking memory from the device: fixed segments, and mapping into growable ones.
 
-pub(in crate::device) mod granule;
-mod views;
+mod aliasing;
+pub(in crate::device) mod in_one_piece;
 
 use super::Device;
-use super::holdings::Intent;
-use super::holdings::accounts::Asked;
+use super::accounting::Intent;
+use super::accounting::accounts::Asked;
 use super::space::can_serve;
 use crate::arena::directory::Arena;
 use crate::arena::{ArenaPool, ArenaState, Growth, Heap, Map};
@@ -16,8 +16,8 @@ use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockPhase, Tier};
 use crate::memory::region::{self, Failed, Mapping, RegionId};
 use crate::memory::segment::{Origin, Segment};
-use crate::policy::{Grain, Holding, Request};
-use crate::process::foreign::{Calls, Kind};
+use crate::policy::{GranuleSizes, Holding, Request};
+use crate::process::callbacks::{CallbackScope, Kind};
 use crate::process::stream_identity::shown;
 use crate::sync::assert_unlocked;
 use crate::types::{DevicePtr, PoolId, Stream};
@@ -30,15 +30,15 @@ pub(super) enum Purpose {
     /// The request is served from it.
     Serve,
     /// It becomes free memory, in granules of these sizes; the request says how much.
-    Stock(Grain),
+    Stock(GranuleSizes),
 }
 
 impl Purpose {
     /// Plans a growth in an arena, in granules `of` these sizes, or of any where that is `None`.
-    fn plan(self, heap: &mut Heap, request: &Request, of: Option<Grain>) -> Option<Growth> {
+    fn plan(self, heap: &mut Heap, request: &Request, of: Option<GranuleSizes>) -> Option<Growth> {
         match self {
             Self::Serve => Growth::plan(heap, request.tier, request.size, of),
-            Self::Stock(grain) => Growth::stock(heap, request.tier, grain.sizes(request.size)),
+            Self::Stock(sizes) => Growth::stock(heap, request.tier, sizes.sizes(request.size)),
         }
     }
 }
@@ -76,11 +76,11 @@ impl Device {
         if let Some(missing) = granule.and_then(|granule| granule.missing(self, state, request)) {
             return missing;
         }
-        if !state.tenure().grows() {
+        if !state.binding().grows() {
             return request.segment_bytes;
         }
-        let of = |minimum| state.tenure().policy().granule(request.tier, minimum, &Holding::default()).usual;
-        let granule = self.site.unit().map_or(1, of);
+        let of = |minimum| state.binding().policy().granule(request.tier, minimum, &Holding::default()).usual;
+        let granule = self.driver.unit().map_or(1, of);
         let missing = state.heap().missing_memory(request.tier, request.size, None);
         let exact = self.granule.is_some();
         let anew = if exact { request.size } else { request.segment_bytes };
@@ -101,7 +101,7 @@ impl Device {
         // Asked once: the holdings count the intent below, and more held may mean other granules.
         let of = match purpose {
             Purpose::Serve => new_granule(self, arena, request),
-            Purpose::Stock(grain) => Some(grain),
+            Purpose::Stock(sizes) => Some(sizes),
         };
         let exactly = self.granule.is_some();
         let (growable, pool, missing, in_place) = {
@@ -112,9 +112,9 @@ impl Device {
             };
             let in_place =
                 if is_retry { state.heap().missing_memory(request.tier, request.size, of) } else { None };
-            let growable = state.tenure().grows();
+            let growable = state.binding().grows();
             let of_growable = |bytes: Option<u64>| bytes.filter(|_| growable);
-            (growable, state.tenure().pool().clone(), of_growable(missing), of_growable(in_place))
+            (growable, state.binding().pool().clone(), of_growable(missing), of_growable(in_place))
         };
         let taken = missing.unwrap_or(request.segment_bytes);
         // PyTorch counts the whole request, also where free memory is to become part of the block. Before the request is
@@ -122,9 +122,9 @@ impl Device {
         let as_it_is = if exactly { missing } else { in_place };
         let whole = if exactly { taken } else { request.segment_bytes };
         let bytes = as_it_is.map_or(whole, |bytes| bytes.min(whole));
-        let exact = if self.holdings.has_budgets() { taken } else { bytes };
+        let exact = if self.accounting.has_budgets() { taken } else { bytes };
         let asked = Asked { bytes: Some(bytes), exact };
-        match self.holdings.admit(pool.id, request, asked) {
+        match self.accounting.admit(pool.id, request, asked) {
             Ok(true) => {}
             Ok(false) => return Ok(None),
             Err(rejection) => {
@@ -134,12 +134,12 @@ impl Device {
         }
         // Counted as held until it is, or is not; also where foreign code panics.
         let at_most = as_it_is.unwrap_or(u64::MAX);
-        let mut intent = Intent::up_to(&self.holdings, pool.id, exact, at_most);
-        if !intent.is_spared(self.site.host_reserve()) {
+        let mut intent = Intent::up_to(&self.accounting, pool.id, exact, at_most);
+        if !intent.is_spared(self.driver.host_reserve()) {
             return Ok(None);
         }
         space::retry_leftovers(self);
-        match self.site.backend().virtual_memory() {
+        match self.driver.backend().virtual_memory() {
             Ok(vm) if growable && space::is_beyond_reach(self, arena, request, of, vm)? => Ok(None),
             Ok(vm) if growable => grow_region(self, arena, request, (purpose, of), vm, &pool, intent, call),
             _ => grow_fixed(self, arena, request, &pool, intent, call),
@@ -156,7 +156,7 @@ impl Device {
     ) -> Result<Option<DevicePtr>> {
         // PyTorch does not ask again in a capture, where it gives nothing back.
         if is_retry && !call.capturing {
-            self.holdings.lock().counters_mut().alloc_retries += 1;
+            self.accounting.lock().counters_mut().alloc_retries += 1;
         }
         match &self.granule {
             None => self.grow(arena, request, Purpose::Serve, is_retry, call),
@@ -195,9 +195,9 @@ fn grow_fixed(
     intent: Intent<'_>,
     call: &Call<'_>,
 ) -> Result<Option<DevicePtr>> {
-    let calls = device.site.calls();
+    let calls = device.driver.calls();
     let bytes = request.segment_bytes;
-    let stream = arena.lock().tenure().stream();
+    let stream = arena.lock().binding().stream();
     let base = match take_segment(device, pool, bytes, stream, &calls) {
         Ok(base) => base,
         Err(error) => {
@@ -205,23 +205,23 @@ fn grow_fixed(
             return refused(device, error, bytes);
         }
     };
-    let event = device.site.segment_event(SegmentChange::Attached, pool.id, stream, base, bytes, false);
+    let event = device.driver.segment_event(SegmentChange::Attached, pool.id, stream, base, bytes, false);
     device.observers.tell(event, &calls);
     if pool.source.is_none() {
         // Drivers put such segments side by side.
-        device.site.map().expect(base.0..base.0 + bytes);
+        device.driver.map().expect(base.0..base.0 + bytes);
     }
     let mut state = arenas::attend(device, arena, call);
-    let oversize = bytes >= state.tenure().policy().oversize();
+    let oversize = bytes >= state.binding().policy().oversize();
     let registration = {
-        let mut holdings = device.holdings.lock();
-        intent.fulfil(&mut holdings);
-        holdings.take(pool.id, request.tier, bytes);
-        holdings.counters_mut().segment.increase(request.tier, 1);
+        let mut accounting = device.accounting.lock();
+        intent.fulfil(&mut accounting);
+        accounting.take(pool.id, request.tier, bytes);
+        accounting.counters_mut().segment.increase(request.tier, 1);
         if oversize {
-            holdings.counters_mut().oversize_segments.increase(1);
+            accounting.counters_mut().oversize_segments.increase(1);
         }
-        holdings.register()
+        accounting.register()
     };
     state.ledger_mut().history_mut().record(Action::SegmentAlloc, base.0, bytes);
     let mut segment = Segment::new(base, bytes, registration, request.tier, Origin::Fixed);
@@ -240,17 +240,17 @@ fn take_segment(
     pool: &ArenaPool,
     bytes: u64,
     stream: Stream,
-    calls: &Calls<'_>,
+    calls: &CallbackScope<'_>,
 ) -> std::result::Result<DevicePtr, BackendError> {
     assert_unlocked();
     let base = match &pool.source {
-        None => device.site.backend().malloc(device.site.device(), bytes)?,
+        None => device.driver.backend().malloc(device.driver.device(), bytes)?,
         Some(source) => {
             let given = calls.call(Kind::Source, || source.alloc(bytes, shown(stream))).flatten();
             pools::note_source(device, pool.id, given.is_none());
             let detail = "the pool's own source has no memory left";
             let refusal = || {
-                BackendError::new(ErrorKind::OutOfMemory, 0, "segment source", device.site.device(), detail)
+                BackendError::new(ErrorKind::OutOfMemory, 0, "segment source", device.driver.device(), detail)
             };
             given.ok_or_else(refusal)?
         }
@@ -260,19 +260,19 @@ fn take_segment(
     }
     match &pool.source {
         // SAFETY: rule 3: handed out just now and not used.
-        None => drop(unsafe { device.site.backend().free(device.site.device(), base) }),
+        None => drop(unsafe { device.driver.backend().free(device.driver.device(), base) }),
         Some(source) => {
             // SAFETY: given by this source just now and not used.
             calls.call(Kind::Source, || unsafe { source.free(base, bytes, shown(stream)) });
         }
     }
     let detail = format!("{base} was returned, which is null, not aligned to 512 bytes, or beyond 57 bits");
-    Err(BackendError::new(ErrorKind::Other, 0, "malloc", device.site.device(), detail))
+    Err(BackendError::new(ErrorKind::Other, 0, "malloc", device.driver.device(), detail))
 }
 
 /// Tells of a request that limits reject before the driver is asked.
 fn rejected(device: &Device, rejection: Rejection) -> AllocError {
-    let (label, requested) = (device.site.backend().label(), rejection.requested);
+    let (label, requested) = (device.driver.backend().label(), rejection.requested);
     // Observers may wait for other threads.
     device.slow_path.while_open(|| device.observers.tell_rejected(rejection));
     AllocError::Rejected { label, requested }
@@ -280,13 +280,13 @@ fn rejected(device: &Device, rejection: Rejection) -> AllocError {
 
 /// A refusal for lack of memory is an answer; any other error is raised.
 fn refused(device: &Device, error: BackendError, bytes: u64) -> Result<Option<DevicePtr>> {
-    device.site.backend().clear_error();
+    device.driver.backend().clear_error();
     if !error.is_out_of_memory() {
         return Err(error.into());
     }
     if tracing::enabled!(tracing::Level::INFO) {
-        let memory = device.site.memory_info().ok();
-        tracing::info!(device = %device.site.device(), bytes, ?memory, "memory allocation failed with OOM");
+        let memory = device.driver.memory_info().ok();
+        tracing::info!(device = %device.driver.device(), bytes, ?memory, "memory allocation failed with OOM");
     }
     Ok(None)
 }
@@ -296,19 +296,19 @@ fn grow_region(
     device: &Device,
     arena: &Arena,
     request: &Request,
-    (purpose, of): (Purpose, Option<Grain>),
+    (purpose, of): (Purpose, Option<GranuleSizes>),
     vm: &dyn VirtualMemory,
     pool: &ArenaPool,
     intent: Intent<'_>,
     call: &Call<'_>,
 ) -> Result<Option<DevicePtr>> {
-    let calls = device.site.calls();
+    let calls = device.driver.calls();
     let at_most = intent.at_most();
     let mut intent = Some(intent);
     let mut regions = 0;
     loop {
         let mut state = arena.lock();
-        let stream = state.tenure().stream();
+        let stream = state.binding().stream();
         let Some(growth) = purpose.plan(state.heap_mut(), request, of) else {
             drop(state);
             regions += 1;
@@ -355,9 +355,9 @@ fn grow_region(
 
 /// Publishes that this thread maps memory in a region.
 fn begin(device: &Device, region: RegionId, maps: &[Map]) {
-    let mut holdings = device.holdings.lock();
+    let mut accounting = device.accounting.lock();
     for map in maps {
-        holdings.regions_mut().begin_backing(region, map.addr, &map.sizes);
+        accounting.regions_mut().begin_backing(region, map.addr, &map.sizes);
     }
 }
 
@@ -368,9 +368,9 @@ fn back(
     stream: Stream,
     maps: &[Map],
     vm: &dyn VirtualMemory,
-    calls: &Calls<'_>,
+    calls: &CallbackScope<'_>,
 ) -> Backed {
-    let (backend, backing) = (&**device.site.backend(), space::backing(device, &pool.source));
+    let (backend, backing) = (&**device.driver.backend(), space::backing(device, &pool.source));
     let mut backed = Backed { memory: Vec::with_capacity(maps.len()), failure: None };
     for map in maps {
         match region::back(backend, vm, &backing, DevicePtr(map.addr), &map.sizes, calls) {
@@ -400,43 +400,48 @@ fn commit(
     (pool, tier): (PoolId, Tier),
     intent: Option<Intent<'_>>,
 ) {
-    let mut holdings = device.holdings.lock();
+    let mut accounting = device.accounting.lock();
     // Counted as reserved from here on.
     if let Some(intent) = intent {
-        intent.fulfil(&mut holdings);
+        intent.fulfil(&mut accounting);
     }
     for (n, map) in maps.iter().enumerate() {
         if let Some(memory) = backed.memory.get(n) {
-            holdings.regions_mut().commit_backed(region, memory);
-            holdings.take(pool, tier, map.bytes());
+            accounting.regions_mut().commit_backed(region, memory);
+            accounting.take(pool, tier, map.bytes());
         } else {
-            holdings.regions_mut().commit_vacant(region, map.range());
+            accounting.regions_mut().commit_vacant(region, map.range());
         }
     }
     if let Some(Failed { leftovers, .. }) = &mut backed.failure {
-        holdings.regions_mut().keep(*std::mem::take(leftovers));
+        accounting.regions_mut().keep(*std::mem::take(leftovers));
     }
 }
 
 /// The granules that new memory of an arena is made of for a request; `None` where any will do.
-fn new_granule(device: &Device, arena: &Arena, request: &Request) -> Option<Grain> {
+fn new_granule(device: &Device, arena: &Arena, request: &Request) -> Option<GranuleSizes> {
     device.granule.as_ref()?.granule(device, arena, request.tier, request.size)
 }
 
 /// Bytes to take for a request in granules `of` these sizes, or of any where that is `None`.
-fn need_in(device: &Device, arena: &Arena, request: &Request, of: Option<Grain>) -> u64 {
+fn need_in(device: &Device, arena: &Arena, request: &Request, of: Option<GranuleSizes>) -> u64 {
     let mut state = arena.lock();
-    let missing = if state.tenure().grows() { missing_in(device, &mut state, request, of) } else { None };
+    let missing = if state.binding().grows() { missing_in(device, &mut state, request, of) } else { None };
     missing.unwrap_or(request.segment_bytes)
 }
 
 /// What would be mapped for a request in a growable segment, a new one where none has room. `None` where the driver's unit is
 /// not known yet.
-fn missing_in(device: &Device, state: &mut ArenaState, request: &Request, of: Option<Grain>) -> Option<u64> {
+fn missing_in(
+    device: &Device,
+    state: &mut ArenaState,
+    request: &Request,
+    of: Option<GranuleSizes>,
+) -> Option<u64> {
     if let Some(missing) = state.heap().missing_memory(request.tier, request.size, of) {
         return Some(missing);
     }
-    let unit = device.site.unit()?;
-    let grain = space::grain_for(state, request, of, unit);
-    Some(grain.round(request.size, state.tenure().policy().unit(grain.usual, unit)))
+    let unit = device.driver.unit()?;
+    let sizes = space::grain_for(state, request, of, unit);
+    Some(sizes.round(request.size, state.binding().policy().unit(sizes.usual, unit)))
 }

@@ -9,17 +9,17 @@ use super::leaving::Leaving;
 use super::pools::Flush;
 use crate::arena::ArenaPool;
 use crate::arena::directory::{Arena, PoolSlot};
-use crate::arena::pool::Holder;
+use crate::arena::pool_table::Holder;
 use crate::arena::{ArenaState, Heap};
 use crate::backend::{BackendError, VirtualMemory};
-use crate::device::{arenas, history, lifetimes, pools, space};
+use crate::device::{arenas, frees, pools, recorder, space};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::lifetimes::pending::Ask;
 use crate::memory::block::{BlockId, Tier};
 use crate::memory::region::{self, bytes_of};
 use crate::policy::{self, Cached, Request};
-use crate::process::foreign::{Calls, Kind};
+use crate::process::callbacks::{CallbackScope, Kind};
 use crate::process::stream_identity::shown;
 use crate::sync::assert_unlocked;
 use crate::types::{DevicePtr, PoolId, Stream};
@@ -35,7 +35,7 @@ fn unsplit_fixed(tier: Tier, heap: &Heap) -> Vec<BlockId> {
 }
 
 /// Whether a pool's source lets a segment go. Calls the program; hold no lock.
-fn may_leave(pool: &ArenaPool, at: DevicePtr, bytes: u64, calls: &Calls<'_>) -> bool {
+fn may_leave(pool: &ArenaPool, at: DevicePtr, bytes: u64, calls: &CallbackScope<'_>) -> bool {
     let Some(source) = &pool.source else { return true };
     calls.call(Kind::Source, || source.may_leave(at, bytes)).unwrap_or(false)
 }
@@ -44,40 +44,40 @@ impl Device {
     /// Waits for pending frees without giving anything back. Blocks.
     pub(crate) fn synchronise(&self) -> Result<()> {
         self.slow_path.enter();
-        let call = history::begin_call(self, None, RecordContext::All)?;
-        let outcome = lifetimes::synchronise(self, None, &call);
-        history::tell_trackers(self);
+        let call = recorder::begin_call(self, None, RecordContext::All)?;
+        let outcome = frees::synchronise(self, None, &call);
+        recorder::tell_trackers(self);
         outcome
     }
 
     /// Notices completed frees. Does not block.
     pub(crate) fn poll(&self) -> Result<()> {
-        let call = history::begin_call(self, None, RecordContext::All)?;
-        lifetimes::take_back_shared(self, Ask::Now, &call);
+        let call = recorder::begin_call(self, None, RecordContext::All)?;
+        frees::take_back_shared(self, Ask::Now, &call);
         self.exchange.imports().retry();
-        let outcome = lifetimes::drain(self, &call);
-        history::tell_trackers(self);
+        let outcome = frees::drain(self, &call);
+        recorder::tell_trackers(self);
         outcome
     }
 
     /// Gives back all that is cached, waiting for whatever it has to wait for.
     pub(crate) fn release_everything(&self) -> Result<()> {
-        self.release(Flush::Everything, &self.site.plain_call()?)
+        self.release(Flush::Everything, &self.driver.plain_call()?)
     }
 
     /// Gives back what is cached in pools that nobody uses any more.
     pub(super) fn release_unused(&self) -> Result<()> {
-        let capturing = lifetimes::thread_captures(self);
-        self.release(Flush::Unused, &Call { capturing, ..self.site.plain_call()? })
+        let capturing = frees::thread_captures(self);
+        self.release(Flush::Unused, &Call { capturing, ..self.driver.plain_call()? })
     }
 
     /// See [`Pools::end`](crate::allocator::Pools::end).
     pub(crate) fn end_pool(&self, id: PoolId, holder: Holder) -> Result<()> {
         let (pool, scope) = pools::end_scope(self, id, holder)?;
-        self.site.foreign().end([scope]);
+        self.driver.callbacks().end([scope]);
         if let Some((slot, use_count)) = pool {
-            lifetimes::end_reuse(self, slot);
-            history::tell_trackers(self);
+            frees::end_reuse(self, slot);
+            recorder::tell_trackers(self);
             if use_count == 0 {
                 pools::forget_empty(self, Some(slot));
             }
@@ -96,7 +96,7 @@ impl Device {
         self.slow_path.enter();
         let outcome = flush(self, what, true, || {
             if matches!(what, Flush::Everything) {
-                history::note(self, ProgramCall::EmptyCache);
+                recorder::note(self, ProgramCall::EmptyCache);
             }
         });
         // What is taken from here on follows what is needed from here on.
@@ -120,9 +120,9 @@ impl Device {
         } else {
             let meant = (what != Flush::Everything).then(|| {
                 let meant = pools::releasable(self, what);
-                meant.into_iter().map(|(arena, _)| arena.lock().tenure().number()).collect()
+                meant.into_iter().map(|(arena, _)| arena.lock().binding().number()).collect()
             });
-            lifetimes::synchronise(self, meant.as_ref(), call)
+            frees::synchronise(self, meant.as_ref(), call)
         };
         if !call.capturing {
             pools::wait_for_launches(self, what.only());
@@ -152,17 +152,17 @@ impl Device {
 
     /// Gives back oversize segments until `request` would fit. `false` where that is off or there is not enough.
     pub(super) fn release_enough(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<bool> {
-        let slot = arena.lock().tenure().slot();
+        let slot = arena.lock().binding().slot();
         if pools::is_captured(self, slot) {
             // Graphs know its addresses.
             return Ok(false);
         }
         let mut enough = false;
         self.release_fixed(arena, slot, request.tier, call, |state| {
-            let Some(target) = state.tenure().policy().release_target(request) else { return Vec::new() };
+            let Some(target) = state.binding().policy().release_target(request) else { return Vec::new() };
             let cached = unsplit_fixed(request.tier, state.heap());
             let bytes: Vec<u64> = cached.iter().map(|id| state.layout().blocks()[*id].size).collect();
-            let (picked, does) = policy::enough(&bytes, target, state.tenure().policy().oversize());
+            let (picked, does) = policy::enough(&bytes, target, state.binding().policy().oversize());
             enough = does;
             picked.into_iter().map(|place| cached[place]).collect()
         })?;
@@ -173,8 +173,8 @@ impl Device {
     /// given back.
     pub(super) fn collect_garbage(&self, call: &Call<'_>) -> Result<bool> {
         let (held, allowed) = {
-            let state = self.holdings.lock();
-            (state.accounts().whole().counted(), state.accounts().ceilings().allowed())
+            let state = self.accounting.lock();
+            (state.accounts().whole().counted(), state.accounts().device_limits().allowed())
         };
         let threshold =
             self.arenas.directory().with_template(|template| template.policy.garbage_threshold(allowed));
@@ -189,13 +189,13 @@ impl Device {
             for id in unsplit_fixed(Tier::Large, state.heap()) {
                 let block = &state.layout().blocks()[id];
                 let age = now.saturating_sub(block.born);
-                candidates.push(Cached { id: (state.tenure().number(), id), bytes: block.size, age });
+                candidates.push(Cached { id: (state.binding().number(), id), bytes: block.size, age });
             }
         }
         let chosen = policy::oldest(candidates, target);
         for (arena, slot) in default_pool {
             self.release_fixed(arena, slot, Tier::Large, call, |state| {
-                let number = state.tenure().number();
+                let number = state.binding().number();
                 // Another thread may have taken or cut a block since it was chosen.
                 let mine = unsplit_fixed(Tier::Large, state.heap());
                 mine.into_iter().filter(|id| chosen.iter().any(|c| c.id == (number, *id))).collect()
@@ -214,11 +214,11 @@ impl Device {
         call: &Call<'_>,
         pick: impl FnOnce(&ArenaState) -> Vec<BlockId>,
     ) -> Result<()> {
-        let calls = self.site.calls();
+        let calls = self.driver.calls();
         let mut state = arena.lock();
         // What a source gave stays while it is asked for something itself.
-        let may_go = state.tenure().slot() == slot
-            && (state.tenure().pool().source.is_none() || !calls.is_inside(Kind::Source));
+        let may_go = state.binding().slot() == slot
+            && (state.binding().pool().source.is_none() || !calls.is_inside(Kind::Source));
         let picked = if may_go { pick(&state) } else { Vec::new() };
         if picked.is_empty() {
             return Ok(());
@@ -230,9 +230,9 @@ impl Device {
             (block.segment, *id, block.addr, block.size)
         };
         let segments: Vec<_> = picked.iter().map(place).collect();
-        let (pool, stream) = (state.tenure().pool().clone(), state.tenure().stream());
+        let (pool, stream) = (state.binding().pool().clone(), state.binding().stream());
         drop(state);
-        let mut outcome = lifetimes::quiesce(self, arena, &picked, call);
+        let mut outcome = frees::quiesce(self, arena, &picked, call);
         let note = |action, segment, addr, bytes| {
             let mut state = arenas::attend(self, arena, call);
             let context = state.layout().segments()[segment].context.clone();
@@ -242,7 +242,7 @@ impl Device {
             let leaves = matches!(outcome, Ok(true)) && may_leave(&pool, DevicePtr(addr), bytes, &calls);
             if leaves {
                 let (change, at) = (SegmentChange::Detaching, DevicePtr(addr));
-                let event = self.site.segment_event(change, pool.id, stream, at, bytes, false);
+                let event = self.driver.segment_event(change, pool.id, stream, at, bytes, false);
                 let note = |action| note(action, segment, addr, bytes);
                 // SAFETY: rule 3: the base of a whole segment, taken out of the index above by this thread only; its
                 // stream's epoch was closed, so no queued work uses it.
@@ -254,9 +254,9 @@ impl Device {
                 state.heap_mut().insert_free(id);
                 continue;
             }
-            let oversize = bytes >= state.tenure().policy().oversize();
+            let oversize = bytes >= state.binding().policy().oversize();
             let segment = state.heap_mut().remove_segment(segment, id);
-            self.holdings.give_segment_back(pool.id, tier, bytes, oversize);
+            self.accounting.give_segment_back(pool.id, tier, bytes, oversize);
             drop(state);
             calls.end(segment);
         }
@@ -266,13 +266,13 @@ impl Device {
 
 /// A call that gives back what is cached; `note` writes down that it was made.
 fn flush(device: &Device, what: Flush, may_wait: bool, note: impl FnOnce()) -> Result<()> {
-    let mut call = history::begin_call(device, None, RecordContext::All)?;
+    let mut call = recorder::begin_call(device, None, RecordContext::All)?;
     note();
     // The thread's own capture would break if it waited.
-    call.capturing = !may_wait || lifetimes::thread_captures(device);
+    call.capturing = !may_wait || frees::thread_captures(device);
     let outcome = device.release(what, &call);
     drop(call);
-    history::tell_trackers(device);
+    recorder::tell_trackers(device);
     outcome
 }
 
@@ -285,7 +285,7 @@ unsafe fn free_segment(
     pool: &ArenaPool,
     stream: Stream,
     event: SegmentEvent,
-    calls: &Calls<'_>,
+    calls: &CallbackScope<'_>,
     note: impl Fn(Action),
 ) -> std::result::Result<(), BackendError> {
     let SegmentEvent { addr, bytes, .. } = event;
@@ -295,7 +295,7 @@ unsafe fn free_segment(
     assert_unlocked();
     let freed = match &pool.source {
         // SAFETY: rule 3: as the caller promises.
-        None => unsafe { device.site.backend().free(device.site.device(), addr) },
+        None => unsafe { device.driver.backend().free(device.driver.device(), addr) },
         Some(source) => {
             // SAFETY: given by this source for this segment; the rest as above.
             calls.call(Kind::Source, || unsafe { source.free(addr, bytes, shown(stream)) });
@@ -312,10 +312,10 @@ unsafe fn free_segment(
 /// Unmaps every whole free granule of a tier's growable segments, and gives address space back that
 /// has nothing mapped any more; where the arena is still that of the pool in `slot`.
 fn vacate_tier(device: &Device, arena: &Arena, slot: PoolSlot, tier: Tier, call: &Call<'_>) -> Result<()> {
-    let Ok(vm) = device.site.backend().virtual_memory() else { return Ok(()) };
-    let calls = device.site.calls();
+    let Ok(vm) = device.driver.backend().virtual_memory() else { return Ok(()) };
+    let calls = device.driver.calls();
     let (_, dropped) = space::drop_dormant(device, arena, slot, vm);
-    let is_of_pool = arena.lock().tenure().slot() == slot;
+    let is_of_pool = arena.lock().binding().slot() == slot;
     let dropped = match tier {
         Tier::Large if is_of_pool => {
             let unmapped = device.unmap_aliases(arena, call);
@@ -324,17 +324,17 @@ fn vacate_tier(device: &Device, arena: &Arena, slot: PoolSlot, tier: Tier, call:
         _ => dropped,
     };
     let mut state = arena.lock();
-    if state.tenure().slot() != slot {
+    if state.binding().slot() != slot {
         return dropped;
     }
     let is_growable = |id: &BlockId| state.layout().segment_of(*id).is_growable();
     let growable: Vec<_> = state.heap().free(tier, 0).into_iter().filter(is_growable).collect();
-    let holdings = device.holdings.lock();
-    let take_out = |id| state.heap_mut().begin_vacate(id, holdings.regions());
+    let accounting = device.accounting.lock();
+    let take_out = |id| state.heap_mut().begin_vacate(id, accounting.regions());
     let parts: Vec<_> = growable.into_iter().flat_map(take_out).collect();
-    drop(holdings);
+    drop(accounting);
     // Address space that has nothing mapped, because mapping or giving it back failed before.
-    let gives_back = state.tenure().policy().gives_empty_addresses_back();
+    let gives_back = state.binding().policy().gives_empty_addresses_back();
     let empty = if gives_back { state.heap_mut().take_empty_regions(tier) } else { Vec::new() };
     if parts.is_empty() && empty.is_empty() {
         return dropped;
@@ -345,7 +345,7 @@ fn vacate_tier(device: &Device, arena: &Arena, slot: PoolSlot, tier: Tier, call:
     for (segment, block, region) in empty {
         outcome = outcome.and(space::remove_region(device, arena, segment, block, region, vm));
     }
-    let mut quiet = lifetimes::quiesce(device, arena, &parts, call);
+    let mut quiet = frees::quiesce(device, arena, &parts, call);
     for part in parts {
         if let Ok(true) = quiet {
             quiet = vacate(device, arena, part, tier, vm, call, &calls).map(|()| true);
@@ -364,16 +364,16 @@ fn vacate(
     tier: Tier,
     vm: &dyn VirtualMemory,
     call: &Call<'_>,
-    calls: &Calls<'_>,
+    calls: &CallbackScope<'_>,
 ) -> Result<()> {
     let Some(leaving) = Leaving::begin(device, arena, part, calls) else { return Ok(()) };
     let pool = &leaving.pool;
     // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, its epoch is closed.
     let (count, leftovers, outcome) = unsafe { region::vacate(vm, &leaving.memory, &pool.source, calls) };
-    let empty = leaving.commit(count, call, calls, |holdings| {
-        holdings.regions_mut().keep(leftovers);
+    let empty = leaving.commit(count, call, calls, |accounting| {
+        accounting.regions_mut().keep(leftovers);
         if count > 0 {
-            holdings.give_back(pool.id, tier, bytes_of(&leaving.memory[..count]));
+            accounting.give_back(pool.id, tier, bytes_of(&leaving.memory[..count]));
         }
     });
     outcome?;

@@ -19,7 +19,7 @@ pub(crate) enum Begun {
 }
 
 /// The pieces of one device.
-pub(crate) trait Pieces {
+pub(crate) trait Carried {
     /// Begins the next piece, where memory is short with all remedies if `pressed`. Mostly it does not wait for copies.
     fn begin(&mut self, pressed: bool) -> Result<Begun>;
 
@@ -34,15 +34,15 @@ pub(crate) trait Pieces {
 }
 
 /// Does all pieces of all devices. After an error each piece is as it was, or done. Blocks.
-pub(crate) fn carry<P: Pieces>(devices: &mut [P]) -> Result<()> {
+pub(crate) fn carry<P: Carried>(devices: &mut [P]) -> Result<()> {
     let outcome = rounds(devices);
     if outcome.is_err() {
-        devices.iter_mut().for_each(Pieces::settle);
+        devices.iter_mut().for_each(Carried::settle);
     }
     outcome
 }
 
-fn rounds<P: Pieces>(devices: &mut [P]) -> Result<()> {
+fn rounds<P: Carried>(devices: &mut [P]) -> Result<()> {
     loop {
         let mut more = false;
         for number in 0..devices.len() {
@@ -63,7 +63,7 @@ fn rounds<P: Pieces>(devices: &mut [P]) -> Result<()> {
     }
 }
 
-fn finish_down_to<P: Pieces>(device: &mut P, count: usize) -> Result<()> {
+fn finish_down_to<P: Carried>(device: &mut P, count: usize) -> Result<()> {
     while device.under_way() > count {
         device.finish()?;
     }

@@ -6,9 +6,9 @@ use crate::backend::{BackendError, HandleType, ShareableHandle};
 use crate::config::PolicyName;
 use crate::device::Device;
 use crate::device::space;
-use crate::error::{AllocError, Problem, Result};
-use crate::features::share::exchange::{Place, in_handle};
-use crate::features::share::handle::{Handle, Memory};
+use crate::error::{AllocError, Explanation, Result};
+use crate::features::share::exchange::{BlockPlace, in_handle};
+use crate::features::share::handle::{BlockMemory, Handle};
 use crate::features::share::{ImportedMemory, Share, SharedBlock};
 use crate::memory::address_map::Location;
 use crate::memory::block::{Block, BlockId, SegmentId};
@@ -20,22 +20,24 @@ use crate::types::DevicePtr;
 use std::ops::Range;
 
 /// Place of a live block, if its memory can leave the process.
-fn place(block: &Block, state: &ArenaState) -> std::result::Result<Place, String> {
+fn place(block: &Block, state: &ArenaState) -> std::result::Result<BlockPlace, String> {
     let segment = &state.layout().segments()[block.segment];
     let registration = segment.registration;
     let region = match segment.origin {
-        Origin::Fixed => return Ok(Place::Fixed { base: segment.base, bytes: segment.bytes, registration }),
+        Origin::Fixed => {
+            return Ok(BlockPlace::Fixed { base: segment.base, bytes: segment.bytes, registration });
+        }
         Origin::Growable { region, .. } => region,
         Origin::View => return place_elsewhere(block, segment, state),
     };
-    if state.tenure().pool().source.is_some() {
+    if state.binding().pool().source.is_some() {
         return Err("the block's memory comes from its pool's own source of physical memory, which does not say how other \
                     processes could be given it; allocate outside of that pool what is to be shared"
             .into());
     }
     let range = segment.granules.around(block.addr..block.end());
     let base = range.start;
-    Ok(Place::Granules { base, pieces: vec![Piece { region, range }], registration })
+    Ok(BlockPlace::Granules { base, pieces: vec![Piece { region, range }], registration })
 }
 
 /// The live block at `ptr`, awake, if a value owns it or none does, as `owned` says.
@@ -49,7 +51,7 @@ fn place_elsewhere(
     block: &Block,
     segment: &Segment,
     state: &ArenaState,
-) -> std::result::Result<Place, String> {
+) -> std::result::Result<BlockPlace, String> {
     let changing = || "the block's memory is being moved; share it afterwards".to_owned();
     let homes = state.heap().memory().map(|memory| memory.homes(state.layout().segments(), block));
     let homes = homes.unwrap_or_default();
@@ -60,7 +62,7 @@ fn place_elsewhere(
         Origin::Fixed | Origin::View => None,
     };
     let pieces = homes.into_iter().map(piece).collect::<Option<_>>().ok_or_else(changing)?;
-    Ok(Place::Granules { base, pieces, registration: segment.registration })
+    Ok(BlockPlace::Granules { base, pieces, registration: segment.registration })
 }
 
 fn not_there(ptr: DevicePtr, state: GranuleState) -> AllocError {
@@ -88,12 +90,12 @@ impl Device {
             let place = place(block, &state).map_err(|why| AllocError::Share { ptr, problem: why.into() })?;
             (place, block.size)
         };
-        let _relaxed = self.site.relaxed()?;
+        let _relaxed = self.driver.relaxed()?;
         let export = export(self, ptr, &place)?;
         let share = match self.exchange.describe(ptr, size, &place, export) {
             Ok(share) => Arc::new(share),
             Err(error) => {
-                self.holdings.end_export(place.granules());
+                self.accounting.end_export(place.granules());
                 return Err(error);
             }
         };
@@ -115,7 +117,7 @@ impl Device {
             (outcome, unused, has_moved)
         };
         if let Some(unused) = unused {
-            self.holdings.end_export(&unused.granules);
+            self.accounting.end_export(&unused.granules);
         }
         if has_moved { self.share(ptr, location, owned) } else { Ok(outcome) }
     }
@@ -123,7 +125,7 @@ impl Device {
     /// See [`Sharing::open`](crate::allocator::Sharing::open).
     pub(crate) fn open_shared(&self, bytes: &[u8], handle: Handle) -> Result<Arc<ImportedMemory>> {
         self.exchange.admit(&handle)?;
-        let _relaxed = self.site.relaxed()?;
+        let _relaxed = self.driver.relaxed()?;
         self.exchange.open(bytes, handle)
     }
 
@@ -140,7 +142,7 @@ impl Device {
             let withdrawn = arena.lock().uses_of(id).remove_share(&share);
             // Else it was freed since, and ends as a pending block.
             if withdrawn {
-                self.holdings.end_export(&share.granules);
+                self.accounting.end_export(&share.granules);
             }
         }
     }
@@ -153,10 +155,14 @@ impl Device {
         if let Some(shared) = self.uncached.share(ptr) {
             return Ok(Some(shared.block.clone()));
         }
-        let bytes =
-            self.site.backend().address_range(ptr).inspect_err(|_| self.site.backend().clear_error())?.bytes;
-        let registration = self.holdings.lock().register();
-        let place = Place::Fixed { base: ptr.0, bytes, registration };
+        let bytes = self
+            .driver
+            .backend()
+            .address_range(ptr)
+            .inspect_err(|_| self.driver.backend().clear_error())?
+            .bytes;
+        let registration = self.accounting.lock().register();
+        let place = BlockPlace::Fixed { base: ptr.0, bytes, registration };
         let memory = export(self, ptr, &place)?;
         let share = Arc::new(self.exchange.describe(ptr, bytes, &place, memory)?);
         Ok(self.uncached.note_share(ptr, share).map(|share| share.block.clone()))
@@ -164,21 +170,21 @@ impl Device {
 }
 
 /// Gets a block's memory out of the process; its granules are exported then. Calls the driver.
-fn export(device: &Device, ptr: DevicePtr, place: &Place) -> Result<Memory> {
+fn export(device: &Device, ptr: DevicePtr, place: &BlockPlace) -> Result<BlockMemory> {
     assert_unlocked();
     match place {
-        Place::Fixed { base, registration, .. } => {
+        BlockPlace::Fixed { base, registration, .. } => {
             let handle = device.exchange.segment(ptr, *base, *registration)?;
-            Ok(Memory::Fixed(handle))
+            Ok(BlockMemory::Fixed(handle))
         }
-        Place::Granules { pieces, .. } => {
+        BlockPlace::Granules { pieces, .. } => {
             if space::handle_type(device) == HandleType::None {
                 return Err(AllocError::Share { ptr, problem: why_private(device) });
             }
-            let exported = device.holdings.lock().regions_mut().begin_export(pieces);
+            let exported = device.accounting.lock().regions_mut().begin_export(pieces);
             let mut granules = exported.map_err(|state| not_there(ptr, state))?;
-            let taken =
-                export_granules(device, &mut granules).inspect_err(|_| device.holdings.end_export(pieces))?;
+            let taken = export_granules(device, &mut granules)
+                .inspect_err(|_| device.accounting.end_export(pieces))?;
             drop(taken);
             Ok(in_handle(&granules))
         }
@@ -186,24 +192,24 @@ fn export(device: &Device, ptr: DevicePtr, place: &Place) -> Result<Memory> {
 }
 
 /// Reason why growable memory stays in the process.
-fn why_private(device: &Device) -> Problem {
+fn why_private(device: &Device) -> Explanation {
     let (what, instead, own) = if device.arenas.directory().policy() == PolicyName::Granule {
         let instead = "use policy:pytorch without expandable_segments";
         ("growable memory", instead, instead)
     } else {
         ("an expandable_segments allocation", "disable expandable_segments", "set expandable_segments:False")
     };
-    if device.holdings.lock().settings().segments_ipc && device.exchange.cannot_share_growable() {
+    if device.accounting.lock().settings().segments_ipc && device.exchange.cannot_share_growable() {
         let lacks = format!(
             "device {} offers neither file descriptors nor fabric handles for it",
-            device.site.device()
+            device.driver.device()
         );
-        return Problem::with_pytorch(
+        return Explanation::with_pytorch(
             format!("growable memory cannot be shared: {lacks}; {own}"),
             format!("Cannot share {what}: {lacks}; {instead} for cross-process tensors."),
         );
     }
-    Problem::with_pytorch(
+    Explanation::with_pytorch(
         format!("growable memory cannot be shared: segments_ipc is off; set segments_ipc:True, or {own}"),
         format!(
             "Cannot share {what}: IPC handles are disabled. Set TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=1 or {instead} for \
@@ -214,11 +220,11 @@ fn why_private(device: &Device) -> Problem {
 
 /// Asks the driver for missing handles. Drop the returned ones without a lock.
 fn export_granules(device: &Device, granules: &mut [ToExport]) -> Result<Vec<Arc<ShareableHandle>>> {
-    let vm = device.site.backend().physical_sharing().map_err(BackendError::from)?;
+    let vm = device.driver.backend().physical_sharing().map_err(BackendError::from)?;
     let handle_type = space::handle_type(device);
     for granule in granules.iter_mut().filter(|granule| granule.shared.is_none()) {
         let shared = vm.export_physical(granule.handle, handle_type);
-        granule.shared = Some(Arc::new(shared.inspect_err(|_| device.site.backend().clear_error())?));
+        granule.shared = Some(Arc::new(shared.inspect_err(|_| device.driver.backend().clear_error())?));
     }
-    Ok(device.holdings.lock().regions_mut().commit_export(granules))
+    Ok(device.accounting.lock().regions_mut().commit_export(granules))
 }

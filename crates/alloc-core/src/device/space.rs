@@ -14,7 +14,7 @@ use crate::memory::backup::{Saved, refused};
 use crate::memory::block::{BlockId, BlockPhase};
 use crate::memory::region::{self, Backing, Leftovers, Mapping, RegionId, Source, bytes_of};
 use crate::memory::segment::{Origin, Segment};
-use crate::policy::{Grain, Holding, Request};
+use crate::policy::{GranuleSizes, Holding, Request};
 use crate::sync::plain::{AtomicBool, AtomicU64};
 use crate::sync::{Mutex, Rank, assert_unlocked};
 use crate::types::{DevicePtr, PhysicalHandle};
@@ -80,7 +80,7 @@ impl Default for Addresses {
 /// Tries if memory can be mapped in two places; `None` where nothing was learned. Not legal beside a capture. Blocks
 /// for some milliseconds. Calls the driver.
 pub(in crate::device) fn prove_aliases(device: &Device) -> Option<bool> {
-    let (backend, index) = (&**device.site.backend(), device.index());
+    let (backend, index) = (&**device.driver.backend(), device.index());
     let vm = backend.virtual_memory().ok()?;
     // One thread at a time: the answer holds for all, and less memory is in flight.
     let mut answer = device.addresses.aliases.lock();
@@ -89,7 +89,7 @@ pub(in crate::device) fn prove_aliases(device: &Device) -> Option<bool> {
     }
     let mut left = Leftovers::default();
     let tried = aliases::prove(backend, vm, index, &mut left);
-    device.holdings.lock().regions_mut().keep(left);
+    device.accounting.lock().regions_mut().keep(left);
     *answer = tried.as_ref().ok().map(Option::is_none);
     let agree = *answer;
     drop(answer);
@@ -107,10 +107,10 @@ pub(in crate::device) fn handles(
     state: &ArenaState,
     granules: &[Shown],
 ) -> Vec<PhysicalHandle> {
-    let holdings = device.holdings.lock();
+    let accounting = device.accounting.lock();
     let handle = |granule: &Shown| {
         let place = state.place(granule.segment, granule.addr);
-        holdings.regions().handle(place.region, place.addr)
+        accounting.regions().handle(place.region, place.addr)
     };
     let handles: Vec<_> = granules.iter().filter_map(handle).collect();
     debug_assert_eq!(handles.len(), granules.len(), "what is free has memory");
@@ -126,10 +126,10 @@ pub(in crate::device) fn map_side_by_side(
 ) -> std::result::Result<DevicePtr, Mapped> {
     assert_unlocked();
     let bytes = granules.iter().map(|granule| granule.bytes).sum();
-    let base = match vm.reserve_address(device.site.device(), bytes, 0, DevicePtr::NULL) {
+    let base = match vm.reserve_address(device.driver.device(), bytes, 0, DevicePtr::NULL) {
         Ok(base) => base,
         Err(error) => {
-            device.site.backend().clear_error();
+            device.driver.backend().clear_error();
             tracing::warn!(%error, bytes, "no address space for a view of free memory");
             return Err(Mapped::Refused);
         }
@@ -143,7 +143,7 @@ pub(in crate::device) fn map_side_by_side(
     let attempt = can_serve(base, bytes).then(|| {
         // SAFETY: rule 1: the handles are those of granules of these sizes, part of which this thread has taken out, so that
         // they stay. The range lies in the reservation made above, where nothing is mapped yet.
-        unsafe { region::map(&**device.site.backend(), vm, &memory, &device.holdings.users()) }
+        unsafe { region::map(&**device.driver.backend(), vm, &memory, &device.accounting.users()) }
     });
     let (mut refused, mut mapped) = (Mapped::Refused, 0);
     match attempt {
@@ -165,17 +165,17 @@ pub(in crate::device) fn map_side_by_side(
 
 /// Gives back the addresses of segments in which nothing is mapped.
 pub(in crate::device) fn release_addresses(device: &Device, segments: Vec<Segment>) {
-    let Ok(vm) = device.site.backend().virtual_memory() else { return };
+    let Ok(vm) = device.driver.backend().virtual_memory() else { return };
     for segment in segments {
         let (base, bytes) = (DevicePtr(segment.base), segment.bytes);
-        device.site.foreign().end([segment]);
+        device.driver.callbacks().end([segment]);
         // SAFETY: rule 3: one whole reservation, with nothing mapped in it.
         if let Err(error) = unsafe { vm.release_address(base, bytes) } {
-            device.site.backend().clear_error();
+            device.driver.backend().clear_error();
             tracing::error!(%error, %base, "addresses could not be given back; it is tried again later");
             let mut left = Leftovers::default();
             left.keep_view(base, bytes, 0);
-            device.holdings.lock().regions_mut().keep(left);
+            device.accounting.lock().regions_mut().keep(left);
         }
     }
 }
@@ -185,11 +185,11 @@ pub(in crate::device) fn is_beyond_reach(
     device: &Device,
     arena: &Arena,
     request: &Request,
-    of: Option<Grain>,
+    of: Option<GranuleSizes>,
     vm: &dyn VirtualMemory,
 ) -> Result<bool> {
-    let unit = device.site.ask_granule(vm)?;
-    let usual = || arena.lock().tenure().policy().granule(request.tier, unit, &Holding::default());
+    let unit = device.driver.ask_granule(vm)?;
+    let usual = || arena.lock().binding().policy().granule(request.tier, unit, &Holding::default());
     Ok(request.size / of.unwrap_or_else(usual).usual > MOST_GRANULES)
 }
 
@@ -199,17 +199,18 @@ pub(in crate::device) fn add_region(
     device: &Device,
     arena: &Arena,
     request: &Request,
-    of: Option<Grain>,
+    of: Option<GranuleSizes>,
     vm: &dyn VirtualMemory,
 ) -> Result<bool> {
     assert_unlocked();
-    let minimum = device.site.ask_granule(vm)?;
+    let minimum = device.driver.ask_granule(vm)?;
     let (unit, bytes, alignment) = {
         let mut state = arena.lock();
         let granule = grain_for(&mut state, request, of, minimum).usual;
-        let class = device.holdings.lock().class_reserve(state.tenure().stream(), device.site.total_memory());
-        let policy = state.tenure().policy();
-        let reserve = class.unwrap_or_else(|| policy.reserve(device.site.total_memory(), granule));
+        let class =
+            device.accounting.lock().class_reserve(state.binding().stream(), device.driver.total_memory());
+        let policy = state.binding().policy();
+        let reserve = class.unwrap_or_else(|| policy.reserve(device.driver.total_memory(), granule));
         let (reserve, alignment) = policy.reservation(reserve, request.size);
         (policy.unit(granule, minimum), reserve.next_multiple_of(granule), alignment)
     };
@@ -222,8 +223,8 @@ pub(in crate::device) fn add_region(
     };
     let mut state = arena.lock();
     let (region, registration) = {
-        let mut holdings = device.holdings.lock();
-        (holdings.regions_mut().add(base, bytes, unit), holdings.register())
+        let mut accounting = device.accounting.lock();
+        (accounting.regions_mut().add(base, bytes, unit), accounting.register())
     };
     let origin = Origin::Growable { region, unit };
     let segment = Segment::new(base, bytes, registration, request.tier, origin);
@@ -231,7 +232,7 @@ pub(in crate::device) fn add_region(
     state.heap_mut().insert_unmapped(block);
     drop(state);
     if region.0 < ROOMY {
-        device.site.map().expect(base.0..base.0 + bytes);
+        device.driver.map().expect(base.0..base.0 + bytes);
     }
     Ok(true)
 }
@@ -241,9 +242,9 @@ pub(in crate::device) fn add_region(
 pub(in crate::device) fn grain_for(
     state: &mut ArenaState,
     request: &Request,
-    of: Option<Grain>,
+    of: Option<GranuleSizes>,
     minimum: u64,
-) -> Grain {
+) -> GranuleSizes {
     if let Some(of) = of {
         return of;
     }
@@ -253,9 +254,9 @@ pub(in crate::device) fn grain_for(
 /// Properties of new granules.
 pub(in crate::device) fn backing(device: &Device, source: &Source) -> Backing {
     Backing {
-        device: device.site.device(),
+        device: device.driver.device(),
         handle_type: handle_type(device),
-        access: device.holdings.users(),
+        access: device.accounting.users(),
         source: source.clone(),
     }
 }
@@ -272,7 +273,7 @@ pub(in crate::device) fn remove_region(
         let mut state = arena.lock();
         let (base, bytes) =
             (state.layout().segments()[segment].base, state.layout().segments()[segment].bytes);
-        if device.holdings.lock().regions().has_leftovers_in(base, bytes) {
+        if device.accounting.lock().regions().has_leftovers_in(base, bytes) {
             // Kept until the leftovers are gone, which every flush tries.
             state.heap_mut().insert_unmapped(block);
             return Ok(());
@@ -288,38 +289,38 @@ pub(in crate::device) fn remove_region(
         return Err(error.into());
     }
     let segment = state.heap_mut().remove_segment(segment, block);
-    device.holdings.lock().regions_mut().remove(region);
+    device.accounting.lock().regions_mut().remove(region);
     drop(state);
     device.addresses.came_back.store(true, Ordering::Relaxed);
-    device.site.foreign().end(segment);
+    device.driver.callbacks().end(segment);
     Ok(())
 }
 
 /// Tries leftovers again that the driver, or a pool's source, refused to undo.
 pub(in crate::device) fn retry_leftovers(device: &Device) {
-    refused::retry(&**device.site.backend());
-    let Ok(vm) = device.site.backend().virtual_memory() else { return };
-    let calls = device.site.calls();
-    let (_memory, foreign) = {
+    refused::retry(&**device.driver.backend());
+    let Ok(vm) = device.driver.backend().virtual_memory() else { return };
+    let calls = device.driver.calls();
+    let (_memory, callbacks) = {
         // One thread at a time: a thread that grows next to a retry waits for it, or it would find the places taken.
         let _alone = device.addresses.retrying.lock();
-        let leftovers = device.holdings.lock().regions_mut().take_leftovers();
+        let leftovers = device.accounting.lock().regions_mut().take_leftovers();
         if leftovers.is_empty() {
             return;
         }
         let memory = device.slow_path.begin();
-        let (left, foreign) = leftovers.retry(vm, &calls);
-        device.holdings.lock().regions_mut().keep(left);
-        (memory, foreign)
+        let (left, callbacks) = leftovers.retry(vm, &calls);
+        device.accounting.lock().regions_mut().keep(left);
+        (memory, callbacks)
     };
     // Foreign code is called with no lock held.
-    let left = foreign.release(vm, &calls);
-    device.holdings.lock().regions_mut().keep(left);
+    let left = callbacks.release(vm, &calls);
+    device.accounting.lock().regions_mut().keep(left);
 }
 
 /// See [`Exchange::handle_type`].
 pub(in crate::device) fn handle_type(device: &Device) -> HandleType {
-    device.exchange.handle_type(|| device.holdings.lock().settings().segments_ipc)
+    device.exchange.handle_type(|| device.accounting.lock().settings().segments_ipc)
 }
 
 /// Forgets free memory that sleeps: it need not be woken. Returns the bytes, and the driver's answer where that left
@@ -335,17 +336,17 @@ pub(in crate::device) fn drop_dormant(
     let mut forgotten: Vec<Saved> = Vec::new();
     {
         let mut state = arena.lock();
-        if state.tenure().slot() != slot || !state.layout().has_sleepers() {
+        if state.binding().slot() != slot || !state.layout().has_sleepers() {
             return (0, Ok(()));
         }
         for (segment, region_id) in state.layout().growable() {
-            let mut holdings = device.holdings.lock();
-            let Some(region) = holdings.regions().get(region_id) else { continue };
+            let mut accounting = device.accounting.lock();
+            let Some(region) = accounting.regions().get(region_id) else { continue };
             let (ranges, whole) = Bed::of(state.heap_mut(), segment).drop_dormant(region);
             for range in ranges {
                 bytes += range.end - range.start;
-                forgotten.extend(holdings.regions_mut().forget_saved(region_id, range.clone()));
-                holdings.regions_mut().commit_vacant(region_id, range);
+                forgotten.extend(accounting.regions_mut().forget_saved(region_id, range.clone()));
+                accounting.regions_mut().commit_vacant(region_id, range);
             }
             empty.extend(whole.map(|block| (segment, block, region_id)));
         }
@@ -372,7 +373,7 @@ fn give_mappings_back(device: &Device, base: DevicePtr, bytes: u64, mapped: u64,
         tracing::error!(%error, %base, "addresses could not be given back; it is tried again later");
         left.keep_view(base, bytes, 0);
     }
-    device.holdings.lock().regions_mut().keep(left);
+    device.accounting.lock().regions_mut().keep(left);
 }
 
 /// Address space for a growable segment: `bytes`, or half of it and so on down to `least` where the driver
@@ -402,7 +403,7 @@ fn reserve_up_to(
         if let Some(base) = reserve(device, wanted, alignment, vm)? {
             device.addresses.refused.store(false, Ordering::Relaxed);
             if wanted < bytes && device.addresses.largest.fetch_min(wanted, Ordering::Relaxed) == u64::MAX {
-                let device = device.site.device();
+                let device = device.driver.device();
                 tracing::warn!(
                     %device,
                     "reservation of a whole device's addresses was refused, so growable segments get {wanted} bytes, not {bytes}"
@@ -420,12 +421,12 @@ fn reserve_up_to(
 
 /// Address space for a growable segment. `None` where there is none.
 fn reserve(device: &Device, bytes: u64, alignment: u64, vm: &dyn VirtualMemory) -> Result<Option<DevicePtr>> {
-    let index = device.site.device();
+    let index = device.driver.device();
     let base = match vm.reserve_address(index, bytes, alignment, DevicePtr::NULL) {
         Ok(base) => base,
         // Remedies give whole regions back, so a lack of addresses is no end.
         Err(error) if matches!(error.kind, ErrorKind::OutOfMemory | ErrorKind::ResourceLimit) => {
-            device.site.backend().clear_error();
+            device.driver.backend().clear_error();
             tracing::debug!(%error, bytes, "no address space for another growable segment");
             return Ok(None);
         }

@@ -7,10 +7,10 @@ use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
 use crate::backend::ErrorKind;
 use crate::device::Device;
-use crate::device::history::observation::segments;
-use crate::device::holdings::counters::Events;
-use crate::device::holdings::tenants::signed;
-use crate::device::{history, lifetimes};
+use crate::device::accounting::event_counts::Events;
+use crate::device::accounting::tenants::signed;
+use crate::device::recorder::observation::segments;
+use crate::device::{frees, recorder};
 use crate::error::Result;
 use crate::features::ledger::{DeviceLedger, Ours};
 use crate::memory::block::Tier;
@@ -63,7 +63,7 @@ impl Bytes {
 
 /// All that a scope compares, at one moment.
 #[derive(Clone, Copy, Debug)]
-struct Moment {
+struct Now {
     bytes: Bytes,
     handed_out: u64,
     taken_back: u64,
@@ -72,7 +72,7 @@ struct Moment {
 
 #[derive(Debug)]
 struct OpenScope {
-    begin: Moment,
+    begin: Now,
     /// The most from the beginning to the last boundary.
     peak: Bytes,
 }
@@ -92,7 +92,7 @@ impl Scopes {
 
 impl OpenScope {
     /// Figures of the scope at the moment `now`, with the peaks since the last boundary.
-    fn stats(&self, now: Moment, since_boundary: Bytes) -> ScopeStats {
+    fn stats(&self, now: Now, since_boundary: Bytes) -> ScopeStats {
         let mut peak = self.peak;
         peak.raise(since_boundary);
         let bytes =
@@ -127,7 +127,7 @@ pub(crate) fn stats(device: &Device) -> DeviceStats {
         let counters: Vec<&Counters> = arenas.iter().map(|a| a.ledger().counters()).collect();
         let mut stats = DeviceStats::default();
         peaks.fill(&counters, &mut stats);
-        let state = device.holdings.lock();
+        let state = device.accounting.lock();
         let own = state.counters();
         let events = own.events().since(own.at_reset);
         stats.num_alloc_retries = events.alloc_retries;
@@ -146,7 +146,7 @@ pub(crate) fn stats(device: &Device) -> DeviceStats {
         drop(state);
         stats.granule = GranuleStats {
             pending_bytes: stats.active_bytes.all.current - stats.allocated_bytes.all.current,
-            unrecorded_frees: i64::try_from(lifetimes::failures(device) - unrecorded_at_reset)
+            unrecorded_frees: i64::try_from(frees::failures(device) - unrecorded_at_reset)
                 .unwrap_or(i64::MAX),
             granules_moved,
             asleep_bytes,
@@ -157,20 +157,20 @@ pub(crate) fn stats(device: &Device) -> DeviceStats {
 
 /// See [`Statistics::ledger`](crate::allocator::Statistics::ledger).
 pub(crate) fn ledger(device: &Device) -> Result<DeviceLedger> {
-    let site = &device.site;
-    let processes = device.observers.process_memory(&site.calls());
+    let driver = &device.driver;
+    let processes = device.observers.process_memory(&driver.calls());
     let views = views(device);
-    let own = device.holdings.lock().published();
+    let own = device.accounting.lock().published();
     let read = || {
-        let entries = site.published_by_others(own.as_deref());
+        let entries = driver.published_by_others(own.as_deref());
         let stats = stats(device);
-        let memory = site.memory_info()?;
+        let memory = driver.memory_info()?;
         let ours = Ours::of(&stats, views);
         // The system may have more to give than the driver's total, and counts what is taken as free then.
-        let pinned = device.holdings.lock().accounts().whole().pinned();
+        let pinned = device.accounting.lock().accounts().whole().pinned();
         let used = memory.total.saturating_sub(memory.free).max(ours.held() + pinned);
         let nodes = node_memory(device).unwrap_or_default();
-        let graphs = device.holdings.lock().graphs().saturating_add(nodes);
+        let graphs = device.accounting.lock().graphs().saturating_add(nodes);
         Ok(DeviceLedger::new(
             (memory.total, used),
             (ours, pinned, graphs),
@@ -195,7 +195,7 @@ pub(crate) fn first_launch<T>(
     let before = used_by_the_driver(device);
     let launched = launch()?;
     let bytes = before.and_then(|before| Some(used_by_the_driver(device)?.saturating_sub(before)));
-    device.holdings.note_graph(bytes.unwrap_or(0), false);
+    device.accounting.note_graph(bytes.unwrap_or(0), false);
     Ok((launched, bytes))
 }
 
@@ -203,14 +203,14 @@ pub(crate) fn first_launch<T>(
 pub(crate) fn end_of_graph(device: &Device, bytes: u64, destroy: impl FnOnce()) {
     let _alone = alone(device);
     destroy();
-    device.holdings.note_graph(bytes, true);
+    device.accounting.note_graph(bytes, true);
 }
 
 /// All peaks become the current values (PyTorch: `resetPeakStats`).
 pub(crate) fn reset_peak_stats(device: &Device) {
     device.arenas.with_all(|peaks, arenas| {
         cut_peaks(device, peaks, arenas, Peaks::reset);
-        let mut state = device.holdings.lock();
+        let mut state = device.accounting.lock();
         state.accounts_mut().each(Stat::reset_peak);
         let own = state.counters_mut();
         own.segment.each(Stat::reset_peak);
@@ -220,12 +220,12 @@ pub(crate) fn reset_peak_stats(device: &Device) {
 
 /// See [`Statistics::reset_accumulated`](crate::allocator::Statistics::reset_accumulated).
 pub(crate) fn reset_accumulated_stats(device: &Device) {
-    let failures = lifetimes::failures(device);
+    let failures = frees::failures(device);
     device.arenas.with_all(|_, arenas| {
         for arena in arenas {
             arena.ledger_mut().counters_mut().reset_accumulated();
         }
-        let mut state = device.holdings.lock();
+        let mut state = device.accounting.lock();
         state.accounts_mut().each(Stat::reset_accumulated);
         let own = state.counters_mut();
         own.segment.each(Stat::reset_accumulated);
@@ -246,7 +246,7 @@ pub(crate) fn largest_in_one_piece(device: &Device, stream: Stream) -> u64 {
 pub(crate) fn growable_sizes(device: &Device) -> Vec<GrowableSize> {
     let mut sizes = BTreeMap::new();
     device.arenas.with_all(|_, arenas| {
-        for (segment, _) in arenas.iter().flat_map(|arena| segments(device.site.device(), arena)) {
+        for (segment, _) in arenas.iter().flat_map(|arena| segments(device.driver.device(), arena)) {
             if segment.is_expandable {
                 let awake = |block: &&BlockInfo| block.extra.is_empty();
                 let bytes: u64 = segment.blocks.iter().filter(awake).map(|block| block.size).sum();
@@ -312,12 +312,12 @@ fn undisturbed<T>(device: &Device, read: impl Fn() -> T) -> Option<T> {
 /// fails twice.
 fn node_memory(device: &Device) -> Option<u64> {
     assert_unlocked();
-    let site = &device.site;
-    let ask = || site.backend().graph_memory(site.device());
+    let driver = &device.driver;
+    let ask = || driver.backend().graph_memory(driver.device());
     match ask().or_else(|error| if error.kind == ErrorKind::NotSupported { Ok(0) } else { ask() }) {
         Ok(bytes) => Some(bytes),
         Err(_) => {
-            site.backend().clear_error();
+            driver.backend().clear_error();
             None
         }
     }
@@ -332,14 +332,14 @@ fn alone(device: &Device) -> std::result::Result<Alone<'_, ()>, ()> {
 /// Bytes used by nobody who publishes, and not for memory nodes: a driver call's addition to it is the driver's own.
 /// `None` where the driver does not tell.
 fn used_by_the_driver(device: &Device) -> Option<u64> {
-    let site = &device.site;
-    let own = device.holdings.lock().published();
-    let others: u64 = site.published_by_others(own.as_deref()).iter().map(|entry| entry.held).sum();
+    let driver = &device.driver;
+    let own = device.accounting.lock().published();
+    let others: u64 = driver.published_by_others(own.as_deref()).iter().map(|entry| entry.held).sum();
     let nodes = node_memory(device)?;
     // Both at once, and nothing else: other threads may rest for moments only.
     let (memory, held) = undisturbed(device, || {
-        let memory = site.memory_info().inspect_err(|_| site.backend().clear_error()).ok();
-        (memory, device.holdings.lock().accounts().whole().kept())
+        let memory = driver.memory_info().inspect_err(|_| driver.backend().clear_error()).ok();
+        (memory, device.accounting.lock().accounts().whole().kept())
     })?;
     let known = held.saturating_add(others).saturating_add(nodes);
     memory.map(|memory| memory.total.saturating_sub(memory.free).saturating_sub(known))
@@ -356,20 +356,20 @@ fn views(device: &Device) -> u64 {
                 .map(|(_, segment)| segment.bytes)
                 .sum::<u64>()
         });
-        views.sum::<u64>() + device.holdings.lock().regions().alias_bytes()
+        views.sum::<u64>() + device.accounting.lock().regions().alias_bytes()
     })
 }
 
 /// Drains finished frees before figures are read, where the policy says so.
 fn notice_finished(device: &Device) {
     if !device.arenas.directory().policy().drains_at_each_request()
-        && device.site.edge().is_none()
-        && let Err(error) = history::begin_call(device, None, RecordContext::All)
-            .and_then(|call| lifetimes::drain(device, &call))
+        && device.driver.process_state().is_none()
+        && let Err(error) = recorder::begin_call(device, None, RecordContext::All)
+            .and_then(|call| frees::drain(device, &call))
     {
         tracing::warn!(%error, "finished frees could not be noticed; the figures still count them as pending");
     }
-    history::tell_trackers(device);
+    recorder::tell_trackers(device);
 }
 
 /// Cuts the running peaks by `cut`, and notes them in every open scope.
@@ -382,15 +382,15 @@ fn cut_peaks(
     let before = since_boundary(device, peaks);
     device.scopes.lock().note(before);
     cut(peaks, &mut counters(arenas));
-    device.holdings.lock().accounts_mut().restart_peak();
+    device.accounting.lock().accounts_mut().restart_peak();
 }
 
 /// The most since the last boundary.
 fn since_boundary(device: &Device, peaks: &Peaks) -> Bytes {
-    Bytes::new(peaks.since_boundary(), device.holdings.lock().accounts().whole().since_boundary())
+    Bytes::new(peaks.since_boundary(), device.accounting.lock().accounts().whole().since_boundary())
 }
 
-fn moment(device: &Device, arenas: &[Guard<'_, ArenaState>]) -> Moment {
+fn moment(device: &Device, arenas: &[Guard<'_, ArenaState>]) -> Now {
     let mut row = Row::default();
     let (mut handed_out, mut taken_back) = (0, 0);
     for arena in arenas {
@@ -400,8 +400,8 @@ fn moment(device: &Device, arenas: &[Guard<'_, ArenaState>]) -> Moment {
         handed_out += arena.ledger().counters().handed_out_in_all();
         taken_back += arena.ledger().counters().taken_back_in_all();
     }
-    let state = device.holdings.lock();
-    Moment {
+    let state = device.accounting.lock();
+    Now {
         bytes: Bytes::new(&row, signed(state.accounts().whole().reserved())),
         handed_out,
         taken_back,

@@ -8,13 +8,13 @@ use crate::arena::granule::{Granule, SlotState};
 use crate::arena::{ArenaOf, ArenaState, Heap};
 use crate::backend::VirtualMemory;
 use crate::device::space::side_by_side;
-use crate::device::{lifetimes, space};
+use crate::device::{frees, space};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId};
 use crate::memory::region::{HandedOver, Place};
 use crate::memory::segment::Segment;
-use crate::process::foreign::Calls;
+use crate::process::callbacks::CallbackScope;
 use crate::sync::assert_unlocked;
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::observers::SegmentChange;
@@ -35,7 +35,7 @@ enum Which {
 
 /// Adjacent aliases that are about to go, and up to when the device may be using them.
 #[derive(Debug)]
-struct Leaving {
+struct LeavingAliases {
     addr: u64,
     bytes: u64,
     epoch: u64,
@@ -59,7 +59,7 @@ impl Device {
             return Ok(());
         }
         let mut outcome = unmap(self, arena, Which::OfViews(u64::MAX), false, call);
-        if self.holdings.lock().regions().alias_bytes() > 0 {
+        if self.accounting.lock().regions().alias_bytes() > 0 {
             for other in neighbours(self, arena) {
                 for which in [Which::OfViews(u64::MAX), Which::Granules] {
                     outcome = outcome.and(unmap(self, other, which, call.capturing, call));
@@ -87,7 +87,7 @@ impl Device {
 
     /// Keeps granules whose memory serves other streams within the same multiple, where `to` has just got some.
     pub(super) fn bound_granules(&self, to: &Arena, call: &Call<'_>) {
-        let aliases = self.holdings.lock().regions().alias_bytes();
+        let aliases = self.accounting.lock().regions().alias_bytes();
         if aliases > self.held().saturating_mul(MOST) {
             for arena in neighbours(self, to) {
                 self.try_to_unmap(arena, Which::Granules, true, call);
@@ -98,7 +98,7 @@ impl Device {
     /// Unmaps what a request does not depend on.
     fn try_to_unmap(&self, arena: &Arena, which: Which, only_past: bool, call: &Call<'_>) {
         if let Err(error) = unmap(self, arena, which, only_past, call) {
-            self.site.backend().clear_error();
+            self.driver.backend().clear_error();
             tracing::warn!(%error, "more is mapped twice than should be; it is tried again with the next request");
         }
     }
@@ -106,7 +106,7 @@ impl Device {
 
 /// The default pool's other arenas; none for that of a private pool.
 fn neighbours<'a>(device: &'a Device, arena: &'a Arena) -> Vec<&'a Arena> {
-    if arena.lock().tenure().slot() != PoolSlot::DEFAULT {
+    if arena.lock().binding().slot() != PoolSlot::DEFAULT {
         return Vec::new();
     }
     let all = device.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter().map(|other| &**other);
@@ -116,7 +116,7 @@ fn neighbours<'a>(device: &'a Device, arena: &'a Arena) -> Vec<&'a Arena> {
 /// Unmaps aliases once the device is done with them; with `only_past`, those only with which it is known to be done. Blocks,
 /// unless a capture forbids it or with `only_past`. Calls the driver.
 fn unmap(device: &Device, arena: &Arena, which: Which, only_past: bool, call: &Call<'_>) -> Result<()> {
-    let Ok(vm) = device.site.backend().virtual_memory() else { return Ok(()) };
+    let Ok(vm) = device.driver.backend().virtual_memory() else { return Ok(()) };
     let _memory = device.slow_path.begin();
     let (leaving, owner) = {
         let mut state = arena.lock();
@@ -124,11 +124,11 @@ fn unmap(device: &Device, arena: &Arena, which: Which, only_past: bool, call: &C
             Which::OfViews(enough) => begin_in_views(state.granule_mut(), enough, only_past),
             Which::Granules => begin_granules(device, &mut state, only_past),
         };
-        (leaving, state.tenure().maps_for())
+        (leaving, state.binding().maps_for())
     };
     let Some(newest) = leaving.iter().map(|leaving| leaving.epoch).max() else { return Ok(()) };
-    let calls = device.site.calls();
-    let quiet = lifetimes::quiesce_up_to(device, arena, newest, call);
+    let calls = device.driver.calls();
+    let quiet = frees::quiesce_up_to(device, arena, newest, call);
     let mut outcome = quiet.as_ref().map(drop).map_err(Clone::clone);
     for leaving in leaving {
         let is_past = matches!(quiet, Ok(true)) || arena.lock().is_past(leaving.epoch);
@@ -143,9 +143,9 @@ fn unmap(device: &Device, arena: &Arena, which: Which, only_past: bool, call: &C
 }
 
 /// Takes slots out of views in which no block lives. Nothing is served from there any more.
-fn begin_in_views(arena: &mut ArenaOf<Granule>, enough: u64, only_past: bool) -> Vec<Leaving> {
+fn begin_in_views(arena: &mut ArenaOf<Granule>, enough: u64, only_past: bool) -> Vec<LeavingAliases> {
     let heap = arena.heap();
-    let mut all: Vec<Leaving> = Vec::new();
+    let mut all: Vec<LeavingAliases> = Vec::new();
     let mut order: Vec<_> = (0..heap.known().views().len()).collect();
     order.sort_unstable_by_key(|view| heap.known().views()[*view].used);
     let mut left = enough;
@@ -167,14 +167,16 @@ fn begin_in_views(arena: &mut ArenaOf<Granule>, enough: u64, only_past: bool) ->
             let Some(&(.., epoch)) = around.filter(|_| slot.state == SlotState::Mapped) else { continue };
             left = left.saturating_sub(bytes);
             match all[first..].last_mut() {
-                Some(Leaving { bytes: before, epoch: newest, of: Of::View(_, slots), .. })
+                Some(LeavingAliases { bytes: before, epoch: newest, of: Of::View(_, slots), .. })
                     if slots.end == number =>
                 {
                     slots.end += 1;
                     *before += bytes;
                     *newest = epoch.max(*newest);
                 }
-                _ => all.push(Leaving { addr, bytes, epoch, of: Of::View(segment, number..number + 1) }),
+                _ => {
+                    all.push(LeavingAliases { addr, bytes, epoch, of: Of::View(segment, number..number + 1) })
+                }
             }
         }
         for leaving in &all[first..] {
@@ -187,21 +189,21 @@ fn begin_in_views(arena: &mut ArenaOf<Granule>, enough: u64, only_past: bool) ->
 }
 
 /// Takes granules out, as busy, whose memory serves another stream.
-fn begin_granules(device: &Device, state: &mut ArenaState, only_past: bool) -> Vec<Leaving> {
-    let mut holdings = device.holdings.lock();
-    let number = state.tenure().number();
+fn begin_granules(device: &Device, state: &mut ArenaState, only_past: bool) -> Vec<LeavingAliases> {
+    let mut accounting = device.accounting.lock();
+    let number = state.binding().number();
     let may_leave = |HandedOver { alias, .. }: &HandedOver| {
         let block = &state.layout().blocks()[alias.block];
         block.state == BlockPhase::Alias
-            && !holdings.regions().is_shown(*alias)
+            && !accounting.regions().is_shown(*alias)
             && (!only_past || state.is_past(block.epoch))
     };
-    let leaving: Vec<_> = holdings.regions().aliases_of(number).into_iter().filter(may_leave).collect();
+    let leaving: Vec<_> = accounting.regions().aliases_of(number).into_iter().filter(may_leave).collect();
     let begin = |HandedOver { alias, .. }: HandedOver| {
         let block = &mut state.heap_mut().layout_mut().blocks_mut()[alias.block];
         block.state = BlockPhase::Busy;
-        holdings.regions_mut().begin(alias.region, block.addr..block.end());
-        Leaving { addr: block.addr, bytes: block.size, epoch: block.epoch, of: Of::Granule(alias) }
+        accounting.regions_mut().begin(alias.region, block.addr..block.end());
+        LeavingAliases { addr: block.addr, bytes: block.size, epoch: block.epoch, of: Of::Granule(alias) }
     };
     leaving.into_iter().map(begin).collect()
 }
@@ -209,10 +211,10 @@ fn begin_granules(device: &Device, state: &mut ArenaState, only_past: bool) -> V
 /// Unmaps adjacent aliases. Returns whether the driver did.
 fn unmap_one(
     device: &Device,
-    leaving: &Leaving,
+    leaving: &LeavingAliases,
     owner: (PoolId, Stream),
     vm: &dyn VirtualMemory,
-    calls: &Calls<'_>,
+    calls: &CallbackScope<'_>,
 ) -> bool {
     let (at, bytes) = (DevicePtr(leaving.addr), leaving.bytes);
     device.tell_growable(SegmentChange::Detaching, owner, at, bytes, calls);
@@ -220,7 +222,7 @@ fn unmap_one(
     // SAFETY: rule 3: adjacent mappings, which this thread has taken out: no block lives there, and their last use is past.
     let outcome = unsafe { vm.unmap(at, bytes) };
     if let Err(error) = &outcome {
-        device.site.backend().clear_error();
+        device.driver.backend().clear_error();
         tracing::error!(%error, %at, bytes, "memory that is mapped twice could not be unmapped; it stays");
         device.tell_growable(SegmentChange::Attached, owner, at, bytes, calls);
     }
@@ -231,15 +233,15 @@ fn unmap_one(
 fn commit(
     device: &Device,
     arena: &Arena,
-    leaving: Leaving,
+    leaving: LeavingAliases,
     unmapped: bool,
     vm: &dyn VirtualMemory,
 ) -> Result<()> {
-    let Leaving { addr, bytes, of, .. } = leaving;
+    let LeavingAliases { addr, bytes, of, .. } = leaving;
     let mut state = arena.lock();
-    let mut holdings = device.holdings.lock();
-    holdings.counters_mut().device_free += i64::from(unmapped);
-    let regions = holdings.regions_mut();
+    let mut accounting = device.accounting.lock();
+    accounting.counters_mut().device_free += i64::from(unmapped);
+    let regions = accounting.regions_mut();
     match of {
         Of::View(view, slots) => {
             let memory = state.granule_mut().heap_mut().known_mut();
@@ -250,7 +252,7 @@ fn commit(
         }
         Of::Granule(place) if unmapped => {
             regions.remove_alias(place);
-            drop(holdings);
+            drop(accounting);
             let empty = state.heap_mut().commit_vacate(place.block, bytes);
             drop(state);
             if let Some((segment, block)) = empty {

@@ -2,17 +2,17 @@
 
 use crate::backend::VirtualMemory;
 use crate::device::Device;
-use crate::device::holdings::Intent;
+use crate::device::accounting::Intent;
 use crate::device::miss::reclaim::Need;
+use crate::device::offload::GranuleRun;
 use crate::device::pools::Sleeper;
-use crate::device::sleep::GranuleRun;
 use crate::device::waking_up::WakingUp;
-use crate::device::{pools, sleep, space};
+use crate::device::{offload, pools, space};
 use crate::error::{AllocError, Result};
 use crate::features::sleep::WakeReport;
 use crate::lifetimes::call::Call;
 use crate::memory::region::{self, Mapping, Source};
-use crate::process::foreign::Calls;
+use crate::process::callbacks::CallbackScope;
 use crate::sync::MemoryInFlight;
 
 /// Memory for a run, in flight.
@@ -26,11 +26,11 @@ pub(super) struct Given<'a> {
 impl Device {
     /// Begins to wake pools. Drops at once the memory that need not wake because all in it was freed.
     pub(crate) fn begin_wake(&self, pools: Vec<Sleeper>) -> Result<WakingUp<'_>> {
-        let calls = self.site.calls();
-        let call = sleep::begin_uncaptured(self)?;
+        let calls = self.driver.calls();
+        let call = offload::begin_uncaptured(self)?;
         let mut report = WakeReport::default();
         let mut emptied = Ok(());
-        if let Ok(vm) = self.site.backend().virtual_memory() {
+        if let Ok(vm) = self.driver.backend().virtual_memory() {
             for pool in pools.iter().filter(|pool| !pools::is_known_to_graphs(self, pool.slot)) {
                 for arena in self.arenas.directory().of_pool(pool.slot) {
                     let (dropped, outcome) = space::drop_dormant(self, arena, pool.slot, vm);
@@ -48,31 +48,31 @@ impl Device {
         pool: &Sleeper,
         run: &GranuleRun,
         vm: &dyn VirtualMemory,
-        calls: &Calls<'_>,
+        calls: &CallbackScope<'_>,
     ) -> Result<Option<Given<'_>>> {
         let in_flight = self.slow_path.begin();
         let backing = space::backing(self, &pool.source);
         let sizes: Vec<u64> = {
-            let holdings = self.holdings.lock();
-            let region = holdings.regions().get(run.region);
+            let accounting = self.accounting.lock();
+            let region = accounting.regions().get(run.region);
             region
                 .into_iter()
                 .flat_map(|region| region.granules(run.range.clone()))
                 .map(|(_, bytes, _)| bytes)
                 .collect()
         };
-        if !self.holdings.admit_waking(pool.id, run.bytes()) {
+        if !self.accounting.admit_waking(pool.id, run.bytes()) {
             return Ok(None);
         }
-        let mut intent = Intent::up_to(&self.holdings, pool.id, run.bytes(), run.bytes());
-        if !intent.is_spared(self.site.host_reserve()) {
+        let mut intent = Intent::up_to(&self.accounting, pool.id, run.bytes(), run.bytes());
+        if !intent.is_spared(self.driver.host_reserve()) {
             return Ok(None);
         }
         space::retry_leftovers(self);
-        match region::back(&**self.site.backend(), vm, &backing, run.at(), &sizes, calls) {
+        match region::back(&**self.driver.backend(), vm, &backing, run.at(), &sizes, calls) {
             Ok(memory) => Ok(Some(Given { memory, source: backing.source, intent, in_flight })),
             Err(failed) => {
-                self.holdings.lock().regions_mut().keep(*failed.leftovers);
+                self.accounting.lock().regions_mut().keep(*failed.leftovers);
                 if failed.error.is_out_of_memory() { Ok(None) } else { Err(failed.error.into()) }
             }
         }
@@ -86,7 +86,7 @@ impl Device {
         run: &GranuleRun,
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
-        calls: &Calls<'_>,
+        calls: &CallbackScope<'_>,
     ) -> Result<Given<'_>> {
         let mut attempt = || self.memory_for(pool, run, vm, calls);
         if let Some(given) = attempt()? {
@@ -104,10 +104,10 @@ impl Device {
 
 fn no_room(device: &Device, pool: &Sleeper, run: &GranuleRun) -> AllocError {
     AllocError::NoRoomToWake {
-        label: device.site.backend().label(),
+        label: device.driver.backend().label(),
         pool: pool.id,
         bytes: run.bytes(),
-        free: device.site.device_free().unwrap_or(0),
-        host: device.site.host_room().filter(|host| host.is_short_of(run.bytes())),
+        free: device.driver.device_free().unwrap_or(0),
+        host: device.driver.host_room().filter(|host| host.is_short_of(run.bytes())),
     }
 }

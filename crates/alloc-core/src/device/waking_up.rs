@@ -2,17 +2,17 @@
 
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::device::Device;
+use crate::device::offload::GranuleRun;
 use crate::device::pools::Sleeper;
-use crate::device::rounds::{Begun, PIECE, Pieces};
-use crate::device::sleep::GranuleRun;
+use crate::device::rounds::{Begun, Carried, PIECE};
 use crate::device::wake::Given;
-use crate::device::{arenas, crossings, history};
+use crate::device::{arenas, budget_events, recorder};
 use crate::error::Result;
 use crate::features::sleep::WakeReport;
 use crate::lifetimes::call::Call;
-use crate::memory::backup::{Lane, Store, Ticket};
+use crate::memory::backup::{CopyStream, Store, Ticket};
 use crate::memory::region::{self, Leftovers};
-use crate::process::foreign::Calls;
+use crate::process::callbacks::CallbackScope;
 use crate::sync::Arc;
 use crate::types::DevicePtr;
 use crate::watch::observers::SegmentChange;
@@ -26,13 +26,13 @@ pub(crate) struct WakingUp<'w> {
     /// Arenas that may have more sleeping memory, with the numbers of their pools.
     asleep: VecDeque<(usize, Arc<Arena>)>,
     restoring: VecDeque<Rising<'w>>,
-    lane: Lane,
+    copy_stream: CopyStream,
     report: WakeReport,
     /// Outcome of giving sleeping memory up.
     emptied: Result<()>,
     call: Call<'w>,
     /// The last to go: panics of the program's code go on from there.
-    calls: Calls<'w>,
+    calls: CallbackScope<'w>,
 }
 
 /// A run that sleeps on when this is dropped, unless it has woken.
@@ -49,9 +49,9 @@ impl Drop for Unwoken<'_> {
             return;
         }
         let mut state = self.arena.lock();
-        let mut holdings = self.device.holdings.lock();
-        holdings.regions_mut().keep_asleep(self.run.region, self.run.range.clone());
-        self.run.follow(&mut state, &holdings);
+        let mut accounting = self.device.accounting.lock();
+        accounting.regions_mut().keep_asleep(self.run.region, self.run.range.clone());
+        self.run.follow(&mut state, &accounting);
     }
 }
 
@@ -78,7 +78,7 @@ impl<'w> WakingUp<'w> {
         report: WakeReport,
         emptied: Result<()>,
         call: Call<'w>,
-        calls: Calls<'w>,
+        calls: CallbackScope<'w>,
     ) -> Self {
         let arenas_of = |(number, pool): (usize, &Sleeper)| {
             let arenas = device.arenas.directory().of_pool(pool.slot).into_iter();
@@ -89,7 +89,7 @@ impl<'w> WakingUp<'w> {
             asleep: pools.iter().enumerate().flat_map(arenas_of).collect(),
             pools,
             restoring: VecDeque::new(),
-            lane: Lane::new(device.site.backend(), device.site.device()),
+            copy_stream: CopyStream::new(device.driver.backend(), device.driver.device()),
             report,
             emptied,
             call,
@@ -104,9 +104,9 @@ impl<'w> WakingUp<'w> {
     pub(crate) fn end(self) -> Result<WakeReport> {
         let Self { device, report, emptied, call, calls, .. } = self;
         drop(call);
-        history::tell_trackers(device);
+        recorder::tell_trackers(device);
         // Observers may wait for other threads, which may wait for memory in flight: now there is none.
-        crossings::tell_in(device, &calls);
+        budget_events::tell_in(device, &calls);
         emptied.map(|()| report)
     }
 
@@ -124,14 +124,14 @@ impl<'w> WakingUp<'w> {
 
     fn next_in(&self, arena: &Arena, slot: PoolSlot) -> Option<GranuleRun> {
         let state = arena.lock();
-        if state.tenure().slot() != slot {
+        if state.binding().slot() != slot {
             return None;
         }
         for (segment, region_id) in state.layout().growable() {
-            let mut holdings = self.device.holdings.lock();
-            let Some(region) = holdings.regions().get(region_id) else { continue };
+            let mut accounting = self.device.accounting.lock();
+            let Some(region) = accounting.regions().get(region_id) else { continue };
             let Some(range) = region.first_asleep(PIECE) else { continue };
-            return Some(GranuleRun::take(&state, &mut holdings, segment, region_id, range));
+            return Some(GranuleRun::take(&state, &mut accounting, segment, region_id, range));
         }
         None
     }
@@ -141,7 +141,7 @@ impl<'w> WakingUp<'w> {
         // Neighbours in one store are copied together.
         let mut pieces: Vec<(Arc<Store>, u64, u64, u64)> = Vec::new();
         {
-            let device = self.device.holdings.lock();
+            let device = self.device.accounting.lock();
             let Some(region) = device.regions().get(run.region) else { return Ok(Copies::default()) };
             for (at, of_granule, saved) in region.saved(run.range.clone()) {
                 let Some((store, offset)) = saved else { continue };
@@ -158,7 +158,7 @@ impl<'w> WakingUp<'w> {
         let mut copies = Copies::default();
         for (store, offset, at, bytes) in pieces {
             // SAFETY: mapped by this thread just now; the blocks on it are in nobody's reach.
-            copies.ticket = Some(unsafe { self.lane.restore(&store, offset, DevicePtr(at), bytes) }?);
+            copies.ticket = Some(unsafe { self.copy_stream.restore(&store, offset, DevicePtr(at), bytes) }?);
             copies.bytes += bytes;
         }
         Ok(copies)
@@ -166,12 +166,12 @@ impl<'w> WakingUp<'w> {
 
     /// Takes the memory away again: the run sleeps on.
     fn take_back(&self, given: &Given<'w>) {
-        let Ok(vm) = self.device.site.backend().virtual_memory() else { return };
+        let Ok(vm) = self.device.driver.backend().virtual_memory() else { return };
         let mut leftovers = Leftovers::default();
         let Given { memory, source, .. } = given;
         // SAFETY: the granules are set to `Pending` by this thread only, and what was queued for them is done.
         unsafe { region::undo(vm, source, memory, &mut leftovers, &self.calls) };
-        self.device.holdings.lock().regions_mut().keep(leftovers);
+        self.device.accounting.lock().regions_mut().keep(leftovers);
     }
 
     /// Commits a run as awake.
@@ -183,13 +183,13 @@ impl<'w> WakingUp<'w> {
         self.device.tell_growable(SegmentChange::Attached, owner, run.at(), run.bytes(), &self.calls);
         let forgotten = {
             let mut state = arenas::attend(self.device, &asleep.arena, &self.call);
-            let mut holdings = self.device.holdings.lock();
-            intent.fulfil(&mut holdings);
-            holdings.take(pool.id, run.tier, run.bytes());
-            holdings.regions_mut().commit_backed(run.region, &memory);
-            let forgotten = holdings.regions_mut().forget_saved(run.region, run.range.clone());
-            run.follow(&mut state, &holdings);
-            drop(holdings);
+            let mut accounting = self.device.accounting.lock();
+            intent.fulfil(&mut accounting);
+            accounting.take(pool.id, run.tier, run.bytes());
+            accounting.regions_mut().commit_backed(run.region, &memory);
+            let forgotten = accounting.regions_mut().forget_saved(run.region, run.range.clone());
+            run.follow(&mut state, &accounting);
+            drop(accounting);
             state.ledger_mut().history_mut().record(Action::SegmentMap, run.range.start, run.bytes());
             forgotten
         };
@@ -201,11 +201,11 @@ impl<'w> WakingUp<'w> {
     }
 }
 
-impl Pieces for WakingUp<'_> {
+impl Carried for WakingUp<'_> {
     fn begin(&mut self, pressed: bool) -> Result<Begun> {
         let Some((number, asleep)) = self.next_asleep() else { return Ok(Begun::Nothing) };
         let (pool, run) = (&self.pools[number], &asleep.run);
-        let Ok(vm) = self.device.site.backend().virtual_memory() else { return Ok(Begun::Nothing) };
+        let Ok(vm) = self.device.driver.backend().virtual_memory() else { return Ok(Begun::Nothing) };
         let given = if pressed {
             self.device.memory_by_all_means(pool, run, vm, &self.call, &self.calls)?
         } else {
@@ -221,7 +221,7 @@ impl Pieces for WakingUp<'_> {
             }
             Err(error) => {
                 // Some of it may be queued.
-                self.lane.abandon();
+                self.copy_stream.abandon();
                 self.take_back(&given);
                 Err(error)
             }
@@ -235,7 +235,7 @@ impl Pieces for WakingUp<'_> {
     fn finish(&mut self) -> Result<()> {
         let Some(rising) = self.restoring.front() else { return Ok(()) };
         if let Some(ticket) = rising.copies.ticket {
-            self.lane.land(ticket)?;
+            self.copy_stream.land(ticket)?;
         }
         if let Some(rising) = self.restoring.pop_front() {
             self.get_up(rising);
@@ -246,7 +246,7 @@ impl Pieces for WakingUp<'_> {
     /// Wakes runs whose contents arrived; the others sleep on.
     fn settle(&mut self) {
         while !self.restoring.is_empty() && self.finish().is_ok() {}
-        self.lane.abandon();
+        self.copy_stream.abandon();
         for Rising { given, asleep: _asleep, .. } in std::mem::take(&mut self.restoring) {
             self.take_back(&given);
         }

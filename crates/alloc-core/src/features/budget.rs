@@ -34,7 +34,7 @@
 //! # fn drop_something(bytes: u64) -> u64 { 0 }
 //! ```
 
-pub use crate::base::tenants::{Marks, TenantId};
+pub use crate::base::tenant_marks::{Marks, TenantId};
 
 use crate::config::MemoryLimit;
 use crate::sync::Arc;

@@ -22,7 +22,7 @@ pub mod registry;
 
 use crate::watch::oom::ProcessMemory;
 use crate::watch::stats::DeviceStats;
-use registry::Entry;
+use registry::ProcessUsage;
 use std::collections::BTreeMap;
 
 /// Bytes of an allocator.
@@ -99,7 +99,7 @@ impl DeviceLedger {
         (total, used): (u64, u64),
         (ours, pinned, graphs): (Ours, u64, u64),
         own: u32,
-        entries: &[Entry],
+        entries: &[ProcessUsage],
         processes: &[ProcessMemory],
     ) -> Self {
         let own = (0, own);

@@ -35,11 +35,11 @@
 
 pub(crate) mod bytes;
 pub(crate) mod exchange;
+pub(crate) mod export_table;
 pub(crate) mod handle;
 pub(crate) mod import;
-pub(crate) mod ledger;
 mod mapping;
-pub(crate) mod process;
+pub(crate) mod other_process;
 mod registered;
 
 pub use import::ImportedMemory;
@@ -47,7 +47,7 @@ pub use registered::{RegisteredMemory, RegisteredOptions, Window};
 
 use crate::memory::region::Piece;
 use crate::sync::Arc;
-use ledger::{Ledger, Ticket};
+use export_table::{ExportTable, ExportTicket};
 
 /// A block as another process can open it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -66,12 +66,17 @@ pub(crate) struct Share {
     pub(crate) block: SharedBlock,
     /// Granules that other processes map, in the block's order; none of a fixed segment.
     pub(crate) granules: Vec<Piece>,
-    ledger: Arc<Ledger>,
-    ticket: Ticket,
+    ledger: Arc<ExportTable>,
+    ticket: ExportTicket,
 }
 
 impl Share {
-    pub(crate) fn new(block: SharedBlock, granules: Vec<Piece>, ledger: Arc<Ledger>, ticket: Ticket) -> Self {
+    pub(crate) fn new(
+        block: SharedBlock,
+        granules: Vec<Piece>,
+        ledger: Arc<ExportTable>,
+        ticket: ExportTicket,
+    ) -> Self {
         Self { block, granules, ledger, ticket }
     }
 
@@ -91,11 +96,11 @@ impl Share {
         self.ledger.is_held(self.ticket)
     }
 
-    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+    pub(crate) fn ledger(&self) -> &Arc<ExportTable> {
         &self.ledger
     }
 
-    pub(crate) fn ticket(&self) -> Ticket {
+    pub(crate) fn ticket(&self) -> ExportTicket {
         self.ticket
     }
 }

@@ -5,7 +5,7 @@ use crate::backend::Backend;
 use crate::error::Result;
 use crate::features::share::Share;
 use crate::process::attention::{Attention, Reason};
-use crate::process::edges;
+use crate::process::state;
 use crate::sync::{Arc, Mutex, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, Stream};
 use crate::watch::pointer::Problem;
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 /// A live allocation that came straight from the driver.
 #[derive(Debug, Default)]
-struct Memory {
+struct UncachedBlock {
     /// Devices besides its own whose streams use it.
     users: SmallVec<[DeviceIndex; 1]>,
     /// A value owns it, and frees it.
@@ -34,7 +34,7 @@ pub(crate) struct Uncached {
     backend: Arc<dyn Backend>,
     device: DeviceIndex,
     attention: &'static Attention,
-    live: Mutex<FxHashMap<DevicePtr, Memory>>,
+    live: Mutex<FxHashMap<DevicePtr, UncachedBlock>>,
     /// Memory freed while other processes had it.
     freed: Mutex<Vec<Freed>>,
 }
@@ -60,7 +60,7 @@ impl Uncached {
         assert_unlocked();
         let take = || self.backend.malloc(self.device, bytes).inspect_err(|_| self.backend.clear_error());
         let ptr = take().or_else(|error| {
-            let waits = !self.freed.lock().is_empty() && !edges::captures_over(self.backend.id());
+            let waits = !self.freed.lock().is_empty() && !state::captures_over(self.backend.id());
             if !error.is_out_of_memory() || !waits {
                 return Err(error);
             }
@@ -68,7 +68,7 @@ impl Uncached {
             self.free_unshared();
             take()
         })?;
-        self.live.lock().insert(ptr, Memory { bytes, ..Memory::default() });
+        self.live.lock().insert(ptr, UncachedBlock { bytes, ..UncachedBlock::default() });
         Ok(ptr)
     }
 
@@ -97,7 +97,7 @@ impl Uncached {
         Ok(true)
     }
 
-    fn take(&self, ptr: DevicePtr) -> Option<Memory> {
+    fn take(&self, ptr: DevicePtr) -> Option<UncachedBlock> {
         let mut live = self.live.lock();
         if live.get(&ptr)?.owned { None } else { live.remove(&ptr) }
     }
@@ -106,7 +106,7 @@ impl Uncached {
     /// none, or of fewer bytes.
     pub(crate) fn set_owned(&self, ptr: DevicePtr, owned: Option<u64>) -> bool {
         let mut live = self.live.lock();
-        let fits = |memory: &&mut Memory| owned.is_none_or(|bytes| bytes <= memory.bytes);
+        let fits = |memory: &&mut UncachedBlock| owned.is_none_or(|bytes| bytes <= memory.bytes);
         let Some(memory) = live.get_mut(&ptr).filter(fits) else { return false };
         std::mem::replace(&mut memory.owned, owned.is_some()) != owned.is_some()
     }

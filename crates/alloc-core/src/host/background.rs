@@ -1,7 +1,7 @@
 //! The thread that notices completed uses, so that requests need not (`pinned_use_background_threads`).
 
 use super::cache::PinnedCache;
-use crate::process::edges::AtWork;
+use crate::process::state::AtWork;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Background {
 
 fn watch(cache: &PinnedCache, stop: &AtomicBool) {
     let driver = cache.driver();
-    while !stop.load(Ordering::Acquire) && driver.edge().is_none() {
+    while !stop.load(Ordering::Acquire) && driver.process_state().is_none() {
         if cache.completions().any() {
             let Some(at_work) = AtWork::begin(driver.attention()) else { break };
             if let Err(error) = driver.noticing(cache.poll(None)) {

@@ -1,25 +1,25 @@
 //! Pinned memory that comes and goes: requests, frees, emptying, the end. The parts of an allocator, which it shares with its
 //! thread.
 
-use super::block::{Fate, Order};
 use super::completions::Completions;
-use super::driver::DriverAccess;
-use super::pools::PinnedPools;
+use super::driver_access::DriverAccess;
+use super::pinned_block::{Fate, Order};
+use super::pinned_pools::PinnedPools;
+use super::pinned_source::{PinnedSource, numa};
+use super::pinned_stats::{HostStats, signed};
 use super::shared::SharedTable;
-use super::source::{Source, numa};
-use super::stats::{HostStats, signed};
+use super::stream_uses::StreamUses;
 use super::table::{BlockTable, Knobs};
-use super::uses::StreamUses;
 use super::{HostBlock, HostBlockId, HostOptions};
 use crate::backend::{self, Backend, BackendError, ErrorKind};
 use crate::config::Settings;
 use crate::error::{AllocError, Result, log_end};
 use crate::memory::block::BlockId;
-use crate::process::attention::Edge;
-use crate::process::edges;
-use crate::process::foreign::{Foreign, HeldBack};
+use crate::process::attention::ProcessState;
+use crate::process::callbacks::{Callbacks, HeldBack};
 use crate::process::pinned::{self, Pins};
-use crate::process::unified::{Membership, Moving};
+use crate::process::state;
+use crate::process::unified::{Membership, PinnedInFlight};
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use crate::watch::history::{Context, RecordContext};
@@ -58,7 +58,7 @@ fn is_short(refused: &AllocError) -> bool {
 #[derive(Debug)]
 pub(super) struct PinnedCache {
     driver: Arc<DriverAccess>,
-    source: Source,
+    source: PinnedSource,
     table: SharedTable,
     pools: PinnedPools,
     completions: Completions,
@@ -69,14 +69,14 @@ pub(super) struct PinnedCache {
 impl PinnedCache {
     pub(super) fn new(backend: Arc<dyn Backend>, settings: &Settings, options: &HostOptions) -> Result<Self> {
         validate(settings)?;
-        edges::admit(backend.id()).map_err(Edge::refusal)?;
+        state::admit(backend.id()).map_err(ProcessState::refusal)?;
         let node = numa::resolve(options.numa, &*backend, &options.sysfs)?;
         let driver = Arc::new(DriverAccess::new(Arc::clone(&backend), options.captures_are_told)?);
-        let foreign = Arc::new(Foreign::default());
+        let callbacks = Arc::new(Callbacks::default());
         Ok(Self {
-            source: Source::new(backend, node, settings),
-            table: SharedTable::new(settings, options.sizing, Arc::clone(&foreign)),
-            pools: PinnedPools::new(Arc::clone(&driver), foreign),
+            source: PinnedSource::new(backend, node, settings),
+            table: SharedTable::new(settings, options.sizing, Arc::clone(&callbacks)),
+            pools: PinnedPools::new(Arc::clone(&driver), callbacks),
             completions: Completions::new(Arc::clone(&driver)),
             wants_thread: AtomicBool::new(settings.pinned_use_background_threads),
             driver,
@@ -190,7 +190,7 @@ impl PinnedCache {
 
     /// The calling thread has pinned memory in its hands until this is dropped, where devices share it. Destructors of the program's
     /// wait for that: whoever waits for the memory waits for none of them.
-    fn moving(&self) -> Option<(Moving, HeldBack<'_>)> {
+    fn moving(&self) -> Option<(PinnedInFlight, HeldBack<'_>)> {
         self.source.unified().map(|unified| (unified.moving(), self.table.hold_back()))
     }
 
@@ -416,7 +416,7 @@ impl PinnedCache {
 
 impl Pins for PinnedCache {
     fn give_back(&self, may_wait: bool) {
-        if self.driver.edge().is_some() {
+        if self.driver.process_state().is_some() {
             return;
         }
         let noticed = if may_wait { self.synchronise(None) } else { self.poll(None) };

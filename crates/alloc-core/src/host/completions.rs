@@ -1,7 +1,7 @@
 //! What devices still do with blocks that were given back, and the thread that is woken to notice its end.
 
-use super::block::Users;
-use super::driver::DriverAccess;
+use super::driver_access::DriverAccess;
+use super::pinned_block::Users;
 use crate::error::Result;
 use crate::lifetimes::last_work::LastWork;
 use crate::lifetimes::pending::{PendingFrees, Waiting};

@@ -1,11 +1,11 @@
 //! The table of blocks for many threads, and those who look on: contexts of calls, histories, snapshots.
 
-use super::block::{Phase, PinnedBlock};
+use super::pinned_block::{Phase, PinnedBlock};
 use super::sizing::HostSizing;
-use super::table::{BlockTable, Leftovers};
+use super::table::{BlockTable, TableLeftovers};
 use super::trace::entries;
 use crate::config::Settings;
-use crate::process::foreign::{Calls, Foreign, Gathered, HeldBack};
+use crate::process::callbacks::{CallbackScope, Callbacks, Gathered, HeldBack};
 use crate::sync::{Arc, AtomicBool, Guard, Mutex, Ordering, Rank};
 use crate::types::{DevicePtr, PoolId};
 use crate::watch::history::{
@@ -17,7 +17,7 @@ use crate::watch::snapshot::{BlockInfo, BlockState, SegmentInfo, Snapshot};
 #[derive(Debug)]
 pub(super) struct SharedTable {
     table: Mutex<BlockTable>,
-    foreign: Arc<Foreign>,
+    callbacks: Arc<Callbacks>,
     /// Contexts are gathered.
     gathers: AtomicBool,
 }
@@ -27,7 +27,7 @@ pub(super) struct SharedTable {
 pub(super) struct Locked<'a> {
     /// There until this is dropped.
     guard: Option<Guard<'a, BlockTable>>,
-    foreign: &'a Foreign,
+    callbacks: &'a Callbacks,
 }
 
 impl std::ops::Deref for Locked<'_> {
@@ -49,31 +49,31 @@ impl Drop for Locked<'_> {
         if !self.has_leftovers() {
             return;
         }
-        let Leftovers { contexts, users } = self.take_leftovers();
+        let TableLeftovers { contexts, users } = self.take_leftovers();
         drop(self.guard.take());
-        self.foreign.end(contexts);
+        self.callbacks.end(contexts);
         drop(users);
     }
 }
 
 impl SharedTable {
-    pub(super) fn new(settings: &Settings, sizing: HostSizing, foreign: Arc<Foreign>) -> Self {
+    pub(super) fn new(settings: &Settings, sizing: HostSizing, callbacks: Arc<Callbacks>) -> Self {
         let table = Mutex::new(Rank::Device, BlockTable::new(settings, sizing));
-        Self { table, foreign, gathers: AtomicBool::new(false) }
+        Self { table, callbacks, gathers: AtomicBool::new(false) }
     }
 
     pub(super) fn lock(&self) -> Locked<'_> {
-        Locked { guard: Some(self.table.lock()), foreign: &self.foreign }
+        Locked { guard: Some(self.table.lock()), callbacks: &self.callbacks }
     }
 
-    /// Calls of the program's code; see [`Foreign::calls`].
-    pub(super) fn calls(&self) -> Calls<'_> {
-        self.foreign.calls()
+    /// Calls of the program's code; see [`Callbacks::calls`].
+    pub(super) fn calls(&self) -> CallbackScope<'_> {
+        self.callbacks.calls()
     }
 
-    /// Holds destructors of the program's back; see [`Foreign::hold_back`].
+    /// Holds destructors of the program's back; see [`Callbacks::hold_back`].
     pub(super) fn hold_back(&self) -> HeldBack<'_> {
-        self.foreign.hold_back()
+        self.callbacks.hold_back()
     }
 
     /// The calling thread's context, where contexts are gathered at this level. Hold no lock.
@@ -81,7 +81,7 @@ impl SharedTable {
     pub(super) fn gather<'a>(
         &self,
         level: RecordContext,
-        calls: &Calls<'a>,
+        calls: &CallbackScope<'a>,
     ) -> Option<Gathered<'a, Context>> {
         if !self.gathers.load(Ordering::Acquire) {
             return None;
@@ -98,14 +98,14 @@ impl SharedTable {
             self.gathers.store(table.trace().recorder(RecordContext::State).is_some(), Ordering::Release);
             leftovers
         };
-        self.foreign.end(contexts);
-        self.foreign.end(recorder);
+        self.callbacks.end(contexts);
+        self.callbacks.end(recorder);
     }
 
     /// See [`HostAllocator::add_to_snapshot`](super::HostAllocator::add_to_snapshot).
     pub(super) fn add_to_snapshot(&self, snapshot: &mut Snapshot, traces: bool) {
         let (mut seen, contexts) = self.observe(traces);
-        resolve(&mut seen, contexts, &self.foreign.calls());
+        resolve(&mut seen, contexts, &self.callbacks.calls());
         snapshot.host_segments.append(&mut seen.segments);
         snapshot.host_traces.extend(seen.device_traces.into_iter().flatten());
     }

@@ -1,10 +1,10 @@
 //! What is known of every pinned block. Calls no driver, and drops nothing that is foreign code's: that is
 //! [left over](Leftovers) for when nothing is locked.
 
-use super::block::{Fate, Fresh, Order, Phase, PinnedBlock, Users};
 use super::free::FreeBlocks;
+use super::pinned_block::{Fate, Fresh, Order, Phase, PinnedBlock, Users};
+use super::pinned_stats::{Histogram, HostStats, Totals};
 use super::sizing::HostSizing;
-use super::stats::{Histogram, HostStats, Totals};
 use super::trace::Trace;
 use super::{HostBlock, HostBlockId};
 use crate::config::Settings;
@@ -48,7 +48,7 @@ impl Knobs {
 
 /// What a pool has cached, and its figures.
 #[derive(Debug, Default)]
-struct PoolCache {
+struct PinnedPool {
     free: FreeBlocks,
     blocks: usize,
     histogram: Histogram,
@@ -56,7 +56,7 @@ struct PoolCache {
 
 /// Foreign code's, or events: dropped without a lock.
 #[derive(Debug, Default)]
-pub(super) struct Leftovers {
+pub(super) struct TableLeftovers {
     pub(super) contexts: Vec<Context>,
     pub(super) users: Users,
 }
@@ -71,8 +71,8 @@ pub(super) struct BlockTable {
     names: Range<u64>,
     by_ptr: BTreeMap<DevicePtr, BlockId>,
     /// The default pool's, and those of private pools.
-    default: PoolCache,
-    caches: BTreeMap<PoolId, PoolCache>,
+    default: PinnedPool,
+    caches: BTreeMap<PoolId, PinnedPool>,
     totals: Totals,
     /// What the requests of the blocks in use were rounded to, and the most that this was since the cache was emptied.
     wanted: u64,
@@ -82,7 +82,7 @@ pub(super) struct BlockTable {
     /// Memory of the program's own that it has pinned: its size, and where.
     registered: BTreeMap<DevicePtr, (u64, Option<Context>)>,
     trace: Trace,
-    leftovers: Leftovers,
+    leftovers: TableLeftovers,
 }
 
 /// The bits of a name that say where the block's record is.
@@ -96,7 +96,7 @@ impl BlockTable {
             vacant: Vec::new(),
             names: 0..0,
             by_ptr: BTreeMap::new(),
-            default: PoolCache::default(),
+            default: PinnedPool::default(),
             caches: BTreeMap::new(),
             totals: Totals::default(),
             wanted: 0,
@@ -104,7 +104,7 @@ impl BlockTable {
             apart: 0,
             registered: BTreeMap::new(),
             trace: Trace::default(),
-            leftovers: Leftovers::default(),
+            leftovers: TableLeftovers::default(),
         }
     }
 
@@ -127,7 +127,7 @@ impl BlockTable {
     }
 
     /// What has to end, once the table is not locked any more.
-    pub(super) fn take_leftovers(&mut self) -> Leftovers {
+    pub(super) fn take_leftovers(&mut self) -> TableLeftovers {
         std::mem::take(&mut self.leftovers)
     }
 
@@ -162,7 +162,7 @@ impl BlockTable {
     pub(super) fn handed_out(&self, id: HostBlockId) -> Option<BlockId> {
         let place = id.0 & ((1 << PLACE) - 1);
         let block = self.blocks.get(place as usize)?.as_ref()?;
-        (id != HostBlockId::NONE && block.tenure == id.0).then_some(BlockId::new(place as u32))
+        (id != HostBlockId::NONE && block.binding == id.0).then_some(BlockId::new(place as u32))
     }
 
     /// A block in the program's hands: that of this name, or else the one that begins at `ptr`.
@@ -195,17 +195,17 @@ impl BlockTable {
     }
 
     #[inline]
-    fn cache(&mut self, pool: PoolId) -> &mut PoolCache {
+    fn cache(&mut self, pool: PoolId) -> &mut PinnedPool {
         if pool == PoolId::DEFAULT { &mut self.default } else { self.caches.entry(pool).or_default() }
     }
 
     /// What a pool has, if it has had anything.
     #[inline]
-    fn known(&mut self, pool: PoolId) -> Option<&mut PoolCache> {
+    fn known(&mut self, pool: PoolId) -> Option<&mut PinnedPool> {
         if pool == PoolId::DEFAULT { Some(&mut self.default) } else { self.caches.get_mut(&pool) }
     }
 
-    fn all_caches(&mut self) -> impl Iterator<Item = &mut PoolCache> {
+    fn all_caches(&mut self) -> impl Iterator<Item = &mut PinnedPool> {
         std::iter::once(&mut self.default).chain(self.caches.values_mut())
     }
 
@@ -266,7 +266,7 @@ impl BlockTable {
             pool: order.pool,
             origin,
             phase: Phase::Cached,
-            tenure: 0,
+            binding: 0,
             users: Users::new(),
             waits: 0,
             captured: false,
@@ -290,11 +290,11 @@ impl BlockTable {
 
     #[inline(always)]
     fn hand_out(&mut self, id: BlockId, rounded: u64, order: &Order<'_>) -> HostBlock {
-        let tenure = self.name(id);
+        let binding = self.name(id);
         let block = self.block_mut(id);
         (block.phase, block.buffered, block.apart) = (Phase::HandedOut, false, order.apart);
         (block.requested, block.rounded) = (order.requested, rounded);
-        (block.tenure, block.captured) = (tenure, order.capturing);
+        (block.binding, block.captured) = (binding, order.capturing);
         let former = std::mem::replace(&mut block.context, order.context.as_deref().cloned());
         let (ptr, size) = (block.ptr, block.size);
         self.leftovers.contexts.extend(former);
@@ -307,14 +307,14 @@ impl BlockTable {
             self.most_wanted = self.most_wanted.max(self.wanted);
         }
         self.note(Action::Alloc, id, order.context.as_deref());
-        HostBlock { ptr, id: HostBlockId(tenure), bytes: order.requested, size }
+        HostBlock { ptr, id: HostBlockId(binding), bytes: order.requested, size }
     }
 
     /// The program gives a block back. Says what it waits for; [`event_done`](Self::event_done) comes at the end of each.
     pub(super) fn release(&mut self, id: BlockId, call: Option<&Context>) -> Fate {
         self.note(Action::FreeRequested, id, call);
         let block = self.block_mut(id);
-        block.tenure = 0;
+        block.binding = 0;
         if block.users.is_empty() && !block.in_graph {
             return self.complete(id, call);
         }
@@ -504,7 +504,7 @@ impl BlockTable {
 
 #[cfg(test)]
 mod tests {
-    use super::super::block::Origin;
+    use super::super::pinned_block::PinMethod;
     use super::*;
     use crate::types::{BackendId, DeviceIndex};
 
@@ -518,7 +518,7 @@ mod tests {
             context: None,
         };
         let mut table = BlockTable::new(&Settings::default(), HostSizing::Pytorch);
-        let fresh = Fresh { ptr: DevicePtr(8192), size: 4096, origin: Origin::Driver, took: None };
+        let fresh = Fresh { ptr: DevicePtr(8192), size: 4096, origin: PinMethod::Driver, took: None };
         let block = table.add(fresh, &order(100));
         let id = table.handed_out(block.id).expect("the program has it");
         assert_eq!((block.bytes, block.size), (100, 4096));

@@ -28,7 +28,7 @@ impl std::fmt::Debug for Trace {
 }
 
 /// What a change of the history leaves over, to be dropped without a lock.
-pub(super) type Leftovers = (Vec<Context>, Option<ContextRecorder>);
+pub(super) type TraceLeftovers = (Vec<Context>, Option<ContextRecorder>);
 
 impl Trace {
     pub(super) fn is_on(&self) -> bool {
@@ -41,7 +41,7 @@ impl Trace {
     }
 
     /// Changes how it is kept. Off, it stays readable, unless it is to be cleared.
-    pub(super) fn configure(&mut self, options: &HistoryOptions) -> Leftovers {
+    pub(super) fn configure(&mut self, options: &HistoryOptions) -> TraceLeftovers {
         self.on = options.max_entries > 0;
         let mut lost = Vec::new();
         let same = |ring: &Ring| ring.is_deterministic() == options.deterministic;

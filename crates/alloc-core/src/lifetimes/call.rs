@@ -1,7 +1,7 @@
 //! Facts about the operation under way, gathered before any lock is taken.
 
 use crate::backend::{Capture, CaptureMode, Result};
-use crate::process::foreign::Gathered;
+use crate::process::callbacks::Gathered;
 use crate::watch::history::Context;
 
 /// One call of the program.

@@ -1,8 +1,8 @@
 //! Last work of a retired stream: it stands for the stream once its handle may not be named any more.
 
 use crate::backend::{Backend, BackendError, CaptureStatus, ErrorKind, Result};
-use crate::process::edges;
 use crate::process::held_event::HeldEvent;
+use crate::process::state;
 use crate::process::stream_identity::named;
 use crate::sync::{Arc, AtomicBool, Ordering, assert_unlocked};
 use crate::types::{DeviceIndex, Stream};
@@ -130,7 +130,7 @@ pub(crate) fn wait_for_stream(backend: &dyn Backend, stream: Stream) -> Result<(
 /// way, which it could break.
 fn wait_for_device(backend: &dyn Backend, device: DeviceIndex, cause: Option<&BackendError>) -> Result<()> {
     let cause = cause.map_or_else(|| "the end of a launch is not known".into(), ToString::to_string);
-    if edges::captures_over(backend.id()) {
+    if state::captures_over(backend.id()) {
         let detail = format!(
             "{cause}; waiting for the whole device instead would break the capture that is under way: the memory stays, \
              end the capture and synchronise again"

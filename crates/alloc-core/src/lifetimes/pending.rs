@@ -8,7 +8,7 @@ mod queues;
 
 pub(crate) use crate::base::ids::Waiting;
 
-use queues::{Entry, Key, Queue, Queues, Shared};
+use queues::{ExportedBlock, PendingBlock, Queue, Queues, UserKey};
 
 use crate::backend::{Backend, Result};
 use crate::base::steps::Counted;
@@ -23,14 +23,14 @@ use rustc_hash::FxHashMap;
 
 /// Moment that a block waits for.
 #[derive(Clone, Debug)]
-enum Moment {
+enum Fence {
     /// An event recorded at its free.
     Own(Arc<HeldEvent>),
     /// The end of a stream that was retired before.
     Last(Arc<LastWork>),
 }
 
-impl Moment {
+impl Fence {
     fn is_past(&self) -> Result<bool> {
         match self {
             Self::Own(event) => event.is_past(),
@@ -116,7 +116,7 @@ impl PendingFrees {
                 let mut queues = self.queues.lock();
                 let user = User::Retired(Arc::clone(&last));
                 queues.end_use(&user);
-                queues.push(user, Moment::Last(last), block);
+                queues.push(user, Fence::Last(last), block);
                 return;
             }
             User::Shared(share) => {
@@ -131,11 +131,11 @@ impl PendingFrees {
             Ok(event)
         });
         match recorded {
-            Ok(event) => self.queues.lock().push(User::Live(stream), Moment::Own(event), block),
+            Ok(event) => self.queues.lock().push(User::Live(stream), Fence::Own(event), block),
             Err(error) => {
                 self.queues.lock().push_unrecorded(stream, block);
                 backend.clear_error();
-                crate::process::edges::notice(self.attention, &**backend, &error);
+                crate::process::state::notice(self.attention, &**backend, &error);
                 tracing::warn!(%error, "no event could be recorded for a freed block; it stays pending until the next synchronisation");
             }
         }
@@ -242,7 +242,7 @@ impl PendingFrees {
         let held = if ask == Ask::Now { Some(ledger.holds(true)) } else { ledger.holds_in_passing(waiting) };
         let Some(held) = held else { return };
         let waiting = self.queues.lock().shared();
-        for (ticket, Shared { share, block }) in waiting.into_iter().counted() {
+        for (ticket, ExportedBlock { share, block }) in waiting.into_iter().counted() {
             if held.contains(share.ticket()) {
                 continue;
             }
@@ -279,13 +279,13 @@ impl PendingFrees {
         };
         let mut outcome = Ok(());
         for stream in streams {
-            let wanted = |entry: &Entry| entry.ticket < bound && concerns(entry.block.arena);
+            let wanted = |entry: &PendingBlock| entry.ticket < bound && concerns(entry.block.arena);
             let waited = self.synchronise_stream(backend, naming, slow_path, stream, wanted, &mut done);
             outcome = outcome.and(waited);
         }
         // Entries that join the list from here on are for the next round: their work may be later.
         let tickets = self.queues.lock().unrecorded_before(bound);
-        let mut reached: FxHashMap<Key, (User, bool)> = FxHashMap::default();
+        let mut reached: FxHashMap<UserKey, (User, bool)> = FxHashMap::default();
         for ticket in tickets {
             // Looked up one by one: a stream may be retired while others are waited for.
             let (user, block, _named) = {
@@ -295,7 +295,7 @@ impl PendingFrees {
                 let named = entry.user.live().map(|stream| naming.begin(stream));
                 (entry.user.clone(), entry.block, named)
             };
-            let ready = match reached.get(&Key::of(&user)) {
+            let ready = match reached.get(&UserKey::of(&user)) {
                 Some((_, ready)) => *ready,
                 None => {
                     assert_unlocked();
@@ -304,7 +304,7 @@ impl PendingFrees {
                         User::Retired(last) => last.wait(),
                         User::Shared(_) => unreachable!("{NO_EVENT}"),
                     };
-                    reached.insert(Key::of(&user), (user.clone(), waited.is_ok()));
+                    reached.insert(UserKey::of(&user), (user.clone(), waited.is_ok()));
                     let ready = waited.is_ok();
                     outcome = outcome.and(waited);
                     ready
@@ -330,7 +330,7 @@ impl PendingFrees {
         naming: &InFlight<Stream>,
         slow_path: &SlowPath,
         number: u64,
-        wanted: impl Fn(&Entry) -> bool,
+        wanted: impl Fn(&PendingBlock) -> bool,
         done: &mut impl FnMut(Waiting),
     ) -> Result<()> {
         let mut from = 0;

@@ -18,12 +18,12 @@
 mod row;
 
 use crate::backend;
-use crate::base::growth;
+use crate::base::big_table;
 use crate::memory::block::BlockId;
 use crate::sync::Ordering;
 use crate::sync::plain::{AtomicPtr, AtomicU64, Mutex, MutexGuard};
 use crate::types::{DeviceIndex, DevicePtr};
-use row::{Entry, claim, clear, find};
+use row::{MapEntry, claim, clear, find};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::Range;
@@ -103,7 +103,7 @@ fn new_zeroed<T: Zeroed>() -> NonNull<T> {
     const { assert!(std::mem::size_of::<T>() > 0) };
     let layout = Layout::new::<T>();
     if T::LARGE {
-        return growth::reserve_zeroed(layout).cast();
+        return big_table::reserve_zeroed(layout).cast();
     }
     // SAFETY: the layout has a size above 0, asserted above.
     let raw = unsafe { alloc_zeroed(layout) };
@@ -119,7 +119,7 @@ unsafe fn delete<T: Zeroed>(table: *mut T) {
     // Tables hold atomics only, so there is nothing to drop.
     if T::LARGE {
         // SAFETY: by this function's contract, from `reserve_zeroed` with this layout, and given back once.
-        unsafe { growth::release_zeroed(raw, layout) };
+        unsafe { big_table::release_zeroed(raw, layout) };
     } else {
         // SAFETY: by this function's contract, allocated with this layout and not freed before.
         unsafe { dealloc(raw, layout) };
@@ -220,8 +220,8 @@ impl AddressMap {
         if let Some(entry) = find(node.line(page, slot), slot) {
             return Some(entry.location());
         }
-        let entry = Entry(get(&node.dense[page])?.0[slot].load(Ordering::Acquire));
-        (entry != Entry::EMPTY).then(|| entry.location())
+        let entry = MapEntry(get(&node.dense[page])?.0[slot].load(Ordering::Acquire));
+        (entry != MapEntry::EMPTY).then(|| entry.location())
     }
 
     /// Enters a block. The caller holds the lock of the arena that owns the address, and nothing is
@@ -230,7 +230,7 @@ impl AddressMap {
     pub(crate) fn insert(&self, ptr: DevicePtr, at: Location) {
         debug_assert!(Self::can_hold(ptr), "the segment's address was checked when it was made");
         let (node, page, slot) = Self::place(ptr);
-        let entry = Entry::new(slot, at);
+        let entry = MapEntry::new(slot, at);
         let node = get_or_make(&self.root().0[node], |made| self.tables().nodes.push(made));
         if !claim(node.line(page, slot), entry) {
             let dense = get_or_make(&node.dense[page], |made| self.tables().dense.push(made));
@@ -251,7 +251,7 @@ impl AddressMap {
             let (node, page) = ((first >> NODE_BITS) as usize, first as usize & (PAGES - 1));
             let end = (page as u64 + pages.end - first).min(PAGES as u64);
             let table = get_or_make(&self.root().0[node], |made| self.tables().nodes.push(made));
-            growth::prefer_huge_pages_around(&table.lines, page..end as usize);
+            big_table::prefer_huge_pages_around(&table.lines, page..end as usize);
             first += end - page as u64;
         }
     }

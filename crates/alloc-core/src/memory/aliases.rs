@@ -150,7 +150,8 @@ impl Trial<'_> {
     }
 
     fn lie(&self, read: &str, written: &str) -> Answer {
-        let (base, end) = (self.base, self.base.add(ORDER.len() as u64 * self.unit));
+        let Self { base, unit, .. } = *self;
+        let end = base.add(ORDER.len() as u64 * unit);
         Answer::Differ(format!(
             "of memory mapped twice between {base} and {end}, the {read} place does not show what was written in the {written}"
         ))
@@ -168,7 +169,8 @@ impl Trial<'_> {
     fn copy(&self, places: [u64; 2], mut host: Vec<u8>, kind: CopyKind) -> Result<Vec<u8>> {
         let from_start = DevicePtr(host.as_mut_ptr().expose_provenance() as u64);
         let samples = places.into_iter().flat_map(|place| {
-            let start = self.base.add(place * self.unit);
+            let Self { base, unit, .. } = *self;
+            let start = base.add(place * unit);
             [0, (self.unit - SAMPLE) / 2, self.unit - SAMPLE].map(|skip| start.add(skip))
         });
         let queued = samples.zip(0..).try_for_each(|(at, number)| {

@@ -1,13 +1,13 @@
 //! Stores for contents while their memory sleeps.
 
-mod lane;
+mod copy_stream;
 pub(crate) mod refused;
 
-pub(crate) use lane::{Lane, Ticket};
+pub(crate) use copy_stream::{CopyStream, Ticket};
 
 use crate::backend::{Backend, BackendError, CopyKind, ErrorKind, HostFlags, Result};
-use crate::process::edges;
 use crate::process::pinned::{self, Pins};
+use crate::process::state;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{BackendId, DeviceIndex, DevicePtr};
 use memmap2::{Advice, MmapRaw};
@@ -38,7 +38,7 @@ pub enum Retention {
 }
 
 /// Host memory of a backup.
-enum Memory {
+enum BackupMemory {
     /// Of the driver, or of the allocator of pinned memory that has it by a name.
     Pinned {
         backend: Arc<dyn Backend>,
@@ -50,7 +50,7 @@ enum Memory {
 }
 
 /// Host memory for one run of granules. Dropping the last share gives it back, which calls the driver: hold no lock.
-pub(crate) struct Store(Memory);
+pub(crate) struct Store(BackupMemory);
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -65,7 +65,7 @@ impl Store {
             Some(pins) => pins.take(bytes).map(|(ptr, id)| (ptr, Some((pins, id))))?,
             None => (backend.pinned_host()?.host_malloc(bytes, HostFlags::PORTABLE)?, None),
         };
-        Ok(Self(Memory::Pinned { backend: Arc::clone(backend), ptr, bytes, of }))
+        Ok(Self(BackupMemory::Pinned { backend: Arc::clone(backend), ptr, bytes, of }))
     }
 
     fn file(directory: &Path, bytes: u64, device: DeviceIndex) -> Result<Self> {
@@ -79,7 +79,7 @@ impl Store {
             map.advise(Advice::DontFork)?;
             Ok(map)
         };
-        map().map(|map| Self(Memory::File(map))).map_err(|error| {
+        map().map(|map| Self(BackupMemory::File(map))).map_err(|error| {
             let detail = format!("no backup file of {bytes} bytes in {}: {error}", directory.display());
             BackendError::new(ErrorKind::ResourceLimit, 0, "backup file", device, &detail)
         })
@@ -87,22 +87,22 @@ impl Store {
 
     pub(crate) fn bytes(&self) -> u64 {
         match &self.0 {
-            Memory::Pinned { bytes, .. } => *bytes,
-            Memory::File(map) => map.len() as u64,
+            BackupMemory::Pinned { bytes, .. } => *bytes,
+            BackupMemory::File(map) => map.len() as u64,
         }
     }
 
     /// The place `offset` bytes into it.
     fn at(&self, offset: u64) -> DevicePtr {
         match &self.0 {
-            Memory::Pinned { ptr, .. } => ptr.add(offset),
-            Memory::File(map) => DevicePtr(map.as_mut_ptr() as u64 + offset),
+            BackupMemory::Pinned { ptr, .. } => ptr.add(offset),
+            BackupMemory::File(map) => DevicePtr(map.as_mut_ptr() as u64 + offset),
         }
     }
 
     /// True if devices copy from and to it directly, while the host goes on.
     fn is_pinned(&self) -> bool {
-        matches!(self.0, Memory::Pinned { .. })
+        matches!(self.0, BackupMemory::Pinned { .. })
     }
 
     /// Copies device memory into the store. Blocks.
@@ -160,8 +160,8 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        if let Memory::Pinned { backend, ptr, of, .. } = &self.0
-            && edges::may_destroy(backend.id())
+        if let BackupMemory::Pinned { backend, ptr, of, .. } = &self.0
+            && state::may_destroy(backend.id())
         {
             match of {
                 Some((pins, id)) => pins.end(*id),
@@ -183,8 +183,8 @@ impl Spares {
     pub(crate) fn find(&self, backend: BackendId, bytes: u64) -> Option<Arc<Store>> {
         let idle = |store: &&Arc<Store>| Arc::strong_count(store) == 1 && store.bytes() >= bytes;
         let own = |store: &&Arc<Store>| match &store.0 {
-            Memory::Pinned { backend: own, .. } => own.id() == backend,
-            Memory::File(_) => false,
+            BackupMemory::Pinned { backend: own, .. } => own.id() == backend,
+            BackupMemory::File(_) => false,
         };
         self.0.iter().filter(idle).filter(own).min_by_key(|store| store.bytes()).cloned()
     }

@@ -5,7 +5,7 @@
 
 pub use crate::base::ids::{BlockId, Tier};
 
-use crate::base::growth;
+use crate::base::big_table;
 use crate::base::steps::Counted;
 
 /// Index of a segment in its arena's table.
@@ -234,7 +234,7 @@ impl BlockTable {
         assert!(self.records.len() < (1 << 28) - 1, "more than 2^28 blocks in one arena");
         #[allow(clippy::cast_possible_truncation)] // checked above
         let id = BlockId::new(self.records.len() as u32);
-        growth::push(&mut self.records, Block::VACANT);
+        big_table::push(&mut self.records, Block::VACANT);
         id
     }
 

@@ -5,11 +5,11 @@
 //! granules is done by the free functions at the end, which hold no lock: the caller sets the granules to
 //! [`GranuleState::Pending`] first and commits the outcome afterwards.
 
+mod asleep;
 mod driver;
 mod export;
 mod leftovers;
 mod mappings;
-mod sleep;
 
 use crate::backend::HandleType;
 use crate::base::steps::Counted;
@@ -58,7 +58,7 @@ impl GranuleState {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Granule {
+struct GranuleRecord {
     bytes: u64,
     state: GranuleState,
     handle: Option<PhysicalHandle>,
@@ -96,7 +96,7 @@ pub(crate) struct Region {
     /// Granules have a multiple of so many bytes, and begin at one.
     unit: u64,
     /// Those that have memory, had some and sleep, or are being changed: by address. The rest is free.
-    granules: BTreeMap<u64, Granule>,
+    granules: BTreeMap<u64, GranuleRecord>,
     /// The contents of granules that sleep, by address.
     asleep: BTreeMap<u64, Saved>,
 }
@@ -117,19 +117,20 @@ pub(crate) struct Backing {
 
 impl Region {
     /// The granule that holds the byte at `addr`, and its first address. `None` where address space is free.
-    fn holding(&self, addr: u64) -> Option<(u64, &Granule)> {
+    fn holding(&self, addr: u64) -> Option<(u64, &GranuleRecord)> {
         let (at, granule) = self.granules.range(..=addr).next_back()?;
         (addr < at + granule.bytes).then_some((*at, granule))
     }
 
     /// The granules in a range of whole ones.
-    fn in_range(&self, range: Range<u64>) -> impl DoubleEndedIterator<Item = (u64, &Granule)> {
+    fn in_range(&self, range: Range<u64>) -> impl DoubleEndedIterator<Item = (u64, &GranuleRecord)> {
         self.granules.range(range).map(|(at, granule)| (*at, granule))
     }
 
     /// Whether the address is part of it.
     pub(crate) fn contains(&self, addr: u64) -> bool {
-        (self.base..self.base + self.bytes).contains(&addr)
+        let Self { base, bytes, .. } = *self;
+        (base..base + bytes).contains(&addr)
     }
 
     /// Whether there is memory behind a granule of so many bytes at `addr`, and no thread takes it away.
@@ -274,7 +275,7 @@ impl Regions {
             debug_assert!(
                 bytes.is_multiple_of(region.unit) && (at - region.base).is_multiple_of(region.unit)
             );
-            let granule = Granule { bytes, state: GranuleState::Pending, handle: None };
+            let granule = GranuleRecord { bytes, state: GranuleState::Pending, handle: None };
             let before = region.granules.insert(at, granule);
             debug_assert!(before.is_none(), "memory comes to free address space");
             at += bytes;
@@ -283,7 +284,7 @@ impl Regions {
 
     /// Publishes the intent to change what is behind the granules in a range. Returns their memory, where they have any.
     pub(crate) fn begin(&mut self, id: RegionId, range: Range<u64>) -> Vec<Mapping> {
-        let begin = |(addr, granule): (&u64, &mut Granule)| {
+        let begin = |(addr, granule): (&u64, &mut GranuleRecord)| {
             granule.state = GranuleState::Pending;
             let (addr, bytes) = (*addr, granule.bytes);
             granule.handle.map(|handle| Mapping { addr, bytes, handle })
@@ -295,12 +296,12 @@ impl Regions {
     pub(crate) fn commit_backed(&mut self, id: RegionId, memory: &[Mapping]) {
         let region = self.get_mut(id);
         for Mapping { addr, bytes, handle } in memory.iter().copied() {
-            let granule = Granule { bytes, state: GranuleState::Mapped, handle: Some(handle) };
+            let granule = GranuleRecord { bytes, state: GranuleState::Mapped, handle: Some(handle) };
             region.granules.insert(addr, granule);
         }
     }
 
-    fn granule_mut(&mut self, id: RegionId, addr: u64) -> &mut Granule {
+    fn granule_mut(&mut self, id: RegionId, addr: u64) -> &mut GranuleRecord {
         match self.get_mut(id).granules.get_mut(&addr) {
             Some(granule) => granule,
             None => unreachable!("a granule is there until it is free"),

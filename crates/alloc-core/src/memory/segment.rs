@@ -71,13 +71,13 @@ impl Segment {
 
 /// An [`Origin`] without its details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum OriginKind {
     Fixed,
     Growable,
     View,
 }
 
-impl Kind {
+impl OriginKind {
     fn of(origin: Origin) -> Self {
         match origin {
             Origin::Fixed => Self::Fixed,
@@ -92,7 +92,7 @@ impl Kind {
 pub(crate) struct SegmentTable {
     records: Vec<Option<Segment>>,
     /// Kinds of segments: asked for with every request.
-    kinds: Vec<Kind>,
+    kinds: Vec<OriginKind>,
     /// Number of fixed segments.
     fixed: usize,
     vacant: Vec<SegmentId>,
@@ -100,8 +100,8 @@ pub(crate) struct SegmentTable {
 
 impl SegmentTable {
     pub(crate) fn add(&mut self, segment: Segment) -> SegmentId {
-        let kind = Kind::of(segment.origin);
-        self.fixed += usize::from(kind == Kind::Fixed);
+        let kind = OriginKind::of(segment.origin);
+        self.fixed += usize::from(kind == OriginKind::Fixed);
         if let Some(id) = self.vacant.pop() {
             self.records[id.0 as usize] = Some(segment);
             self.kinds[id.0 as usize] = kind;
@@ -123,19 +123,19 @@ impl SegmentTable {
     /// True if a segment is one `malloc` of the device, without a look at its record.
     #[inline(always)]
     pub(crate) fn is_fixed(&self, id: SegmentId) -> bool {
-        self.kinds[id.0 as usize] == Kind::Fixed
+        self.kinds[id.0 as usize] == OriginKind::Fixed
     }
 
     /// True if a segment is a view of others, without a look at its record.
     #[inline(always)]
     pub(crate) fn is_view(&self, id: SegmentId) -> bool {
-        self.kinds[id.0 as usize] == Kind::View
+        self.kinds[id.0 as usize] == OriginKind::View
     }
 
     /// True if a segment is growable, without a look at its record.
     #[inline(always)]
     pub(crate) fn is_growable(&self, id: SegmentId) -> bool {
-        self.kinds[id.0 as usize] == Kind::Growable
+        self.kinds[id.0 as usize] == OriginKind::Growable
     }
 
     pub(crate) fn remove(&mut self, id: SegmentId) -> Option<Segment> {

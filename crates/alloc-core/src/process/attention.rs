@@ -35,7 +35,7 @@ impl Reason {
 
 /// Reason why an allocator's driver may not be called any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Edge {
+pub(crate) enum ProcessState {
     /// The process is a fork of the one that made the allocator.
     Forked,
     /// The driver is unloading, or the process is at its end.
@@ -87,11 +87,11 @@ impl Attention {
 
     /// Reason why the driver may not be called any more, if any.
     #[inline]
-    pub(crate) fn edge(&self) -> Option<Edge> {
+    pub(crate) fn process_state(&self) -> Option<ProcessState> {
         match self.0.load(Ordering::Acquire) & Reason::EDGES {
             0 => None,
-            edges if edges & Reason::FORKED.0 != 0 => Some(Edge::Forked),
-            _ => Some(Edge::DriverGone),
+            process_state if process_state & Reason::FORKED.0 != 0 => Some(ProcessState::Forked),
+            _ => Some(ProcessState::DriverGone),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Events that the engine made, and destroys when nobody can ask for them any more.
 
 use crate::backend::{Backend, EventFlags, Result};
-use crate::process::edges;
+use crate::process::state;
 use crate::process::stream_identity::named;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DeviceIndex, Event, Stream};
@@ -50,7 +50,7 @@ impl HeldEvent {
 impl Drop for HeldEvent {
     fn drop(&mut self) {
         assert_unlocked();
-        if !edges::may_destroy(self.backend.id()) {
+        if !state::may_destroy(self.backend.id()) {
             return;
         }
         // SAFETY: rule 1: made by `new`, and nobody has it any more.

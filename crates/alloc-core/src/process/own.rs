@@ -53,7 +53,7 @@ pub fn file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
 /// A file that is locked for as long as its process lives: others test the lock, in whatever PID name space each of
 /// them is.
 #[derive(Debug)]
-pub(crate) struct Locked {
+pub(crate) struct LockedFile {
     pub(crate) path: PathBuf,
     pub(crate) file: File,
     /// Its file system and number: another file may have its name by now.
@@ -63,7 +63,7 @@ pub(crate) struct Locked {
 /// Tries to make a file, at most: readers may remove each new one, as if its process had ended.
 const TRIES: usize = 16;
 
-impl Locked {
+impl LockedFile {
     /// A new file in a folder of [`make_folder`], whose name begins with `name`. May block on the file system.
     pub(crate) fn new(folder: &Path, name: &str) -> io::Result<Self> {
         for _ in 0..TRIES {
@@ -95,7 +95,7 @@ impl Locked {
     }
 }
 
-/// True if a process lives that has the file as a [`Locked`] one. Where that cannot be known, also true.
+/// True if a process lives that has the file as a [`LockedFile`] one. Where that cannot be known, also true.
 pub(crate) fn is_locked(file: &File) -> bool {
     // Shared: two readers do not take one another for the owner.
     file.try_lock_shared().is_err()
@@ -104,14 +104,14 @@ pub(crate) fn is_locked(file: &File) -> bool {
 /// Slot in which the edges of the process find a locked file without a lock. The thread that takes the file out owns
 /// it.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(AtomicPtr<Locked>);
+pub(crate) struct OwnFile(AtomicPtr<LockedFile>);
 
-impl Kept {
+impl OwnFile {
     /// Keeps a file in place of the one before, which is removed.
     ///
     /// # Safety
     /// Nobody has the reference that [`get`](Self::get) gave.
-    pub(crate) unsafe fn put(&self, file: Option<Locked>) {
+    pub(crate) unsafe fn put(&self, file: Option<LockedFile>) {
         let file = file.map_or(ptr::null_mut(), |file| Box::into_raw(Box::new(file)));
         let before = self.0.swap(file, Ordering::AcqRel);
         if !before.is_null() {
@@ -121,13 +121,13 @@ impl Kept {
     }
 
     /// The file, if there is one.
-    pub(crate) fn get(&self) -> Option<&Locked> {
+    pub(crate) fn get(&self) -> Option<&LockedFile> {
         // SAFETY: null, or from a box that lives: only `put` ends one, whose caller sees to it that nobody has this.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
     /// Takes the file out for good.
-    fn take(&self) -> Option<&'static Locked> {
+    fn take(&self) -> Option<&'static LockedFile> {
         // SAFETY: null, or from a box that is never ended: it was taken out.
         unsafe { self.0.swap(ptr::null_mut(), Ordering::AcqRel).as_ref() }
     }

@@ -21,7 +21,7 @@ use crate::types::{BackendId, DeviceIndex};
 use std::fmt;
 
 /// A device whose memory pinned memory lies in.
-pub(crate) trait Sharing: Send + Sync {
+pub(crate) trait SharesMemory: Send + Sync {
     /// Host memory that it leaves free.
     fn reserve(&self) -> Option<&HostReserve>;
     /// Refusal of bytes that are to be pinned, for the host's sake.
@@ -104,7 +104,7 @@ struct Parties {
     /// Bytes that are pinned, or about to be.
     pinned: u64,
     joined: u64,
-    devices: Vec<(u64, Arc<dyn Sharing>)>,
+    devices: Vec<(u64, Arc<dyn SharesMemory>)>,
     caches: Vec<(u64, Arc<dyn Pins>)>,
 }
 
@@ -113,7 +113,7 @@ struct Parties {
 static ALL: AtomicPtr<Unified> = AtomicPtr::new(std::ptr::null_mut());
 
 /// A party, while it is asked for something.
-struct Visit<'u, P: ?Sized> {
+struct PartyVisit<'u, P: ?Sized> {
     // Given up before the visit ends: a party that leaves waits for that, unless it is this very thread.
     party: Arc<P>,
     _under_way: Flight<'u, u64>,
@@ -122,13 +122,13 @@ struct Visit<'u, P: ?Sized> {
 /// Pinned memory in flight until this is dropped; then observers of devices are told of crossings. Its thread calls the
 /// driver alone meanwhile, so threads that wait for it wait for nobody else. Drop it without a lock.
 #[derive(Debug)]
-pub(crate) struct Moving {
+pub(crate) struct PinnedInFlight {
     unified: &'static Unified,
     /// There until this is dropped.
     ticket: Option<MemoryInFlight<'static>>,
 }
 
-impl Drop for Moving {
+impl Drop for PinnedInFlight {
     fn drop(&mut self) {
         drop(self.ticket.take());
         self.unified.tell_devices();
@@ -192,7 +192,7 @@ impl Unified {
     }
 
     /// Adds a device that has its memory there.
-    pub(crate) fn join_device(&'static self, device: Arc<dyn Sharing>) -> Membership {
+    pub(crate) fn join_device(&'static self, device: Arc<dyn SharesMemory>) -> Membership {
         let mut parties = self.parties.lock();
         device.note(parties.pinned);
         let number = parties.number();
@@ -214,8 +214,8 @@ impl Unified {
     }
 
     /// Marks pinned memory in flight, taken or given back by the calling thread, while the guard lives.
-    pub(crate) fn moving(&'static self) -> Moving {
-        Moving { unified: self, ticket: Some(self.slow_path.begin()) }
+    pub(crate) fn moving(&'static self) -> PinnedInFlight {
+        PinnedInFlight { unified: self, ticket: Some(self.slow_path.begin()) }
     }
 
     /// Host memory that a device leaves free.
@@ -227,7 +227,8 @@ impl Unified {
     /// are in flight while the guard lives. Hold no lock.
     pub(crate) fn claim(&self, bytes: u64) -> Result<Option<Coming>, Box<PinnedRefusal>> {
         let visits = self.visit(&self.parties.lock().devices);
-        let most = |visit: &&Visit<'_, dyn Sharing>| visit.party.reserve().map_or(0, HostReserve::bytes);
+        let most =
+            |visit: &&PartyVisit<'_, dyn SharesMemory>| visit.party.reserve().map_or(0, HostReserve::bytes);
         let coming = match visits.iter().max_by_key(most).map(|visit| &visit.party) {
             Some(device) => {
                 let coming = device.reserve().map_or(Ok(None), |reserve| reserve.admit(bytes));
@@ -277,8 +278,8 @@ impl Unified {
         visits.iter().for_each(|visit| visit.party.tell());
     }
 
-    fn visit<P: ?Sized>(&self, parties: &[(u64, Arc<P>)]) -> Vec<Visit<'_, P>> {
-        let visit = |(number, party): &(u64, Arc<P>)| Visit {
+    fn visit<P: ?Sized>(&self, parties: &[(u64, Arc<P>)]) -> Vec<PartyVisit<'_, P>> {
+        let visit = |(number, party): &(u64, Arc<P>)| PartyVisit {
             party: Arc::clone(party),
             _under_way: self.visits.begin(*number),
         };

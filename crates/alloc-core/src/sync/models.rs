@@ -14,14 +14,14 @@ pub(crate) fn check(model: impl Fn() + Send + Sync + 'static) {
 }
 
 #[derive(Default)]
-struct Shared {
+struct Scene {
     slow_path: SlowPath,
     begun: AtomicBool,
     value: AtomicU64,
 }
 
 /// A thread that moves memory: `value` changes while it has memory in flight.
-fn mover(shared: &Arc<Shared>) -> loom::thread::JoinHandle<()> {
+fn mover(shared: &Arc<Scene>) -> loom::thread::JoinHandle<()> {
     let shared = Arc::clone(shared);
     spawn(move || {
         shared.slow_path.enter();
@@ -35,7 +35,7 @@ fn mover(shared: &Arc<Shared>) -> loom::thread::JoinHandle<()> {
 #[test]
 fn who_waits_sees_what_was_in_flight_landed() {
     check(|| {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Scene::default());
         let mover = mover(&shared);
         // Its own flight is not waited for.
         let _mine = shared.slow_path.begin();
@@ -51,7 +51,7 @@ fn who_waits_sees_what_was_in_flight_landed() {
 #[test]
 fn nobody_misses_the_end_of_the_last_of_several() {
     check(|| {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Scene::default());
         let movers = [mover(&shared), mover(&shared)];
         shared.slow_path.wait_for_others();
         movers.into_iter().for_each(|mover| mover.join().expect("the mover ends well"));
@@ -63,7 +63,7 @@ fn nobody_misses_the_end_of_the_last_of_several() {
 #[test]
 fn a_quiet_while_was_quiet() {
     check(|| {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Scene::default());
         let mover = mover(&shared);
         let mark = shared.slow_path.now();
         let before = shared.value.load(Ordering::Relaxed);
@@ -79,7 +79,7 @@ fn a_quiet_while_was_quiet() {
 }
 
 /// Takes one of `value`, as a miss does: its whole attempts move memory themselves, and so disturb those of others.
-fn wants(shared: &Arc<Shared>) -> loom::thread::JoinHandle<bool> {
+fn wants(shared: &Arc<Scene>) -> loom::thread::JoinHandle<bool> {
     let shared = Arc::clone(shared);
     spawn(move || {
         let one_less = |value: u64| value.checked_sub(1);
@@ -95,7 +95,7 @@ fn wants(shared: &Arc<Shared>) -> loom::thread::JoinHandle<bool> {
 #[test]
 fn nobody_is_refused_what_was_in_flight() {
     check(|| {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Scene::default());
         let memory = shared.slow_path.begin();
         let threads = [wants(&shared), wants(&shared)];
         shared.value.store(2, Ordering::Release);
@@ -107,7 +107,7 @@ fn nobody_is_refused_what_was_in_flight() {
 #[test]
 fn threads_that_overtake_each_other_come_to_an_end() {
     check(|| {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Scene::default());
         let threads = [wants(&shared), wants(&shared)];
         assert!(threads.into_iter().all(|thread| !thread.join().expect("it ends")), "there is nothing");
     });

@@ -124,7 +124,7 @@ const fn bit(action: Action) -> u16 {
 }
 
 /// Owner of records: a stream's handle and a pool.
-pub(crate) type Owner = (u64, PoolId);
+pub(crate) type RecordOwner = (u64, PoolId);
 
 /// The place where an arena (or the device itself) records.
 #[derive(Debug, Default)]
@@ -263,7 +263,7 @@ impl Recorder {
     pub(crate) fn configure(
         &mut self,
         template: &HistoryTemplate,
-        owner: Owner,
+        owner: RecordOwner,
         clear: bool,
     ) -> Vec<Context> {
         let wanted = template.max_entries > 0 || template.outbox.is_some() || template.calls.is_some();
@@ -281,14 +281,14 @@ impl Recorder {
     }
 
     /// Makes the records that follow for another owner.
-    pub(crate) fn rename(&mut self, owner: Owner) {
+    pub(crate) fn rename(&mut self, owner: RecordOwner) {
         if let Some(journal) = &mut self.journal {
             journal.rename(owner);
         }
     }
 
     /// Owner that `record` was made for.
-    pub(crate) fn owner_of(&self, record: &Record) -> Owner {
+    pub(crate) fn owner_of(&self, record: &Record) -> RecordOwner {
         self.journal.as_ref().map_or((0, PoolId::DEFAULT), |journal| journal.owner_of(record))
     }
 

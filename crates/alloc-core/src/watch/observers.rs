@@ -2,7 +2,7 @@
 //! out-of-memory errors, tells which processes use the device, or frees memory. Observers of budgets and history are
 //! with those.
 
-use crate::process::foreign::{Calls, Foreign, Kind};
+use crate::process::callbacks::{CallbackScope, Callbacks, Kind};
 use crate::sync::{Arc, Mutex, Rank};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use crate::watch::oom::{OomReport, ProcessMemory};
@@ -82,13 +82,13 @@ struct Registered {
 /// Callbacks of a device's allocator. They are called with no lock held.
 pub(crate) struct Observers {
     device: DeviceIndex,
-    foreign: Arc<Foreign>,
+    callbacks: Arc<Callbacks>,
     registered: Mutex<Registered>,
 }
 
 impl Observers {
-    pub(crate) fn new(device: DeviceIndex, foreign: Arc<Foreign>) -> Self {
-        Self { device, foreign, registered: Mutex::new(Rank::Registry, Registered::default()) }
+    pub(crate) fn new(device: DeviceIndex, callbacks: Arc<Callbacks>) -> Self {
+        Self { device, callbacks, registered: Mutex::new(Rank::Registry, Registered::default()) }
     }
 
     pub(crate) fn add_low_memory(&self, callback: FreeMemoryCallback) {
@@ -109,19 +109,19 @@ impl Observers {
 
     pub(crate) fn set_process_source(&self, source: ProcessMemorySource) {
         let former = self.registered.lock().processes.replace(source);
-        self.foreign.end(former);
+        self.callbacks.end(former);
     }
 
     /// Runs all free-memory callbacks, whatever the first ones return. True if one freed something.
     pub(crate) fn ask_for_memory(&self) -> bool {
         let callbacks = Arc::clone(&self.registered.lock().low_memory);
-        let calls = self.foreign.calls();
+        let calls = self.callbacks.calls();
         let freed =
             |callback: &FreeMemoryCallback| calls.call(Kind::FreeMemoryCallback, || callback()) == Some(true);
         callbacks.iter().fold(false, |any, callback| freed(callback) | any)
     }
 
-    pub(crate) fn tell_out_of_memory(&self, report: &OomReport, calls: &Calls<'_>) {
+    pub(crate) fn tell_out_of_memory(&self, report: &OomReport, calls: &CallbackScope<'_>) {
         let observers = Arc::clone(&self.registered.lock().out_of_memory);
         for observer in observers.iter() {
             calls.call(Kind::OutOfMemoryObserver, || observer(report));
@@ -129,7 +129,7 @@ impl Observers {
     }
 
     /// Tells observers of memory that comes or goes.
-    pub(crate) fn tell(&self, event: SegmentEvent, calls: &Calls<'_>) {
+    pub(crate) fn tell(&self, event: SegmentEvent, calls: &CallbackScope<'_>) {
         let observers = Arc::clone(&self.registered.lock().segments);
         for observer in observers.iter() {
             calls.call(Kind::SegmentObserver, || observer(&event));
@@ -154,14 +154,14 @@ impl Observers {
                 "request rejected before the driver was asked; set throw_on_cudamalloc_oom:False to disable"
             );
         }
-        let calls = self.foreign.calls();
+        let calls = self.callbacks.calls();
         for observer in observers.iter() {
             calls.call(Kind::RejectionObserver, || observer(self.device, wanted, held, limit));
         }
     }
 
     /// Memory of the device by process; empty without a source.
-    pub(crate) fn process_memory(&self, calls: &Calls<'_>) -> Vec<ProcessMemory> {
+    pub(crate) fn process_memory(&self, calls: &CallbackScope<'_>) -> Vec<ProcessMemory> {
         let source = self.registered.lock().processes.clone();
         let told = source.and_then(|source| calls.call(Kind::ProcessSource, || source(self.device)));
         told.unwrap_or_default()

@@ -1,9 +1,9 @@
 //! The out-of-memory report, in Granule's words; `oom/pytorch.rs` has PyTorch's.
 
-mod pytorch;
+mod pytorch_words;
 
 use crate::base::round::format_bytes;
-use crate::base::tenants::Marks;
+use crate::base::tenant_marks::Marks;
 use crate::config::PytorchRelease;
 pub use crate::process::host_reserve::HostRoom;
 pub use crate::process::unified::PinnedRefusal;

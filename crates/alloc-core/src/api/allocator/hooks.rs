@@ -1,7 +1,7 @@
 //! The program's code that an allocator calls.
 
 use super::CachingAllocator;
-use crate::device::{crossings, history};
+use crate::device::{budget_events, recorder};
 use crate::error::Result;
 use crate::features::budget::{BudgetEvent, BudgetObserver, SpillHook, SpillRequest};
 use crate::sync::Arc;
@@ -39,7 +39,7 @@ impl<'a> Hooks<'a> {
     pub fn on_budget(self, observer: impl Fn(&BudgetEvent) + Send + Sync + 'static) {
         let observer: BudgetObserver = Arc::new(observer);
         for device in self.0.reachable() {
-            crossings::add_observer(device, Arc::clone(&observer));
+            budget_events::add_observer(device, Arc::clone(&observer));
         }
     }
 
@@ -57,7 +57,7 @@ impl<'a> Hooks<'a> {
     pub fn on_spill(self, priority: i32, hook: impl Fn(&SpillRequest) -> u64 + Send + Sync + 'static) {
         let hook: SpillHook = Arc::new(hook);
         for device in self.0.reachable() {
-            crossings::add_spill_hook(device, priority, Arc::clone(&hook));
+            budget_events::add_spill_hook(device, priority, Arc::clone(&hook));
         }
     }
 
@@ -67,7 +67,7 @@ impl<'a> Hooks<'a> {
     pub fn on_trace(self, tracker: impl Fn(&TraceEntry, Option<&Context>) + Send + Sync + 'static) {
         let tracker: TraceTracker = Arc::new(tracker);
         for device in self.0.reachable() {
-            history::add_trace_tracker(device, Arc::clone(&tracker));
+            recorder::add_trace_tracker(device, Arc::clone(&tracker));
         }
     }
 
@@ -80,7 +80,7 @@ impl<'a> Hooks<'a> {
         device: DeviceIndex,
         tracker: impl Fn(&TraceEntry, Option<&Context>) + Send + Sync + 'static,
     ) -> Result<()> {
-        history::add_trace_tracker(self.0.seen_device(device)?, Arc::new(tracker));
+        recorder::add_trace_tracker(self.0.seen_device(device)?, Arc::new(tracker));
         Ok(())
     }
 

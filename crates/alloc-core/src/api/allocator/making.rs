@@ -6,8 +6,8 @@ use crate::config::{AllocatorBackend, Settings};
 use crate::device::Device;
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::AddressMap;
-use crate::process::attention::Edge;
-use crate::process::foreign::Foreign;
+use crate::process::attention::ProcessState;
+use crate::process::callbacks::Callbacks;
 use crate::process::stream_identity;
 use crate::process::system::System;
 use crate::sync::{Arc, Mutex, Rank};
@@ -32,9 +32,9 @@ impl CachingAllocator {
             return Err(AllocError::Settings(problem));
         }
         let policy = settings.policy_name();
-        crate::process::edges::admit(backend.id()).map_err(Edge::refusal)?;
+        crate::process::state::admit(backend.id()).map_err(ProcessState::refusal)?;
         let map = Arc::new(AddressMap::default());
-        let foreign = Arc::new(Foreign::default());
+        let callbacks = Arc::new(Callbacks::default());
         let count = backend.device_count()?;
         if count > MAX_DEVICES {
             let detail = format!(
@@ -45,8 +45,9 @@ impl CachingAllocator {
         }
         let devices = (0..count)
             .map(|n| {
-                let (backend, map, foreign) = (Arc::clone(&backend), Arc::clone(&map), Arc::clone(&foreign));
-                Device::new(backend, DeviceIndex(n), map, foreign, &settings).map(Arc::new)
+                let (backend, map, callbacks) =
+                    (Arc::clone(&backend), Arc::clone(&map), Arc::clone(&callbacks));
+                Device::new(backend, DeviceIndex(n), map, callbacks, &settings).map(Arc::new)
             })
             .collect::<Result<Vec<_>>>()?;
         let memberships = devices.iter().filter_map(Device::join_unified).collect();
@@ -60,7 +61,7 @@ impl CachingAllocator {
             backend,
             alias_bits,
             map,
-            foreign,
+            callbacks,
             devices,
             memberships,
             policy,

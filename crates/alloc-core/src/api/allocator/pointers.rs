@@ -2,10 +2,10 @@
 
 use super::CachingAllocator;
 use crate::device::Device;
-use crate::device::{history, sleep};
+use crate::device::{offload, recorder};
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::Location;
-use crate::process::foreign::Calls;
+use crate::process::callbacks::CallbackScope;
 use crate::types::{DeviceIndex, DevicePtr, Stream};
 use crate::watch::pointer::{BadPointer, Problem, says_freed};
 use crate::watch::snapshot::TraceEntry;
@@ -16,8 +16,8 @@ impl CachingAllocator {
     /// # Errors
     /// [`AllocError::WrongDevice`] where the block is another device's; those of [`free`](Self::free).
     pub fn free_on(&self, ptr: DevicePtr, device: DeviceIndex) -> Result<()> {
-        if let Some(edge) = self.device_at(device)?.edge() {
-            return edge.of_release();
+        if let Some(process_state) = self.device_at(device)?.process_state() {
+            return process_state.of_release();
         }
         match self.block_device(ptr) {
             Some(owner) if owner != device => Err(AllocError::WrongDevice { ptr, device, owner }),
@@ -64,17 +64,17 @@ impl CachingAllocator {
     /// Frees what the address map does not know.
     #[cold]
     pub(super) fn free_unknown(&self, ptr: DevicePtr) -> Result<()> {
-        if let Some(edge) = self.all_devices().find_map(Device::edge) {
-            return edge.of_release();
+        if let Some(process_state) = self.all_devices().find_map(Device::process_state) {
+            return process_state.of_release();
         }
         for device in &self.devices {
-            if let Some(edge) = device.edge() {
-                return edge.of_release();
+            if let Some(process_state) = device.process_state() {
+                return process_state.of_release();
             }
             let freed = device.noticing(device.uncached.free(ptr));
-            match (freed, device.edge()) {
+            match (freed, device.process_state()) {
                 (Ok(false), _) => {}
-                (Err(_), Some(edge)) => return edge.of_release(),
+                (Err(_), Some(process_state)) => return process_state.of_release(),
                 (freed, _) => return freed.map(|_| ()),
             }
         }
@@ -99,8 +99,8 @@ impl CachingAllocator {
     }
 
     /// Code of the program that runs in a call of its own is called through these.
-    pub(in crate::api) fn calls(&self) -> Calls<'_> {
-        self.foreign.calls()
+    pub(in crate::api) fn calls(&self) -> CallbackScope<'_> {
+        self.callbacks.calls()
     }
 
     /// The error for a pointer that is no live block, with what is known about it.
@@ -109,7 +109,7 @@ impl CachingAllocator {
         let found = self.devices.iter().find_map(|device| device.diagnose(ptr));
         let calls = self.calls();
         let history: Vec<TraceEntry> =
-            self.devices.iter().flat_map(|device| history::history_of(device, ptr, &calls)).collect();
+            self.devices.iter().flat_map(|device| recorder::history_of(device, ptr, &calls)).collect();
         let problem = match found {
             // Its memory may have become part of another free block since, or have gone back to the driver.
             None | Some(Problem::NotHandedOut { .. }) if says_freed(&history, ptr) => Problem::Freed,
@@ -128,7 +128,7 @@ impl CachingAllocator {
             let device = &self.devices[at.device.0 as usize];
             match device.arenas.sleeps(ptr, at) {
                 Some(_) if device.arenas.is_owned(ptr, at) => break,
-                Some(true) if sleep::free_asleep(device, ptr, at) => return Ok(()),
+                Some(true) if offload::free_asleep(device, ptr, at) => return Ok(()),
                 Some(false) if device.free_attentively(ptr, at, &calls) => return Ok(()),
                 Some(_) => {}
                 None => break,

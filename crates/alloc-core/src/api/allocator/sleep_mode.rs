@@ -1,8 +1,8 @@
 //! Sleep and wake; [`crate::sleep`] says what they mean.
 
 use super::CachingAllocator;
-use crate::device::{Device, FallingAsleep, Pieces, Sleeper, carry};
-use crate::device::{pools, sleep};
+use crate::device::{Carried, Device, FallingAsleep, Sleeper, carry};
+use crate::device::{offload, pools};
 use crate::error::{AllocError, Result};
 use crate::features::sleep::{Backup, SleepReport, SleepTag, Tags, WakeReport};
 use crate::lifetimes::call::Relaxed;
@@ -42,7 +42,7 @@ impl<'a> SleepMode<'a> {
     /// [`AllocError::Sleep`] where the device has no virtual memory, with the reason, and for the default pool without
     /// `expandable_segments`; [`AllocError::UnknownPool`].
     pub fn set_tag(self, device: DeviceIndex, pool: PoolId, tag: Option<SleepTag>) -> Result<()> {
-        sleep::set_tag(self.0.device(device)?, pool, tag)
+        offload::set_tag(self.0.device(device)?, pool, tag)
     }
 
     /// Puts the pools with these tags to sleep, on all devices at once. It waits once for each device that may use
@@ -64,13 +64,13 @@ impl<'a> SleepMode<'a> {
         let began = Instant::now();
         let pools = self.tagged(tags)?;
         for (device, pool) in &pools {
-            sleep::refuse_backup(device, backup)?;
+            offload::refuse_backup(device, backup)?;
             // To wait for a device would break its captures.
-            sleep::users_of(device, pool)
+            offload::users_of(device, pool)
                 .into_iter()
-                .try_for_each(|user| sleep::refuse_capture(self.0.device(user)?))?;
+                .try_for_each(|user| offload::refuse_capture(self.0.device(user)?))?;
             if *backup == Backup::Discard {
-                sleep::refuse_to_discard(device, pool)?;
+                offload::refuse_to_discard(device, pool)?;
             }
         }
         let _claims = self.claim(&pools)?;
@@ -95,16 +95,16 @@ impl<'a> SleepMode<'a> {
     /// Puts pools of several devices to sleep at once; each device is waited for once.
     fn fall_asleep(self, devices: &[Together<'a>], backup: &Backup) -> Result<Vec<SleepReport>> {
         let begin = |(device, pools): &Together<'a>| {
-            device.noticing(sleep::begin_sleep(device, pools.clone(), backup))
+            device.noticing(offload::begin_sleep(device, pools.clone(), backup))
         };
         let mut falling = devices.iter().map(begin).collect::<Result<Vec<_>>>()?;
         let users: BTreeSet<DeviceIndex> = falling.iter_mut().flat_map(|device| device.lie_down()).collect();
         let Some((first, _)) = devices.first() else { return Ok(Vec::new()) };
-        let waited = sleep::wait_for_users(first, &users).map_err(AllocError::from);
+        let waited = offload::wait_for_users(first, &users).map_err(AllocError::from);
         let outcome = match waited {
             Ok(()) => carry(&mut falling),
             Err(error) => {
-                falling.iter_mut().for_each(Pieces::settle);
+                falling.iter_mut().for_each(Carried::settle);
                 Err(error)
             }
         };
@@ -145,7 +145,7 @@ impl<'a> SleepMode<'a> {
     /// Relaxed capture mode for a whole call, whose devices each begin and end in their own order: no capture elsewhere
     /// is broken, and the thread's capture mode is restored afterwards.
     fn relaxed(self) -> Result<Option<Relaxed<'a>>> {
-        self.0.devices.first().map_or(Ok(None), |first| first.site.relaxed())
+        self.0.devices.first().map_or(Ok(None), |first| first.driver.relaxed())
     }
 
     /// Waits for overtaken misses, and until no other thread puts one of the pools to sleep or wakes it.
@@ -165,8 +165,8 @@ impl<'a> SleepMode<'a> {
 
     /// Pools with these tags; an unknown tag is an error.
     fn tagged(self, tags: Tags<'_>) -> Result<Vec<(&'a Device, Sleeper)>> {
-        if let Some(edge) = self.0.edge() {
-            return Err(edge.refusal());
+        if let Some(process_state) = self.0.process_state() {
+            return Err(process_state.refusal());
         }
         if let Tags::Only(names) = tags {
             let known: Vec<SleepTag> =
@@ -210,7 +210,7 @@ impl<'a> SleepMode<'a> {
         let (bytes, place) = (into.len() as u64, DevicePtr(into.as_mut_ptr() as u64));
         for device in self.0.reachable() {
             // SAFETY: the slice is that much room, and borrowed for the call.
-            if unsafe { sleep::read_backup(device, ptr, bytes, place) }? {
+            if unsafe { offload::read_backup(device, ptr, bytes, place) }? {
                 return Ok(true);
             }
         }
@@ -220,7 +220,7 @@ impl<'a> SleepMode<'a> {
     /// Bytes of host memory, or of files, that backups hold now, those kept for later sleeps included.
     #[must_use]
     pub fn backup_bytes(self) -> u64 {
-        self.0.reachable().map(sleep::backup_bytes).sum()
+        self.0.reachable().map(offload::backup_bytes).sum()
     }
 
     /// Gives back host memory that [`Retention::Keep`](crate::sleep::Retention::Keep) kept and that no sleeping memory
@@ -228,7 +228,7 @@ impl<'a> SleepMode<'a> {
     pub fn drop_backups(self) {
         let _relaxed = self.relaxed();
         for device in self.0.reachable() {
-            sleep::drop_backups(device);
+            offload::drop_backups(device);
         }
     }
 }

@@ -20,7 +20,7 @@ fn directory() -> Directory {
 
 /// Number of the arena that the table names for a stream.
 fn hinted(directory: &Directory, stream: Stream) -> Option<u16> {
-    directory.hint(PoolSlot::DEFAULT, stream).map(|arena| arena.lock().tenure().number())
+    directory.hint(PoolSlot::DEFAULT, stream).map(|arena| arena.lock().binding().number())
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn readers_find_a_streams_own_arena_or_none_while_streams_come_and_go() {
     let two = [stream(1), stream((2..).find(|raw| first(*raw) == first(1)).expect("places are few"))];
     for (number, comes) in (0..).zip(two) {
         let made = directory.make(&ArenaPool::DEFAULT, comes).expect("there is room");
-        assert_eq!(made.lock().tenure().number(), number);
+        assert_eq!(made.lock().binding().number(), number);
         directory.retired(PoolSlot::DEFAULT, comes, number);
     }
     let over = AtomicBool::new(false);

@@ -8,7 +8,7 @@ mod all;
 pub(crate) use all::{AllBorders, RowId};
 
 use super::shown::Shown;
-use crate::base::growth;
+use crate::base::big_table;
 use crate::base::round::{MIN_BLOCK, SMALL_LIMIT};
 use crate::base::steps::{Counted, step, steps};
 use crate::memory::block::{Block, BlockId, SegmentId};
@@ -39,7 +39,7 @@ pub(crate) struct Parts {
 
 /// Where a view shows a granule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct AliasPlace {
     /// The view's number.
     pub(crate) view: u64,
     pub(crate) slot: usize,
@@ -75,7 +75,7 @@ impl Free {
 #[inline(never)]
 #[allow(clippy::cast_possible_truncation)] // a segment has less than 2^32 rows of 64 MiB
 fn note_changed((segment, row): (SegmentId, usize), changed: &mut Vec<RowId>) {
-    growth::push(changed, (segment, row as u32));
+    big_table::push(changed, (segment, row as u32));
 }
 
 /// The row of a cell, and its place there.
@@ -132,7 +132,7 @@ pub(crate) struct Borders {
     /// Free blocks beside the first one of their cell.
     others: FxHashMap<usize, SmallVec<[Free; 2]>>,
     /// Where views show a granule.
-    shown: Vec<SmallVec<[Place; 1]>>,
+    shown: Vec<SmallVec<[AliasPlace; 1]>>,
     /// Which ones that are.
     visible: Vec<u64>,
 }
@@ -427,7 +427,7 @@ impl Borders {
     }
 
     /// A view shows the granule from now on.
-    fn show(&mut self, shown: &Shown, place: Place, changed: &mut Vec<RowId>) {
+    fn show(&mut self, shown: &Shown, place: AliasPlace, changed: &mut Vec<RowId>) {
         let number = shown.number;
         if self.shown.len() <= number {
             self.shown.resize_with(number + 1, SmallVec::new);
@@ -439,7 +439,7 @@ impl Borders {
     }
 
     /// A view does not show it any more.
-    fn hide(&mut self, shown: &Shown, place: Place, changed: &mut Vec<RowId>) {
+    fn hide(&mut self, shown: &Shown, place: AliasPlace, changed: &mut Vec<RowId>) {
         let number = shown.number;
         let places = &mut self.shown[number];
         let at = places.iter().counted().position(|shown| *shown == place);
@@ -466,7 +466,7 @@ impl Borders {
     }
 
     /// Where views show it, in no order.
-    pub(crate) fn places(&self, number: usize) -> &[Place] {
+    pub(crate) fn places(&self, number: usize) -> &[AliasPlace] {
         self.shown.get(number).map_or(&[], SmallVec::as_slice)
     }
 }

@@ -30,13 +30,13 @@ type Part = (u64, Shown);
 
 /// The granules that a free block holds as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Whole {
+struct WholeGranules {
     segment: SegmentId,
     /// Their home addresses.
     range: Range<u64>,
 }
 
-impl Whole {
+impl WholeGranules {
     fn bytes(&self) -> u64 {
         self.range.end - self.range.start
     }
@@ -55,7 +55,7 @@ impl Whole {
 struct AtBorders {
     bytes: u64,
     end: Option<Part>,
-    whole: Option<Whole>,
+    whole: Option<WholeGranules>,
     beginning: Option<Part>,
     /// Those that are free up to their last byte and that views show.
     visible: SmallVec<[usize; 2]>,
@@ -67,7 +67,7 @@ pub(crate) struct Pieces {
     /// What is ordered below, by the rows in which the blocks begin.
     known: FxHashMap<RowId, SmallVec<[AtBorders; 2]>>,
     /// Free granules, those of the smallest free blocks first: by bytes of the block and address of the first.
-    whole: BTreeMap<(u64, u64), Whole>,
+    whole: BTreeMap<(u64, u64), WholeGranules>,
     /// Bytes of them all.
     whole_bytes: u64,
     /// Granules with a free end, the smallest first, and of equal ones the highest.
@@ -88,7 +88,7 @@ fn of_row(borders: &AllBorders, segments: &SegmentTable, (segment, row): RowId) 
         let part = |part: Option<(Range<u64>, u64)>| {
             part.map(|(granule, bytes)| (bytes, Shown::new(segment, granules, &granule)))
         };
-        let whole = (!whole.is_empty()).then_some(Whole { segment, range: whole });
+        let whole = (!whole.is_empty()).then_some(WholeGranules { segment, range: whole });
         AtBorders { bytes, end: part(end), whole, beginning: part(beginning), visible }
     };
     borders.of_row(row, granules).map(at_borders).collect()

@@ -9,7 +9,7 @@
 //! is used in the stream's order, whatever its address. Once there, a view costs no driver call.
 
 use super::Granule;
-use super::borders::{FreePart, Place};
+use super::borders::{AliasPlace, FreePart};
 use super::home::{free_part_of, free_range};
 use super::shown::{Blocks, Shown, Slot, SlotState, ViewRun};
 use crate::arena::{ArenaOf, Heap};
@@ -37,7 +37,7 @@ pub(crate) fn run_for(heap: &mut Heap<Granule>, size: u64) -> Option<ViewRun> {
 }
 
 /// The run that begins in a place of a view, if it has `size` bytes.
-fn run_at(heap: &Heap<Granule>, Place { view, slot: first }: Place, size: u64) -> Option<ViewRun> {
+fn run_at(heap: &Heap<Granule>, AliasPlace { view, slot: first }: AliasPlace, size: u64) -> Option<ViewRun> {
     let view = heap.known().place_of_number(view)?;
     let slots = &heap.known().views()[view].slots;
     // Most views are too small, which takes no look at what is free.

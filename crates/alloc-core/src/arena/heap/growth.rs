@@ -5,12 +5,12 @@ use crate::memory::block::{BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::region::RegionId;
 use crate::memory::segment::Origin;
-use crate::policy::{Grain, Sizes};
+use crate::policy::{GranuleSizes, Sizes};
 use std::ops::Range;
 
 /// A part of a growth: from the candidate upwards.
 #[derive(Clone, Debug)]
-enum Link {
+enum GrowthStep {
     /// Free memory that is there already.
     Mapped(BlockId),
     /// Address space of which the first bytes get memory, in granules of these sizes.
@@ -18,10 +18,10 @@ enum Link {
 }
 
 /// Room for a request.
-struct Room {
+struct Candidate {
     region: RegionId,
     /// Sizes of new granules.
-    grain: Grain,
+    grain: GranuleSizes,
     /// Blocks upwards, and the bytes of each that are to be mapped: 0 of memory that is free already.
     chain: Vec<(BlockId, u64)>,
 }
@@ -30,7 +30,7 @@ struct Room {
 #[derive(Debug)]
 pub(crate) struct Growth {
     pub(crate) region: RegionId,
-    chain: Vec<Link>,
+    chain: Vec<GrowthStep>,
 }
 
 /// Granules to be mapped, one after the other.
@@ -53,11 +53,11 @@ impl Map {
 impl Growth {
     /// Finds room for `size` bytes in the growable segments of `tier` (reference §5.2) that can have new granules `of`
     /// these sizes, or of any where that is `None`, and takes it out.
-    pub(crate) fn plan(heap: &mut Heap, tier: Tier, size: u64, of: Option<Grain>) -> Option<Self> {
-        let Room { region, grain, chain } = Self::room_for(heap, tier, size, of)?;
+    pub(crate) fn plan(heap: &mut Heap, tier: Tier, size: u64, of: Option<GranuleSizes>) -> Option<Self> {
+        let Candidate { region, grain, chain } = Self::room_for(heap, tier, size, of)?;
         let link = |(id, bytes)| match bytes {
-            0 => Link::Mapped(id),
-            _ => Link::ToMap(id, grain.sizes(bytes)),
+            0 => GrowthStep::Mapped(id),
+            _ => GrowthStep::ToMap(id, grain.sizes(bytes)),
         };
         let chain = chain.into_iter().map(link).collect();
         Some(Self { region, chain }.take_out(heap))
@@ -72,25 +72,27 @@ impl Growth {
             let fits = block.size >= bytes && sizes.iter().all(|size| size.is_multiple_of(unit));
             fits.then_some((region, id))
         })?;
-        Some(Self { region, chain: vec![Link::ToMap(id, sizes)] }.take_out(heap))
+        Some(Self { region, chain: vec![GrowthStep::ToMap(id, sizes)] }.take_out(heap))
     }
 
     /// Bytes to be mapped where [`plan`](Self::plan) would find room.
-    pub(crate) fn missing(heap: &Heap, tier: Tier, size: u64, of: Option<Grain>) -> Option<u64> {
+    pub(crate) fn missing(heap: &Heap, tier: Tier, size: u64, of: Option<GranuleSizes>) -> Option<u64> {
         let room = Self::room_for(heap, tier, size, of)?;
         Some(room.chain.iter().map(|(_, bytes)| bytes).sum())
     }
 
     /// Ranges to map, in order.
     pub(crate) fn maps(&self, layout: &Layout) -> Vec<Map> {
-        let to_map = |link: &Link| match link {
-            Link::ToMap(id, sizes) => Some(Map { addr: layout.blocks()[*id].addr, sizes: sizes.clone() }),
-            Link::Mapped(_) => None,
+        let to_map = |link: &GrowthStep| match link {
+            GrowthStep::ToMap(id, sizes) => {
+                Some(Map { addr: layout.blocks()[*id].addr, sizes: sizes.clone() })
+            }
+            GrowthStep::Mapped(_) => None,
         };
         self.chain.iter().filter_map(to_map).collect()
     }
 
-    fn room_for(heap: &Heap, tier: Tier, size: u64, of: Option<Grain>) -> Option<Room> {
+    fn room_for(heap: &Heap, tier: Tier, size: u64, of: Option<GranuleSizes>) -> Option<Candidate> {
         let layout = &heap.layout;
         let blocks = layout.blocks();
         // A later start in a run that is too small has even less room.
@@ -111,7 +113,7 @@ impl Growth {
             None
         })?;
         let (region, unit) = region_of(layout, blocks[start].segment, of)?;
-        let of = of.unwrap_or(Grain::even(unit));
+        let of = of.unwrap_or(GranuleSizes::even(unit));
         let mut chain = Vec::new();
         let mut have = 0;
         for (id, block) in blocks.upwards(start) {
@@ -127,14 +129,14 @@ impl Growth {
                 have += bytes;
             }
         }
-        Some(Room { region, grain: of, chain })
+        Some(Candidate { region, grain: of, chain })
     }
 
     fn take_out(self, heap: &mut Heap) -> Self {
         for link in &self.chain {
             match link {
-                Link::Mapped(id) => heap.take_free(*id),
-                Link::ToMap(id, _) => {
+                GrowthStep::Mapped(id) => heap.take_free(*id),
+                GrowthStep::ToMap(id, _) => {
                     let id = *id;
                     heap.unmapped.remove(&heap.layout.blocks()[id], id);
                     heap.layout.blocks_mut()[id].state = BlockPhase::Busy;
@@ -153,8 +155,8 @@ impl Growth {
         let mut complete = true;
         for link in self.chain {
             let id = match link {
-                Link::Mapped(id) => id,
-                Link::ToMap(id, sizes) if maps < mapped => {
+                GrowthStep::Mapped(id) => id,
+                GrowthStep::ToMap(id, sizes) if maps < mapped => {
                     maps += 1;
                     let (block, bytes) = (&heap.layout.blocks()[id], sizes.iter().sum());
                     requested = Some(block.requested);
@@ -169,7 +171,7 @@ impl Growth {
                     }
                     id
                 }
-                Link::ToMap(id, _) => {
+                GrowthStep::ToMap(id, _) => {
                     complete = false;
                     if let Some(run) = run.take() {
                         heap.return_free(run);
@@ -197,7 +199,7 @@ impl Growth {
 }
 
 /// Region and unit of a growable segment that can have granules `of` these sizes, or of any where that is `None`.
-fn region_of(layout: &Layout, segment: SegmentId, of: Option<Grain>) -> Option<(RegionId, u64)> {
+fn region_of(layout: &Layout, segment: SegmentId, of: Option<GranuleSizes>) -> Option<(RegionId, u64)> {
     match layout.segments()[segment].origin {
         Origin::Growable { region, unit } if of.is_none_or(|of| of.usual.is_multiple_of(unit)) => {
             Some((region, unit))

@@ -6,9 +6,9 @@
 use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
 use crate::device::Device;
-use crate::device::holdings::DeviceState;
-use crate::device::holdings::accounts::Limit;
-use crate::device::holdings::tenants::Tenant;
+use crate::device::accounting::DeviceState;
+use crate::device::accounting::accounts::Limit;
+use crate::device::accounting::tenants::Tenant;
 use crate::device::pools;
 use crate::device::pools::Facts;
 use crate::features::budget::Shortage;
@@ -17,7 +17,7 @@ use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::segment::Origin;
 use crate::policy::{Policy, Request};
-use crate::process::foreign::Calls;
+use crate::process::callbacks::CallbackScope;
 use crate::process::stream_identity::shown;
 use crate::sync::{Arc, Guard};
 use crate::types::{DevicePtr, PoolId, Stream};
@@ -38,14 +38,14 @@ const HOST_RESERVE: &str = "host_reserve";
 const BLOCKERS: usize = 5;
 
 /// Room left on the device.
-struct Room<'a> {
+struct Headroom<'a> {
     device_free: u64,
     limits: &'a [Limit],
     /// Bytes that the request would take.
     wanted: u64,
 }
 
-impl Room<'_> {
+impl Headroom<'_> {
     fn refuses(&self, limit: &Limit) -> bool {
         limit.held.saturating_add(self.wanted) > limit.bytes
     }
@@ -84,7 +84,7 @@ impl Room<'_> {
 }
 
 /// Address space of growable segments, as far as it explains the failure.
-struct Reserve {
+struct AddressReserve {
     /// Reserve class of streams whose own amount counts.
     class: Option<String>,
     /// Bytes, where they are less than the request.
@@ -98,7 +98,7 @@ struct Remedies {
 
 impl Remedies {
     /// Remedies of raising the limits that refuse.
-    fn of_limits(room: &Room<'_>) -> Self {
+    fn of_limits(room: &Headroom<'_>) -> Self {
         let mut remedies = Self { found: Vec::new() };
         let names = room.refusing().map(|limit| limit.name.as_str());
         let (lowered, raised): (Vec<_>, Vec<_>) = names.partition(|name| *name == HOST_RESERVE);
@@ -133,7 +133,7 @@ fn tenant_report(tenant: &Tenant, refuses: bool) -> TenantReport {
 fn caches(arenas: &[Guard<'_, ArenaState>]) -> Vec<PoolCache> {
     let mut by_pool: BTreeMap<PoolId, PoolCache> = BTreeMap::new();
     for arena in arenas {
-        let pool = arena.tenure().pool().id;
+        let pool = arena.binding().pool().id;
         let cache = by_pool.entry(pool).or_insert(PoolCache { pool, free: 0, largest: 0, releasable: 0 });
         for (_, block) in arena.layout().blocks().iter().filter(|(_, block)| block.state == BlockPhase::Free)
         {
@@ -189,8 +189,8 @@ impl Device {
     fn wanted(&self, missing: Option<u64>, request: &Request, capturing: bool, state: &DeviceState) -> u64 {
         // PyTorch's own limits count the request, all others what is taken.
         let counts = self.granule.is_some()
-            || self.holdings.has_budgets()
-            || state.accounts().ceilings().hard.is_some();
+            || self.accounting.has_budgets()
+            || state.accounts().device_limits().hard.is_some();
         let missing = missing.filter(|_| counts);
         // PyTorch counts the whole request until it has given memory back, which no capture allows.
         let whole = if capturing && self.granule.is_none() { request.segment_bytes } else { 0 };
@@ -205,24 +205,24 @@ impl Device {
         stream: Stream,
         request: &Request,
         call: &Call<'_>,
-        calls: &Calls<'_>,
+        calls: &CallbackScope<'_>,
     ) -> OomReport {
-        let site = &self.site;
-        let memory = site.memory_info().inspect_err(|_| site.backend().clear_error());
-        let (device_free, device_total) = memory.map_or((0, site.total_memory()), |m| (m.free, m.total));
-        let host = site.host_room();
+        let driver = &self.driver;
+        let memory = driver.memory_info().inspect_err(|_| driver.backend().clear_error());
+        let (device_free, device_total) = memory.map_or((0, driver.total_memory()), |m| (m.free, m.total));
+        let host = driver.host_room();
         let processes = self.observers.process_memory(calls);
         let policy = self.arenas.directory().with_template(|template| template.policy.clone());
         let private = pools::facts(self);
         self.arenas.with_all(|_, arenas| {
-            let own = arenas.iter_mut().find(|a| a.tenure().serves(slot, stream)).map(|own| &mut **own);
+            let own = arenas.iter_mut().find(|a| a.binding().serves(slot, stream)).map(|own| &mut **own);
             let missing_of = |own: &mut ArenaState| self.missing_for(own, request);
             let whole_of = |own: &mut ArenaState| self.most_in_one_piece(own, request.tier);
             let (missing, in_one_piece) = own.map(|own| (missing_of(own), whole_of(own))).unzip();
-            let own = arenas.iter().find(|a| a.tenure().serves(slot, stream)).map(|own| &**own);
-            let pool = own.map_or(PoolId::DEFAULT, |own| own.tenure().pool().id);
+            let own = arenas.iter().find(|a| a.binding().serves(slot, stream)).map(|own| &**own);
+            let pool = own.map_or(PoolId::DEFAULT, |own| own.binding().pool().id);
             let pools = caches(arenas);
-            let state = self.holdings.lock();
+            let state = self.accounting.lock();
             let mut limits = state.accounts().limits(Some(pool));
             if let Some(host) = host.filter(|host| host.reserve > 0) {
                 let (name, held) = (HOST_RESERVE.to_owned(), state.accounts().whole().counted());
@@ -230,7 +230,7 @@ impl Device {
                 limits.push(Limit { name, bytes, held, shortage, counts: None });
             }
             let wanted = self.wanted(missing, request, call.capturing, &state);
-            let room = Room { device_free, limits: &limits, wanted };
+            let room = Headroom { device_free, limits: &limits, wanted };
             let (device, policy, private, pools, state) = (self, &policy, &private[..], &pools[..], &*state);
             let case = Case {
                 device,
@@ -268,7 +268,7 @@ struct Case<'a> {
     pools: &'a [PoolCache],
     private: &'a [Facts],
     state: &'a DeviceState,
-    room: Room<'a>,
+    room: Headroom<'a>,
     host: Option<HostRoom>,
 }
 
@@ -282,7 +282,7 @@ impl Case<'_> {
         missing: Option<u64>,
         processes: Vec<ProcessMemory>,
     ) -> OomReport {
-        let (site, accounts, request) = (&self.device.site, self.state.accounts(), self.request);
+        let (driver, accounts, request) = (&self.device.driver, self.state.accounts(), self.request);
         let [allocated, active] =
             [Count::AllocatedBytes, Count::ActiveBytes].map(|of| in_all(self.arenas, of));
         let refused = |shortage| self.room.refusing().find(|limit| limit.shortage == shortage);
@@ -290,9 +290,9 @@ impl Case<'_> {
         let reserve = self.reserve();
         let source_refused = reserve.too_small.is_none() && self.source_refused();
         OomReport {
-            label: site.backend().label(),
-            backend: site.backend().name(),
-            device: site.device(),
+            label: driver.backend().label(),
+            backend: driver.backend().name(),
+            device: driver.device(),
             stream: shown(self.stream),
             pool: self.pool,
             requested: request.requested,
@@ -300,7 +300,7 @@ impl Case<'_> {
             tried: request.segment_bytes,
             device_total,
             device_free: self.room.device_free,
-            allowed: accounts.ceilings().allowed(),
+            allowed: accounts.device_limits().allowed(),
             allocated,
             reserved: accounts.whole().reserved(),
             pinned: accounts.whole().pinned(),
@@ -320,7 +320,7 @@ impl Case<'_> {
             pools: self.pools.to_vec(),
             remedies: self.remedies(capturing),
             policy: self.device.arenas.directory().policy().name(),
-            pytorch_release: site.pytorch_release(),
+            pytorch_release: driver.pytorch_release(),
             growable: self.policy.grows(),
             reserve_too_small: reserve.too_small,
             reserve_class: reserve.class,
@@ -334,13 +334,13 @@ impl Case<'_> {
     }
 
     /// Reservation of the stream's growable segments.
-    fn reserve(&self) -> Reserve {
-        let (total, bytes) = (self.device.site.total_memory(), self.request.segment_bytes);
+    fn reserve(&self) -> AddressReserve {
+        let (total, bytes) = (self.device.driver.total_memory(), self.request.segment_bytes);
         let of_class = self.state.class_reserve(self.stream, total);
         let reserve = of_class.unwrap_or_else(|| self.policy.reserve(total, u64::MAX));
         let (reserve, _) = self.policy.reservation(reserve, bytes);
         let matters = self.policy.grows() && bytes <= total;
-        Reserve {
+        AddressReserve {
             class: of_class.and_then(|_| self.state.reserve_class(self.stream).cloned()),
             too_small: Some(reserve).filter(|reserve| matters && *reserve < bytes),
         }
@@ -349,7 +349,7 @@ impl Case<'_> {
     /// Bound that the request failed on.
     fn bound(
         &self,
-        reserve: &Reserve,
+        reserve: &AddressReserve,
         source_refused: bool,
         in_one_piece: u64,
         missing: Option<u64>,
@@ -381,7 +381,7 @@ impl Case<'_> {
     fn advise_on_pieces(&self, remedies: &mut Remedies) {
         let Request { tier, size, .. } = *self.request;
         let is_other = |a: &&Guard<'_, ArenaState>| {
-            a.tenure().slot() == self.slot && !a.tenure().belongs_to(self.stream)
+            a.binding().slot() == self.slot && !a.binding().belongs_to(self.stream)
         };
         let others = || self.arenas.iter().filter(is_other);
         remedies.add(
@@ -391,8 +391,8 @@ impl Case<'_> {
         );
         let Some(own) = self.own else { return };
         let pieces: u64 = own.layout().free_sizes(tier).sum();
-        let could_grow = self.device.site.has_virtual_memory() && !own.tenure().pool().fixed;
-        if !own.tenure().policy().grows() && could_grow && pieces > 0 {
+        let could_grow = self.device.driver.has_virtual_memory() && !own.binding().pool().fixed;
+        if !own.binding().policy().grows() && could_grow && pieces > 0 {
             let joined = pieces + self.room.after(&[]);
             let what = "expandable_segments:True, which joins free pieces with what the device has free,";
             remedies.add(what, joined, joined >= size);
@@ -404,7 +404,7 @@ impl Case<'_> {
         let Request { tier, size, .. } = *self.request;
         for facts in self.private.iter().filter(|facts| facts.in_use && facts.id != self.pool) {
             let serves = |a: &&Guard<'_, ArenaState>| {
-                a.tenure().pool().id == facts.id && a.tenure().belongs_to(self.stream)
+                a.binding().pool().id == facts.id && a.binding().belongs_to(self.stream)
             };
             let arena = self.arenas.iter().find(serves);
             if let Some(arena) = arena.filter(|_| self.pool == PoolId::DEFAULT && !facts.opted_in) {

@@ -2,14 +2,14 @@
 
 use crate::arena::directory::Arena;
 use crate::device::Device;
-use crate::device::holdings::tenants::Owner;
+use crate::device::accounting::tenants::Owner;
 use crate::device::pools;
 use crate::device::pools::Flush;
 use crate::error::Result;
 use crate::features::budget::{Shortage, SpillRequest, TenantId};
 use crate::lifetimes::call::Call;
 use crate::policy::Request;
-use crate::process::foreign::Kind;
+use crate::process::callbacks::Kind;
 use crate::process::stream_identity::shown;
 use crate::types::{DevicePtr, PoolId, Stream};
 
@@ -36,12 +36,12 @@ impl Device {
     /// Gives the owner's cached memory back above a soft limit, before more is taken. `true` where something may have
     /// gone.
     pub(in crate::device) fn trim_to_soft(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> bool {
-        if call.capturing || !self.holdings.has_budgets() {
+        if call.capturing || !self.accounting.has_budgets() {
             return false;
         }
-        let pool = arena.lock().tenure().pool().id;
+        let pool = arena.lock().binding().pool().id;
         let need = self.exact_need(arena, request);
-        let above = self.holdings.lock().accounts().above_soft(pool, need);
+        let above = self.accounting.lock().accounts().above_soft(pool, need);
         for owner in &above {
             if let Err(error) = release_owner(self, *owner, call) {
                 tracing::warn!(%error, "not all cached memory above a soft limit could be given back");
@@ -94,15 +94,15 @@ impl Device {
         call: &Call<'_>,
         attempt: &mut dyn FnMut(bool) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        let hooks = self.crossings.hooks();
-        if self.site.foreign().is_inside(Kind::SpillHook) {
+        let hooks = self.budget_events.hooks();
+        if self.driver.callbacks().is_inside(Kind::SpillHook) {
             return Ok(None);
         }
         for (priority, hook) in hooks.iter() {
             let wanted = spill_request(self, &need());
-            let freed = self.site.calls().call(Kind::SpillHook, || hook(&wanted)).unwrap_or(0);
+            let freed = self.driver.calls().call(Kind::SpillHook, || hook(&wanted)).unwrap_or(0);
             tracing::debug!(priority, freed, "a spill hook was called");
-            self.holdings.note_spill(need().pool, freed);
+            self.accounting.note_spill(need().pool, freed);
             // Whatever the hook says, search again.
             if let Some(served) = attempt(false)? {
                 return Ok(Some(served));
@@ -117,7 +117,7 @@ impl Device {
 
 /// Gives back cached memory of the owner's pools, those in use included, unless graphs know their addresses.
 fn release_owner(device: &Device, owner: Owner, call: &Call<'_>) -> Result<()> {
-    let pools = device.holdings.lock().accounts().pools_of(owner);
+    let pools = device.accounting.lock().accounts().pools_of(owner);
     let mut outcome = Ok(());
     for pool in pools {
         if let Ok(slot) = pools::slot_of(device, pool) {
@@ -130,19 +130,19 @@ fn release_owner(device: &Device, owner: Owner, call: &Call<'_>) -> Result<()> {
 /// Makes allocators of pinned memory give back their cached part of the device's memory. `true` where something may
 /// have gone.
 fn release_pinned(device: &Device, call: &Call<'_>) -> bool {
-    device.site.unified().is_some_and(|unified| unified.ask_caches(!call.capturing))
+    device.driver.unified().is_some_and(|unified| unified.ask_caches(!call.capturing))
 }
 
 /// Steps to give memory back for somebody in need, in order. A pool or tenant at its own limit gets room from its own
 /// cache only. Else tenants above their marks come first, then the requester's own cache, then memory of no tenant,
 /// then tenants within their marks. Pinned memory that is of the device's memory comes last.
 fn steps(device: &Device, need: &Need) -> Vec<Step> {
-    let pinned = device.site.unified().map(|_| Step::Pinned);
-    if !device.holdings.has_budgets() {
+    let pinned = device.driver.unified().map(|_| Step::Pinned);
+    if !device.accounting.has_budgets() {
         return [Step::Rest(Flush::Everything)].into_iter().chain(pinned).collect();
     }
     let Need { pool, bytes, .. } = *need;
-    let state = device.holdings.lock();
+    let state = device.accounting.lock();
     let accounts = state.accounts();
     let own = accounts.tenant_of(pool).map(|(number, _)| number);
     match accounts.budget_refusal(pool, bytes) {
@@ -171,7 +171,7 @@ fn steps(device: &Device, need: &Need) -> Vec<Step> {
 fn need_of(device: &Device, arena: &Arena, request: &Request) -> Need {
     let bytes = device.exact_need(arena, request);
     let state = arena.lock();
-    Need { pool: state.tenure().pool().id, stream: state.tenure().stream(), bytes }
+    Need { pool: state.binding().pool().id, stream: state.binding().stream(), bytes }
 }
 
 fn search_or_grow(
@@ -213,24 +213,24 @@ fn take<T>(
 
 /// Calls the driver.
 fn spill_request(device: &Device, need: &Need) -> SpillRequest {
-    let free = device.site.memory_info().map_or_else(
+    let free = device.driver.memory_info().map_or_else(
         |_| {
-            device.site.backend().clear_error();
+            device.driver.backend().clear_error();
             0
         },
         |memory| memory.free,
     );
     let Need { pool, stream, bytes: wanted } = *need;
-    let state = device.holdings.lock();
+    let state = device.accounting.lock();
     let limits = state.accounts().limits(Some(pool));
     let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held)).chain([free]).min();
     let room = room.unwrap_or(0);
     let number = state.accounts().tenant_of(pool).map(|(number, _)| number);
     SpillRequest {
-        device: device.site.device(),
+        device: device.driver.device(),
         stream: shown(stream),
         pool,
-        tenant: number.map(|number| TenantId { device: device.site.device(), number }),
+        tenant: number.map(|number| TenantId { device: device.driver.device(), number }),
         wanted,
         missing: if room < wanted { wanted - room } else { wanted },
         shortage: state.accounts().budget_refusal(pool, wanted).unwrap_or(Shortage::Device),

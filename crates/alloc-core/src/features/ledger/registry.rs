@@ -9,8 +9,8 @@
 //! locked, which readers in any name space see: they remove a file that is not.
 
 use crate::process::attention::Attention;
-use crate::process::edges;
-use crate::process::own::{self, Kept, Locked};
+use crate::process::own::{self, LockedFile, OwnFile};
+use crate::process::state;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -30,7 +30,7 @@ pub type Uuid = [u8; 16];
 
 /// Bytes of a device that an allocator holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ProcessUsage {
     /// The PID name space of its process; 0 for that of this one.
     pub name_space: u64,
     /// Number of its process.
@@ -66,7 +66,7 @@ pub(crate) struct Published {
     system_root: Arc<Path>,
     attention: &'static Attention,
     /// Written, not mapped: a file that is cut harms nobody.
-    file: &'static Kept,
+    file: &'static OwnFile,
     /// The last change was not written.
     failed: bool,
 }
@@ -74,7 +74,7 @@ pub(crate) struct Published {
 impl Published {
     /// Publishes that nothing is held. May block on the file system.
     pub(crate) fn new(uuid: Uuid, system_root: Arc<Path>, attention: &'static Attention) -> Option<Self> {
-        let file = edges::published_of(attention)?;
+        let file = state::published_of(attention)?;
         let mut this = Self { uuid, system_root, attention, file, failed: false };
         this.set(0);
         Some(this)
@@ -83,11 +83,11 @@ impl Published {
     /// Publishes the bytes held from here on.
     pub(crate) fn set(&mut self, held: u64) {
         // A forked child has no file, and the end of the process has removed it.
-        if self.attention.edge().is_some() {
+        if self.attention.process_state().is_some() {
             return;
         }
         let written = match self.file.get().filter(|file| file.is_there()) {
-            Some(Locked { file, .. }) => file.write_all_at(&held.to_le_bytes(), 8 * HELD as u64),
+            Some(LockedFile { file, .. }) => file.write_all_at(&held.to_le_bytes(), 8 * HELD as u64),
             None => self.make(held),
         };
         let failed = std::mem::replace(&mut self.failed, written.is_err());
@@ -101,14 +101,14 @@ impl Published {
     fn make(&mut self, held: u64) -> io::Result<()> {
         let folder = folder(&self.system_root);
         own::make_folder(&folder)?;
-        let file = Locked::new(&folder, &format!("{NAME}{}.{}.", name_space(), std::process::id()))?;
+        let file = LockedFile::new(&folder, &format!("{NAME}{}.{}.", name_space(), std::process::id()))?;
         let uuid = self.uuid.chunks_exact(8).flat_map(|half| half.iter().rev()).copied();
         let words = MAGIC.to_le_bytes().into_iter().chain(uuid).chain(held.to_le_bytes());
         file.file.write_all_at(&words.collect::<Vec<_>>(), 0)?;
         // SAFETY: everything that looks at the file has a reference to this.
         unsafe { self.file.put(Some(file)) };
         // The process may have begun to end meanwhile.
-        if self.attention.edge().is_some() {
+        if self.attention.process_state().is_some() {
             self.file.remove();
         }
         Ok(())
@@ -122,7 +122,7 @@ impl Published {
 
 /// Entries that others have published about a device, without the file `own`. Removes files whose processes have ended.
 /// Reads a file for every allocator that publishes.
-pub(crate) fn others(folder: &Path, uuid: Uuid, own: Option<&Path>) -> Vec<Entry> {
+pub(crate) fn others(folder: &Path, uuid: Uuid, own: Option<&Path>) -> Vec<ProcessUsage> {
     if own::folder(folder).is_err() {
         return Vec::new();
     }
@@ -133,7 +133,7 @@ pub(crate) fn others(folder: &Path, uuid: Uuid, own: Option<&Path>) -> Vec<Entry
 }
 
 /// Reads an allocator's entry about a device; `None` where it is about another one, or its process has ended.
-fn read(path: &Path, uuid: Uuid, here: u64) -> Option<Entry> {
+fn read(path: &Path, uuid: Uuid, here: u64) -> Option<ProcessUsage> {
     let mut name = path.file_name()?.to_str()?.strip_prefix(NAME)?.split('.');
     let (name_space, pid) = (name.next()?.parse().ok()?, name.next()?.parse().ok()?);
     let file = own::file(path, File::options().read(true)).ok()?;
@@ -155,5 +155,5 @@ fn read(path: &Path, uuid: Uuid, here: u64) -> Option<Entry> {
         0 => u64::MAX,
         other => other,
     };
-    (words[0] == MAGIC && there == uuid).then_some(Entry { name_space, pid, held: words[HELD] })
+    (words[0] == MAGIC && there == uuid).then_some(ProcessUsage { name_space, pid, held: words[HELD] })
 }

@@ -1,14 +1,14 @@
 //! One device's exchange of memory with other processes: the wire format, and checks that this device can take part.
 
-use super::handle::{Exporter, Handle, Memory};
+use super::export_table::ExportTable;
+use super::handle::{BlockMemory, Exporter, Handle};
 use super::import::Imports;
-use super::ledger::Ledger;
-use super::mapping::Mapping;
+use super::mapping::Undo;
 use super::{ImportedMemory, Share, SharedBlock, bytes};
 use crate::backend::{
     Attribute, Backend, ErrorKind, Granularity, HandleType, IpcMemoryHandle, ShareableHandle,
 };
-use crate::error::{AllocError, Problem, Result};
+use crate::error::{AllocError, Explanation, Result};
 use crate::memory::region::{Piece, ToExport};
 use crate::process::attention::Attention;
 use crate::sync::{Arc, Mutex, OnceLock, Rank, assert_unlocked};
@@ -18,7 +18,7 @@ use std::os::fd::AsRawFd;
 
 /// Place of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum BlockPlace {
     Fixed {
         base: u64,
         bytes: u64,
@@ -32,7 +32,7 @@ pub(crate) enum Place {
     },
 }
 
-impl Place {
+impl BlockPlace {
     /// First address and bytes of the range that other processes map.
     pub(crate) fn whole(&self) -> (u64, u64) {
         match self {
@@ -61,7 +61,7 @@ pub(crate) struct Exchange {
     backend: Arc<dyn Backend>,
     device: DeviceIndex,
     /// Made when the first block is shared.
-    ledger: Mutex<Option<Arc<Ledger>>>,
+    ledger: Mutex<Option<Arc<ExportTable>>>,
     /// The driver's handles of fixed segments, by base and registration.
     segments: Mutex<FxHashMap<u64, (u32, IpcMemoryHandle)>>,
     /// Handle type of physical memory, once the driver was asked.
@@ -84,16 +84,22 @@ impl Exchange {
         }
     }
 
-    fn ledger(&self) -> std::io::Result<Arc<Ledger>> {
+    fn ledger(&self) -> std::io::Result<Arc<ExportTable>> {
         if let Some(ledger) = &*self.ledger.lock() {
             return Ok(Arc::clone(ledger));
         }
-        let made = Arc::new(Ledger::new()?);
+        let made = Arc::new(ExportTable::new()?);
         Ok(Arc::clone(self.ledger.lock().get_or_insert(made)))
     }
 
     /// Share that goes over the wire, with the block open in the ledger.
-    pub(crate) fn describe(&self, ptr: DevicePtr, size: u64, place: &Place, memory: Memory) -> Result<Share> {
+    pub(crate) fn describe(
+        &self,
+        ptr: DevicePtr,
+        size: u64,
+        place: &BlockPlace,
+        memory: BlockMemory,
+    ) -> Result<Share> {
         let refused = |problem: String| AllocError::Share { ptr, problem: problem.into() };
         let ledger = self.ledger().map_err(|error| {
             refused(format!(
@@ -180,7 +186,7 @@ impl Exchange {
 
     /// Maps memory that another process shares, if this device can. Calls the driver.
     pub(crate) fn open(&self, bytes: &[u8], handle: Handle) -> Result<Arc<ImportedMemory>> {
-        let refused = |problem: Problem| Err(AllocError::Open { problem });
+        let refused = |problem: Explanation| Err(AllocError::Open { problem });
         if handle.exporter.model != self.model()? {
             return refused(
                 format!(
@@ -190,9 +196,9 @@ impl Exchange {
                 .into(),
             );
         }
-        if matches!(handle.memory, Memory::Fabric(_)) && !self.offers(Attribute::FabricHandles, false) {
+        if matches!(handle.memory, BlockMemory::Fabric(_)) && !self.offers(Attribute::FabricHandles, false) {
             let device = self.device;
-            return refused(Problem::with_pytorch(
+            return refused(Explanation::with_pytorch(
                 format!(
                     "the block goes by a fabric handle, and device {device} has no fabric: open it on a device that has, or \
                      use policy:pytorch with expandable_segments:False in the process that shares"
@@ -250,7 +256,7 @@ impl Exchange {
             let bytes = vm.granularity(self.device, Granularity::Minimum)?;
             let handle = vm.create_physical(self.device, bytes, HandleType::Fabric)?;
             let exported = vm.export_physical(handle, HandleType::Fabric);
-            let _returned = self.imports.undo_trial(Mapping::of(handle));
+            let _returned = self.imports.undo_trial(Undo::of(handle));
             exported.map(drop)
         };
         let works: crate::backend::Result<()> = cycle().or_else(|_| {
@@ -265,7 +271,7 @@ impl Exchange {
     }
 }
 
-pub(crate) fn in_handle(granules: &[ToExport]) -> Memory {
+pub(crate) fn in_handle(granules: &[ToExport]) -> BlockMemory {
     let (mut numbers, mut handles) = (Vec::new(), Vec::new());
     for granule in granules {
         match granule.shared.as_deref() {
@@ -276,5 +282,5 @@ pub(crate) fn in_handle(granules: &[ToExport]) -> Memory {
             None => {}
         }
     }
-    if handles.is_empty() { Memory::Descriptors(numbers) } else { Memory::Fabric(handles) }
+    if handles.is_empty() { BlockMemory::Descriptors(numbers) } else { BlockMemory::Fabric(handles) }
 }

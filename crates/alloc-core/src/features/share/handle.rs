@@ -13,10 +13,10 @@
 //! Granules of several sizes, which PyTorch has no words for, are a kind of their own that PyTorch refuses.
 
 use super::bytes::{Reader, checksum};
-use super::ledger::Ticket;
-use super::process::Process;
+use super::export_table::ExportTicket;
+use super::other_process::Process;
 use crate::backend::IpcMemoryHandle;
-use crate::error::Problem;
+use crate::error::Explanation;
 
 const VERSION: u8 = 3;
 /// A driver's handle alone, as the oldest versions sent it.
@@ -31,7 +31,7 @@ const FABRIC: i32 = 2;
 
 /// The memory that a block lies in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Memory {
+pub(crate) enum BlockMemory {
     /// A whole fixed segment.
     Fixed(IpcMemoryHandle),
     /// Granules: their sizes, and the numbers of the exporter's descriptors.
@@ -56,9 +56,9 @@ pub(crate) struct Exporter {
 /// Contents of a handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Handle {
-    pub(crate) memory: Memory,
+    pub(crate) memory: BlockMemory,
     pub(crate) exporter: Exporter,
-    pub(crate) ticket: Ticket,
+    pub(crate) ticket: ExportTicket,
     /// Number that tells fixed segments of one exporter apart that had the same address.
     pub(crate) registration: u32,
     /// Bytes of the segment, or of all the granules.
@@ -68,7 +68,7 @@ pub(crate) struct Handle {
     pub(crate) bytes: u64,
 }
 
-impl Memory {
+impl BlockMemory {
     /// The sizes of its granules; none of a fixed segment.
     fn sizes(&self) -> Vec<u64> {
         match self {
@@ -83,15 +83,15 @@ impl Handle {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut to = vec![VERSION];
         match &self.memory {
-            Memory::Fixed(handle) => {
+            BlockMemory::Fixed(handle) => {
                 to.push(b'c');
                 to.extend(handle.0);
             }
-            Memory::Descriptors(granules) => {
+            BlockMemory::Descriptors(granules) => {
                 self.granules_header(&mut to, POSIX);
                 to.extend(granules.iter().flat_map(|(_, number)| number.to_le_bytes()));
             }
-            Memory::Fabric(granules) => {
+            BlockMemory::Fabric(granules) => {
                 self.granules_header(&mut to, FABRIC);
                 to.extend(granules.iter().flat_map(|(_, handle)| *handle));
             }
@@ -133,8 +133,8 @@ impl Handle {
     ///
     /// # Errors
     /// Problem with the bytes.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, Problem> {
-        let refuse = |text: &str| Err(Problem::from(text));
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, Explanation> {
+        let refuse = |text: &str| Err(Explanation::from(text));
         if bytes.len() == RAW_BYTES {
             return refuse(
                 "these 64 bytes are a driver's own memory handle, or come from an old version; they do not say which block \
@@ -145,7 +145,7 @@ impl Handle {
             return refuse("the handle is cut off: it has less than 2 bytes");
         };
         if *version > VERSION {
-            return Err(Problem::with_pytorch(
+            return Err(Explanation::with_pytorch(
                 "the handle was made by a newer version than this one; use one version in both processes",
                 "received sharable handle from a future version of torch that this version does not know how to handle",
             ));
@@ -163,7 +163,7 @@ impl Handle {
             _ => return refuse("unexpected or illformed shareable handle type"),
         };
         if own.len() != OWN_BYTES || !own.starts_with(&MAGIC) {
-            return Err(Problem::with_pytorch(
+            return Err(Explanation::with_pytorch(
                 "the handle has no part of Granule's: it was cut off, or made by another allocator. Use Granule in both \
                  processes",
                 "the handle has no part of Granule's: it was cut off, or made by another allocator (PyTorch's own?). Use \
@@ -178,21 +178,21 @@ impl Handle {
         handle.ok_or_else(|| "the handle contradicts itself; it was not made by Granule".into())
     }
 
-    fn own_part(memory: Memory, own: &[u8]) -> Option<Self> {
+    fn own_part(memory: BlockMemory, own: &[u8]) -> Option<Self> {
         let mut from = Reader::new(own);
         from.array::<8>()?;
         let backend = from.array()?;
         let model = from.u64()?;
         let process = Process { id: from.u32()?, started: from.u32()? };
         let exporter = Exporter { backend, model, process, ledger: from.i32()?, nonce: from.u64()? };
-        let ticket = Ticket { slot: from.u16()?, generation: from.u64()? };
+        let ticket = ExportTicket { slot: from.u16()?, generation: from.u64()? };
         let (registration, whole) = (from.u32()?, from.u64()?);
         Some(Self { memory, exporter, ticket, registration, whole, offset: from.u64()?, bytes: from.u64()? })
     }
 
     fn is_sound(&self) -> bool {
         let granules = match &self.memory {
-            Memory::Fixed(_) => Some(self.whole),
+            BlockMemory::Fixed(_) => Some(self.whole),
             growable => growable
                 .sizes()
                 .into_iter()
@@ -212,13 +212,13 @@ fn cut() -> String {
     "the handle is cut off: what it announces is not there".into()
 }
 
-fn fixed(body: &[u8]) -> Result<(Memory, &[u8]), String> {
+fn fixed(body: &[u8]) -> Result<(BlockMemory, &[u8]), String> {
     let (handle, rest) = body.split_first_chunk().ok_or_else(cut)?;
-    Ok((Memory::Fixed(IpcMemoryHandle(*handle)), rest))
+    Ok((BlockMemory::Fixed(IpcMemoryHandle(*handle)), rest))
 }
 
 /// Granules of one size, or of several, whose sizes are told one by one.
-fn granules(body: &[u8], several: bool) -> Result<(Memory, &[u8]), String> {
+fn granules(body: &[u8], several: bool) -> Result<(BlockMemory, &[u8]), String> {
     let (header, rest) = body.split_at_checked(GRANULES_HEADER).ok_or_else(cut)?;
     let mut header = Reader::new(header);
     let mut fields = || {
@@ -243,10 +243,10 @@ fn granules(body: &[u8], several: bool) -> Result<(Memory, &[u8]), String> {
     let size = |n: usize| told.get(n).map_or(granule, |size| u64::from_le_bytes(*size));
     let memory = if kind == POSIX {
         let numbers = list.as_chunks().0.iter().enumerate();
-        Memory::Descriptors(numbers.map(|(n, number)| (size(n), i32::from_le_bytes(*number))).collect())
+        BlockMemory::Descriptors(numbers.map(|(n, number)| (size(n), i32::from_le_bytes(*number))).collect())
     } else {
         let handles = list.as_chunks().0.iter().enumerate();
-        Memory::Fabric(handles.map(|(n, handle)| (size(n), *handle)).collect())
+        BlockMemory::Fabric(handles.map(|(n, handle)| (size(n), *handle)).collect())
     };
     Ok((memory, own))
 }
@@ -256,10 +256,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn handle(memory: Memory, whole: u64) -> Handle {
+    fn handle(memory: BlockMemory, whole: u64) -> Handle {
         let process = Process { id: 4711, started: 99 };
         let exporter = Exporter { backend: [7; 16], model: 5, process, ledger: 9, nonce: 0x1234_5678_9abc };
-        let ticket = Ticket { slot: 3, generation: 17 };
+        let ticket = ExportTicket { slot: 3, generation: 17 };
         Handle { memory, exporter, ticket, registration: 2, whole, offset: 512, bytes: 1024 }
     }
 
@@ -270,11 +270,11 @@ mod tests {
         let several = vec![(3 * granule, 4), (granule, 7)];
         let several_fabric = vec![(granule, [3; 64]), (granule, [1; 64]), (2 * granule, [2; 64])];
         [
-            handle(Memory::Fixed(IpcMemoryHandle([8; 64])), 2 << 20),
-            handle(Memory::Descriptors(numbers), 3 * granule),
-            handle(Memory::Fabric(handles), 2 * granule),
-            handle(Memory::Descriptors(several), 4 * granule),
-            handle(Memory::Fabric(several_fabric), 4 * granule),
+            handle(BlockMemory::Fixed(IpcMemoryHandle([8; 64])), 2 << 20),
+            handle(BlockMemory::Descriptors(numbers), 3 * granule),
+            handle(BlockMemory::Fabric(handles), 2 * granule),
+            handle(BlockMemory::Descriptors(several), 4 * granule),
+            handle(BlockMemory::Fabric(several_fabric), 4 * granule),
         ]
     }
 
@@ -321,9 +321,9 @@ mod tests {
         assert!(Handle::from_bytes(&fixed.to_bytes()).is_err(), "a block reaches beyond its segment");
         descriptors.whole += 512;
         assert!(Handle::from_bytes(&descriptors.to_bytes()).is_err(), "granules are whole");
-        several.memory = Memory::Descriptors(vec![(u64::MAX, 4), (1 << 23, 5), (1, 6)]);
+        several.memory = BlockMemory::Descriptors(vec![(u64::MAX, 4), (1 << 23, 5), (1, 6)]);
         assert!(Handle::from_bytes(&several.to_bytes()).is_err(), "sizes that add up beyond all numbers");
-        several.memory = Memory::Descriptors(vec![(1 << 23, 4), (0, 5)]);
+        several.memory = BlockMemory::Descriptors(vec![(1 << 23, 4), (0, 5)]);
         assert!(Handle::from_bytes(&several.to_bytes()).is_err(), "a granule without bytes");
     }
 

@@ -1,13 +1,13 @@
 //! Blocks that this process opened of others, on one device: each block once, each driver mapping once.
 
-use super::handle::{Handle, Memory};
-use super::ledger::{Holding, LedgerView};
-use super::mapping::Mapping;
-use super::process::Process;
+use super::export_table::{HeldBlock, LedgerView};
+use super::handle::{BlockMemory, Handle};
+use super::mapping::Undo;
+use super::other_process::Process;
 use crate::backend::{Backend, IpcMemoryHandle, ShareableHandle};
 use crate::error::{AllocError, Result};
 use crate::process::attention::Attention;
-use crate::process::edges;
+use crate::process::state;
 use crate::sync::plain::{AtomicBool, AtomicU64};
 use crate::sync::{Arc, Mutex, Ordering, Rank, Weak};
 use crate::types::{DeviceIndex, DevicePtr};
@@ -22,15 +22,15 @@ use std::mem::ManuallyDrop;
 /// The memory stays while this lives, even if its owner frees it or ends.
 #[derive(Debug)]
 pub struct ImportedMemory {
-    parts: ManuallyDrop<Parts>,
+    parts: ManuallyDrop<OpenParts>,
 }
 
 #[derive(Debug)]
-struct Parts {
+struct OpenParts {
     imports: Arc<Imports>,
     handle: Box<[u8]>,
-    shown: Arc<Shown>,
-    holding: Holding,
+    shown: Arc<OpenedMapping>,
+    holding: HeldBlock,
 }
 
 impl ImportedMemory {
@@ -61,7 +61,7 @@ impl Drop for ImportedMemory {
         }
         let this = std::ptr::from_ref::<Self>(self);
         // SAFETY: the parts are taken out once, here, and not used again.
-        let Parts { imports, handle, shown, holding } = unsafe { ManuallyDrop::take(&mut self.parts) };
+        let OpenParts { imports, handle, shown, holding } = unsafe { ManuallyDrop::take(&mut self.parts) };
         imports.forget(&handle, this);
         imports.close(shown, holding);
     }
@@ -69,10 +69,10 @@ impl Drop for ImportedMemory {
 
 /// One mapping of the driver's. Several blocks of a fixed segment share one.
 #[derive(Debug)]
-struct Shown {
+struct OpenedMapping {
     base: DevicePtr,
     bytes: u64,
-    mapping: Mapping,
+    mapping: Undo,
 }
 
 /// Identity of a fixed segment: the exporter's ledger, its number there, and the driver's handle.
@@ -82,7 +82,7 @@ type SegmentKey = (u64, u32, IpcMemoryHandle);
 struct Table {
     /// Blocks by their handle's bytes, which are the same for the same block.
     blocks: FxHashMap<Box<[u8]>, Weak<ImportedMemory>>,
-    segments: FxHashMap<SegmentKey, Weak<Shown>>,
+    segments: FxHashMap<SegmentKey, Weak<OpenedMapping>>,
     ledgers: Vec<Weak<LedgerView>>,
     /// Other devices that reach these mappings.
     peers: SmallVec<[DeviceIndex; 4]>,
@@ -96,11 +96,11 @@ struct Table {
 #[derive(Debug)]
 enum Left {
     /// A block that work may still use.
-    Block(Arc<Shown>, Holding),
+    Block(Arc<OpenedMapping>, HeldBlock),
     /// A mapping that nothing uses; its block is held until it is gone.
-    Mapping(Mapping, u64, Holding),
+    Mapping(Undo, u64, HeldBlock),
     /// A trial's mapping, which belongs to no block.
-    Trial(Mapping),
+    Trial(Undo),
 }
 
 /// A device's imports. They outlive its allocator where the program does not drop them first.
@@ -145,7 +145,7 @@ impl Imports {
 
     /// True if the driver may still be called to close something.
     fn may_close(&self) -> bool {
-        !self.abandoned.load(Ordering::Acquire) && edges::may_destroy(self.backend.id())
+        !self.abandoned.load(Ordering::Acquire) && state::may_destroy(self.backend.id())
     }
 
     /// Bytes of address space that show other processes' memory.
@@ -170,7 +170,7 @@ impl Imports {
         // Noted before anything is opened: from here on the exporter keeps the block.
         let holding = view.hold(me, handle.ticket).map_err(refused)?;
         let (shown, holding) = self.show(&handle, holding)?;
-        let parts = Parts { imports: Arc::clone(self), handle: bytes.into(), shown, holding };
+        let parts = OpenParts { imports: Arc::clone(self), handle: bytes.into(), shown, holding };
         let opened = Arc::new(ImportedMemory { parts: ManuallyDrop::new(parts) });
         let mut table = self.table.lock();
         table.blocks.insert(bytes.into(), Arc::downgrade(&opened));
@@ -193,10 +193,10 @@ impl Imports {
     }
 
     /// Shows a block's memory. A failure undoes its calls, now or later.
-    fn show(&self, handle: &Handle, holding: Holding) -> Result<(Arc<Shown>, Holding)> {
+    fn show(&self, handle: &Handle, holding: HeldBlock) -> Result<(Arc<OpenedMapping>, HeldBlock)> {
         let key = match &handle.memory {
-            Memory::Fixed(ipc) => Some((handle.exporter.nonce, handle.registration, *ipc)),
-            Memory::Descriptors(_) | Memory::Fabric(_) => None,
+            BlockMemory::Fixed(ipc) => Some((handle.exporter.nonce, handle.registration, *ipc)),
+            BlockMemory::Descriptors(_) | BlockMemory::Fabric(_) => None,
         };
         if let Some(key) = &key {
             let mut table = self.table.lock();
@@ -205,7 +205,7 @@ impl Imports {
             }
             table.segments.retain(|_, shown| shown.strong_count() > 0);
         }
-        let mut mapping = Mapping::default();
+        let mut mapping = Undo::default();
         let base = match self.map(handle, &mut mapping) {
             Ok(base) => base,
             Err(error) => {
@@ -220,16 +220,16 @@ impl Imports {
             }
         };
         self.bytes.fetch_add(handle.whole, Ordering::Relaxed);
-        let shown = Arc::new(Shown { base, bytes: handle.whole, mapping });
+        let shown = Arc::new(OpenedMapping { base, bytes: handle.whole, mapping });
         if let Some(key) = key {
             self.table.lock().segments.insert(key, Arc::downgrade(&shown));
         }
         Ok((shown, holding))
     }
 
-    fn map(&self, handle: &Handle, mapping: &mut Mapping) -> Result<DevicePtr> {
+    fn map(&self, handle: &Handle, mapping: &mut Undo) -> Result<DevicePtr> {
         let shared = match &handle.memory {
-            Memory::Fixed(ipc) => {
+            BlockMemory::Fixed(ipc) => {
                 let base = mapping.open(&*self.backend, self.device, ipc)?;
                 // A handle that claims more than there is would lead past its end.
                 if self.backend.address_range(base).is_ok_and(|range| range.bytes < handle.whole) {
@@ -238,13 +238,13 @@ impl Imports {
                 }
                 return Ok(base);
             }
-            Memory::Descriptors(granules) => {
+            BlockMemory::Descriptors(granules) => {
                 let (sizes, numbers): (Vec<_>, Vec<_>) = granules.iter().copied().unzip();
                 let taken = handle.exporter.process.descriptors(&numbers);
                 let taken = taken.map_err(|problem| AllocError::Open { problem })?;
                 sizes.into_iter().zip(taken.into_iter().map(ShareableHandle::PosixFd)).collect()
             }
-            Memory::Fabric(granules) => {
+            BlockMemory::Fabric(granules) => {
                 granules.iter().map(|(bytes, handle)| (*bytes, ShareableHandle::Fabric(*handle))).collect()
             }
         };
@@ -317,11 +317,11 @@ impl Imports {
     /// True if a capture is under way, in which nothing can be waited for.
     fn captures(&self) -> bool {
         let is_alive = self.table.lock().attention.is_some();
-        is_alive && edges::captures_over(self.backend.id())
+        is_alive && state::captures_over(self.backend.id())
     }
 
     /// Waits for the devices that reach the memory, and closes it. `false` where that is left for later.
-    fn close(&self, shown: Arc<Shown>, holding: Holding) -> bool {
+    fn close(&self, shown: Arc<OpenedMapping>, holding: HeldBlock) -> bool {
         if self.captures() {
             return self.keep(Left::Block(shown, holding));
         }
@@ -332,14 +332,14 @@ impl Imports {
             return self.keep(Left::Block(shown, holding));
         }
         // Exactly one of those that let go of it gets it. The others hold the memory that they still show.
-        if let Some(Shown { bytes, mapping, .. }) = Arc::into_inner(shown) {
+        if let Some(OpenedMapping { bytes, mapping, .. }) = Arc::into_inner(shown) {
             return self.unmap(mapping, bytes, holding);
         }
         true
     }
 
     /// Gives a trial's mapping back to the driver. `false` where that is left for later.
-    pub(super) fn undo_trial(&self, mut mapping: Mapping) -> bool {
+    pub(super) fn undo_trial(&self, mut mapping: Undo) -> bool {
         if let Err(error) = mapping.undo(&*self.backend) {
             self.backend.clear_error();
             tracing::warn!(%error, "a trial's memory could not be given back; it is tried again later");
@@ -349,7 +349,7 @@ impl Imports {
     }
 
     /// Gives a mapping that nothing uses back to the driver, then the block to its owner. `false` where that is left for later.
-    fn unmap(&self, mut mapping: Mapping, bytes: u64, holding: Holding) -> bool {
+    fn unmap(&self, mut mapping: Undo, bytes: u64, holding: HeldBlock) -> bool {
         if let Err(error) = mapping.undo(&*self.backend) {
             self.backend.clear_error();
             tracing::warn!(%error, "another process's memory could not be closed; it is tried again later");

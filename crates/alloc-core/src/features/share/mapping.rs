@@ -7,7 +7,7 @@ use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 
 /// Driver calls that succeeded and have to be undone.
 #[derive(Debug, Default)]
-pub(super) struct Mapping {
+pub(super) struct Undo {
     opened: Option<DevicePtr>,
     reserved: Option<(DevicePtr, u64)>,
     /// Start and bytes of each mapped granule.
@@ -15,7 +15,7 @@ pub(super) struct Mapping {
     handles: Vec<PhysicalHandle>,
 }
 
-impl Mapping {
+impl Undo {
     /// Physical memory that is mapped nowhere.
     pub(super) fn of(handle: PhysicalHandle) -> Self {
         Self { handles: vec![handle], ..Self::default() }

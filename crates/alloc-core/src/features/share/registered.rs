@@ -1,11 +1,11 @@
 //! Memory that libraries register: windows of NCCL and symmetric memory, network cards.
 
-use super::mapping::Mapping;
+use super::mapping::Undo;
 use crate::backend::{Backend, BackendError, Granularity, HandleType, ShareableHandle};
 use crate::error::{AllocError, Result};
 use crate::memory::source::SegmentSource;
-use crate::process::attention::Edge;
-use crate::process::edges;
+use crate::process::attention::ProcessState;
+use crate::process::state;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, Stream};
 use crate::watch::pointer::{BadPointer, Problem};
@@ -24,16 +24,16 @@ pub struct RegisteredOptions {
 
 /// One physical handle, with its free bytes.
 #[derive(Debug)]
-struct Chunk {
+struct Extent {
     bytes: u64,
     handle: PhysicalHandle,
-    mapping: Mapping,
+    mapping: Undo,
     /// Free ranges: first byte to length.
     free: BTreeMap<u64, u64>,
     windows: usize,
 }
 
-impl Chunk {
+impl Extent {
     fn is_unused(&self) -> bool {
         self.windows == 0 && self.free.first_key_value().is_some_and(|(_, bytes)| *bytes == self.bytes)
     }
@@ -63,21 +63,21 @@ impl Chunk {
 }
 
 #[derive(Debug, Default)]
-struct Chunks {
+struct Extents {
     /// Chunks by first address.
-    in_use: BTreeMap<u64, Chunk>,
+    in_use: BTreeMap<u64, Extent>,
     /// Mappings that the driver did not take back; tried again.
-    leftovers: Vec<Mapping>,
+    leftovers: Vec<Undo>,
 }
 
-impl Chunks {
-    fn holding(&mut self, ptr: DevicePtr) -> Option<(u64, &mut Chunk)> {
+impl Extents {
+    fn holding(&mut self, ptr: DevicePtr) -> Option<(u64, &mut Extent)> {
         let (base, chunk) = self.in_use.range_mut(..=ptr.0).next_back()?;
         (ptr.0 < base + chunk.bytes).then_some((*base, chunk))
     }
 
     /// Takes an unused chunk out.
-    fn take_unused(&mut self, base: u64) -> Option<Mapping> {
+    fn take_unused(&mut self, base: u64) -> Option<Undo> {
         self.in_use.get(&base).filter(|chunk| chunk.is_unused())?;
         self.in_use.remove(&base).map(|chunk| chunk.mapping)
     }
@@ -111,7 +111,7 @@ pub struct RegisteredMemory {
     unit: u64,
     chunk: u64,
     handle_type: HandleType,
-    chunks: Mutex<Chunks>,
+    chunks: Mutex<Extents>,
 }
 
 impl RegisteredMemory {
@@ -126,7 +126,7 @@ impl RegisteredMemory {
         let unit = vm.granularity(device, Granularity::Recommended)?;
         let others = options.reached_by.iter().copied().filter(|other| *other != device);
         let devices = std::iter::once(device).chain(others).collect();
-        let chunks = Mutex::new(Rank::Registry, Chunks::default());
+        let chunks = Mutex::new(Rank::Registry, Extents::default());
         let chunk = options.chunk.max(1).next_multiple_of(unit);
         Ok(Self { backend: Arc::clone(backend), devices, unit, chunk, handle_type, chunks })
     }
@@ -156,7 +156,7 @@ impl RegisteredMemory {
     /// # Errors
     /// [`AllocError::InvalidPointer`](crate::AllocError::InvalidPointer) where `ptr` is not of this memory.
     pub fn window(self: &Arc<Self>, ptr: DevicePtr) -> Result<Window> {
-        edges::admit(self.backend.id()).map_err(Edge::refusal)?;
+        state::admit(self.backend.id()).map_err(ProcessState::refusal)?;
         let mut chunks = self.chunks.lock();
         let Some((base, chunk)) = chunks.holding(ptr) else {
             let wrong = BadPointer { ptr, problem: Problem::NotRegistered, history: Vec::new() };
@@ -169,10 +169,10 @@ impl RegisteredMemory {
     }
 
     /// A new chunk with room for `bytes`, and nothing else in it. Calls the driver.
-    fn make(&self, bytes: u64) -> crate::backend::Result<(u64, Chunk)> {
+    fn make(&self, bytes: u64) -> crate::backend::Result<(u64, Extent)> {
         self.give_back(None);
         let bytes = bytes.next_multiple_of(self.unit).max(self.chunk);
-        let mut mapping = Mapping::default();
+        let mut mapping = Undo::default();
         let made = self
             .backend
             .virtual_memory()
@@ -181,7 +181,7 @@ impl RegisteredMemory {
         match made {
             Ok((base, handle)) => {
                 let free = BTreeMap::from([(base.0, bytes)]);
-                Ok((base.0, Chunk { bytes, handle, mapping, free, windows: 0 }))
+                Ok((base.0, Extent { bytes, handle, mapping, free, windows: 0 }))
             }
             Err(error) => {
                 self.backend.clear_error();
@@ -192,10 +192,10 @@ impl RegisteredMemory {
     }
 
     /// Undoes a mapping that nobody uses, and leftovers. Calls the driver, unless it is gone.
-    fn give_back(&self, mapping: Option<Mapping>) {
+    fn give_back(&self, mapping: Option<Undo>) {
         let mut left = std::mem::take(&mut self.chunks.lock().leftovers);
         left.extend(mapping);
-        if left.is_empty() || !edges::may_destroy(self.backend.id()) {
+        if left.is_empty() || !state::may_destroy(self.backend.id()) {
             return;
         }
         left.retain_mut(|mapping| {
@@ -300,7 +300,7 @@ impl Window {
     /// The driver's; that it cannot share physical memory.
     pub fn share(&self) -> Result<ShareableHandle> {
         let RegisteredMemory { backend, handle_type, .. } = &*self.memory;
-        edges::admit(backend.id()).map_err(Edge::refusal)?;
+        state::admit(backend.id()).map_err(ProcessState::refusal)?;
         let sharing = backend.physical_sharing().map_err(BackendError::from)?;
         Ok(sharing.export_physical(self.physical, *handle_type)?)
     }
@@ -313,9 +313,10 @@ impl Drop for Window {
             return;
         }
         let mut chunks = self.memory.chunks.lock();
-        let unused = chunks.in_use.get_mut(&self.base.0).and_then(|chunk| {
+        let DevicePtr(base) = self.base;
+        let unused = chunks.in_use.get_mut(&base).and_then(|chunk| {
             chunk.windows -= 1;
-            chunk.is_unused().then_some(self.base.0)
+            chunk.is_unused().then_some(base)
         });
         let unused = unused.and_then(|base| chunks.take_unused(base));
         drop(chunks);

@@ -1,9 +1,9 @@
 //! Pending frees, by the stream that they wait for.
 
-use super::{Moment, Waiting};
+use super::{Fence, Waiting};
 use crate::base::steps::Counted;
 use crate::features::share::Share;
-use crate::features::share::ledger::Ledger;
+use crate::features::share::export_table::ExportTable;
 use crate::lifetimes::last_work::LastWork;
 use crate::lifetimes::uses::User;
 use crate::process::held_event::HeldEvent;
@@ -14,10 +14,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// A block that waits.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct PendingBlock {
     /// Unique number of the entry, whatever event it reuses.
     pub(super) ticket: u64,
-    pub(super) until: Moment,
+    pub(super) until: Fence,
     pub(super) block: Waiting,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) user: User,
-    pub(super) entries: VecDeque<Entry>,
+    pub(super) entries: VecDeque<PendingBlock>,
 }
 
 impl Queue {
@@ -35,7 +35,7 @@ impl Queue {
     }
 
     /// The first wanted entry from a ticket on.
-    pub(super) fn first(&self, from: u64, wanted: impl Fn(&Entry) -> bool) -> Option<&Entry> {
+    pub(super) fn first(&self, from: u64, wanted: impl Fn(&PendingBlock) -> bool) -> Option<&PendingBlock> {
         let skip = self.entries.partition_point(|entry| entry.ticket < from);
         self.entries.range(skip..).counted().find(|entry| wanted(entry))
     }
@@ -50,21 +50,21 @@ pub(super) struct Unrecorded {
 
 /// A block that other processes may hold.
 #[derive(Clone, Debug)]
-pub(super) struct Shared {
+pub(super) struct ExportedBlock {
     pub(super) share: Arc<Share>,
     pub(super) block: Waiting,
 }
 
 /// Identity of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Key {
+pub(super) enum UserKey {
     Live(Stream),
     /// By address, while somebody keeps it.
     Retired(usize),
     Shared(usize),
 }
 
-impl Key {
+impl UserKey {
     pub(super) fn of(user: &User) -> Self {
         match user {
             User::Live(stream) => Self::Live(*stream),
@@ -76,7 +76,7 @@ impl Key {
 
 /// Events of one device.
 #[derive(Debug, Default)]
-pub(super) struct Events {
+pub(super) struct EventPool {
     /// Ready for reuse.
     pub(super) spare: Vec<Arc<HeldEvent>>,
     /// Uses recorded and not freed yet: that many spare ones are kept.
@@ -88,15 +88,15 @@ pub(super) struct Queues {
     /// By number, in the order in which they were begun.
     queues: BTreeMap<u64, Queue>,
     /// The number of each user's newest queue.
-    numbers: FxHashMap<Key, u64>,
+    numbers: FxHashMap<UserKey, u64>,
     /// Blocks whose event could not be recorded, by ticket: only a synchronisation of the stream frees them.
     unrecorded: BTreeMap<u64, Unrecorded>,
     /// Blocks that no event frees, by ticket: other processes let go of them when they like.
-    shared: BTreeMap<u64, Shared>,
+    shared: BTreeMap<u64, ExportedBlock>,
     /// Number of unfreed blocks that each stream uses besides its own.
     uses: FxHashMap<Stream, usize>,
     /// Mostly one.
-    events: BTreeMap<DeviceIndex, Events>,
+    events: BTreeMap<DeviceIndex, EventPool>,
     tickets: u64,
     /// Number of events that could not be recorded.
     failures: u64,
@@ -143,30 +143,30 @@ impl Queues {
     /// Adds a block that other processes may hold.
     pub(super) fn push_shared(&mut self, share: Arc<Share>, block: Waiting) {
         let ticket = self.ticket();
-        self.shared.insert(ticket, Shared { share, block });
+        self.shared.insert(ticket, ExportedBlock { share, block });
     }
 
     /// The blocks that other processes may hold, by ticket.
-    pub(super) fn shared(&self) -> BTreeMap<u64, Shared> {
+    pub(super) fn shared(&self) -> BTreeMap<u64, ExportedBlock> {
         self.shared.clone()
     }
 
     /// Ledger that says who holds shared blocks, and the number of these blocks.
-    pub(super) fn ledger(&self) -> Option<(Arc<Ledger>, usize)> {
+    pub(super) fn ledger(&self) -> Option<(Arc<ExportTable>, usize)> {
         let first = self.shared.values().next()?;
         Some((Arc::clone(first.share.ledger()), self.shared.len()))
     }
 
     /// Takes out a block that other processes may hold.
-    pub(super) fn take_shared(&mut self, ticket: u64) -> Option<Shared> {
+    pub(super) fn take_shared(&mut self, ticket: u64) -> Option<ExportedBlock> {
         self.shared.remove(&ticket)
     }
 
     /// Appends to the user's queue.
-    pub(super) fn push(&mut self, user: User, until: Moment, block: Waiting) {
+    pub(super) fn push(&mut self, user: User, until: Fence, block: Waiting) {
         let ticket = self.ticket();
-        let entry = Entry { ticket, until, block };
-        let key = Key::of(&user);
+        let entry = PendingBlock { ticket, until, block };
+        let key = UserKey::of(&user);
         if let Some(queue) = self.numbers.get(&key).and_then(|number| self.queues.get_mut(number)) {
             return queue.entries.push_back(entry);
         }
@@ -191,7 +191,7 @@ impl Queues {
 
     /// Takes the entry with this ticket out, if it is still there. The second value is the user of a queue that is
     /// empty now, to be dropped without a lock.
-    pub(super) fn take(&mut self, number: u64, ticket: u64) -> Option<(Entry, Option<User>)> {
+    pub(super) fn take(&mut self, number: u64, ticket: u64) -> Option<(PendingBlock, Option<User>)> {
         let queue = self.queues.get_mut(&number)?;
         let entry = queue.entries.remove(queue.place(ticket)?)?;
         Some((entry, self.drop_if_empty(number)))
@@ -202,7 +202,7 @@ impl Queues {
             return None;
         }
         let Queue { user, .. } = self.queues.remove(&number)?;
-        let key = Key::of(&user);
+        let key = UserKey::of(&user);
         if self.numbers.get(&key) == Some(&number) {
             self.numbers.remove(&key);
         }
@@ -236,7 +236,7 @@ impl Queues {
     }
 
     /// The events of a device.
-    pub(super) fn events(&mut self, device: DeviceIndex) -> &mut Events {
+    pub(super) fn events(&mut self, device: DeviceIndex) -> &mut EventPool {
         self.events.entry(device).or_default()
     }
 
@@ -248,18 +248,18 @@ impl Queues {
     /// True if a pending free waits for `stream` by its handle.
     pub(super) fn names(&self, stream: Stream) -> bool {
         let mut unrecorded = self.unrecorded.values().counted();
-        self.numbers.contains_key(&Key::Live(stream)) || unrecorded.any(|entry| entry.user.is(stream))
+        self.numbers.contains_key(&UserKey::Live(stream)) || unrecorded.any(|entry| entry.user.is(stream))
     }
 
     /// Replaces `stream` by its last work.
     pub(super) fn retire(&mut self, stream: Stream, last: &Arc<LastWork>) {
         self.uses.remove(&stream);
         let retired = User::Retired(Arc::clone(last));
-        if let Some(number) = self.numbers.remove(&Key::Live(stream)) {
+        if let Some(number) = self.numbers.remove(&UserKey::Live(stream)) {
             if let Some(queue) = self.queues.get_mut(&number) {
                 queue.user = retired.clone();
             }
-            self.numbers.insert(Key::of(&retired), number);
+            self.numbers.insert(UserKey::of(&retired), number);
         }
         for entry in self.unrecorded.values_mut().counted().filter(|entry| entry.user.is(stream)) {
             entry.user = retired.clone();

@@ -7,9 +7,9 @@ use crate::types::DeviceIndex;
 
 /// `slot:12 | device:8 | arena:16 | block + 1:28`; 0 is empty.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entry(pub(super) u64);
+pub(super) struct MapEntry(pub(super) u64);
 
-impl Entry {
+impl MapEntry {
     pub(super) const EMPTY: Self = Self(0);
 
     pub(super) fn new(slot: usize, at: Location) -> Self {
@@ -76,16 +76,16 @@ fn from_own<W: Word, const N: usize>(cells: &[W; N], slot: usize) -> impl Iterat
 
 /// The entry of `slot` in a row of cells.
 #[inline]
-pub(super) fn find<W: Word, const N: usize>(cells: &[W; N], slot: usize) -> Option<Entry> {
+pub(super) fn find<W: Word, const N: usize>(cells: &[W; N], slot: usize) -> Option<MapEntry> {
     from_own(cells, slot)
-        .map(|cell| Entry(cell.load(Ordering::Acquire)))
-        .find(|entry| entry.slot() == slot && *entry != Entry::EMPTY)
+        .map(|cell| MapEntry(cell.load(Ordering::Acquire)))
+        .find(|entry| entry.slot() == slot && *entry != MapEntry::EMPTY)
 }
 
 /// Puts an entry into a free cell. Segments of two arenas may share a page, so a cell is claimed, not
 /// just written.
 #[inline]
-pub(super) fn claim<W: Word, const N: usize>(cells: &[W; N], entry: Entry) -> bool {
+pub(super) fn claim<W: Word, const N: usize>(cells: &[W; N], entry: MapEntry) -> bool {
     from_own(cells, entry.slot()).any(|cell| {
         cell.load(Ordering::Relaxed) == 0
             && cell.compare_exchange(0, entry.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -97,8 +97,8 @@ pub(super) fn claim<W: Word, const N: usize>(cells: &[W; N], entry: Entry) -> bo
 pub(super) fn clear<W: Word, const N: usize>(cells: &[W; N], slot: usize) -> bool {
     let mut cells = from_own(cells, slot);
     let cell = cells.find(|cell| {
-        let entry = Entry(cell.load(Ordering::Relaxed));
-        entry.slot() == slot && entry != Entry::EMPTY
+        let entry = MapEntry(cell.load(Ordering::Relaxed));
+        entry.slot() == slot && entry != MapEntry::EMPTY
     });
     cell.inspect(|cell| cell.store(0, Ordering::Release)).is_some()
 }
@@ -108,8 +108,8 @@ mod models {
     use super::*;
     use crate::sync::{Arc, AtomicU64, models};
 
-    fn entry(slot: usize, block: u32) -> Entry {
-        Entry::new(slot, Location { device: DeviceIndex(0), arena: 0, block: BlockId::new(block) })
+    fn entry(slot: usize, block: u32) -> MapEntry {
+        MapEntry::new(slot, Location { device: DeviceIndex(0), arena: 0, block: BlockId::new(block) })
     }
 
     /// Two arenas write to one row: each finds its own entry, and a third one's that stays.

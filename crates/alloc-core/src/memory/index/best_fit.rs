@@ -17,7 +17,7 @@ use sequence::Sequence;
 
 /// Place of a class's blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum ClassPlace {
     #[default]
     Nowhere,
     /// In the chunk with this number.
@@ -41,7 +41,7 @@ pub(crate) struct BestFitIndex {
     /// Classes that have a block.
     present: ClassSet,
     /// Places by class; empty before the first block comes.
-    places: Vec<Place>,
+    places: Vec<ClassPlace>,
     chunks: Chunks,
     sequences: Vec<Sequence>,
     spare_sequences: Vec<u32>,
@@ -60,13 +60,13 @@ impl BestFitIndex {
     #[inline]
     fn lower_bound_in(&self, class: usize, key: FitKey) -> Option<Cursor> {
         match *self.places.get(class)? {
-            Place::Nowhere => None,
-            Place::Chunk(number) => {
+            ClassPlace::Nowhere => None,
+            ClassPlace::Chunk(number) => {
                 let chunk = &self.chunks[number];
                 let at = chunk.lower_bound(key);
                 (at < chunk.len()).then_some(Cursor { class, chunk: 0, at })
             }
-            Place::Sequence(number) => {
+            ClassPlace::Sequence(number) => {
                 let (chunk, at) = self.sequences[number as usize].lower_bound(&self.chunks, key)?;
                 Some(Cursor { class, chunk, at })
             }
@@ -83,9 +83,9 @@ impl BestFitIndex {
     #[inline]
     fn chunk(&self, class: usize, chunk: usize) -> Option<&Chunk> {
         let number = match *self.places.get(class)? {
-            Place::Nowhere => return None,
-            Place::Chunk(number) => (chunk == 0).then_some(number)?,
-            Place::Sequence(number) => self.sequences[number as usize].chunk(chunk)?,
+            ClassPlace::Nowhere => return None,
+            ClassPlace::Chunk(number) => (chunk == 0).then_some(number)?,
+            ClassPlace::Sequence(number) => self.sequences[number as usize].chunk(chunk)?,
         };
         Some(&self.chunks[number])
     }
@@ -124,13 +124,13 @@ impl BestFitIndex {
     #[inline]
     pub(crate) fn remove_at(&mut self, cursor: Cursor) -> BlockId {
         let Cursor { class, at, .. } = cursor;
-        let Place::Chunk(number) = self.places[class] else { return self.remove_of_many(cursor) };
+        let ClassPlace::Chunk(number) = self.places[class] else { return self.remove_of_many(cursor) };
         let chunk = &mut self.chunks[number];
         let block = chunk.remove(at);
         self.len -= 1;
         if chunk.len() == 0 {
             self.chunks.give(number);
-            self.places[class] = Place::Nowhere;
+            self.places[class] = ClassPlace::Nowhere;
             self.present.remove_if(class, 1);
         }
         block
@@ -138,14 +138,14 @@ impl BestFitIndex {
 
     #[inline(never)]
     fn remove_of_many(&mut self, Cursor { class, chunk, at }: Cursor) -> BlockId {
-        let Place::Sequence(number) = self.places[class] else { return BlockId::NONE };
+        let ClassPlace::Sequence(number) = self.places[class] else { return BlockId::NONE };
         let sequence = &mut self.sequences[number as usize];
         let block = sequence.remove_at(&mut self.chunks, chunk, at);
         self.len -= 1;
         if let Some(only) = sequence.only_chunk().filter(|only| self.chunks[*only].len() <= FEW) {
             sequence.clear();
             self.spare_sequences.push(number);
-            self.places[class] = Place::Chunk(only);
+            self.places[class] = ClassPlace::Chunk(only);
         }
         block
     }
@@ -154,7 +154,7 @@ impl BestFitIndex {
     fn insert_key(&mut self, key: FitKey, block: BlockId) {
         let class = class_of(key);
         self.len += 1;
-        if let Some(Place::Chunk(number)) = self.places.get(class).copied() {
+        if let Some(ClassPlace::Chunk(number)) = self.places.get(class).copied() {
             let chunk = &mut self.chunks[number];
             if !chunk.is_full() {
                 return chunk.insert(chunk.lower_bound(key), key, block);
@@ -166,22 +166,22 @@ impl BestFitIndex {
     #[inline(never)]
     fn insert_otherwise(&mut self, class: usize, key: FitKey, block: BlockId) {
         if self.places.is_empty() {
-            self.places = vec![Place::Nowhere; CLASSES];
+            self.places = vec![ClassPlace::Nowhere; CLASSES];
         }
         let number = match self.places[class] {
-            Place::Nowhere => {
+            ClassPlace::Nowhere => {
                 let number = self.chunks.take();
                 self.chunks[number].insert(0, key, block);
-                self.places[class] = Place::Chunk(number);
+                self.places[class] = ClassPlace::Chunk(number);
                 return self.present.insert(class);
             }
-            Place::Chunk(full) => {
+            ClassPlace::Chunk(full) => {
                 let number = self.spare_sequence();
                 self.sequences[number as usize].begin(&self.chunks, full);
-                self.places[class] = Place::Sequence(number);
+                self.places[class] = ClassPlace::Sequence(number);
                 number
             }
-            Place::Sequence(number) => number,
+            ClassPlace::Sequence(number) => number,
         };
         self.sequences[number as usize].insert(&mut self.chunks, key, block);
     }
@@ -249,10 +249,10 @@ impl BestFitIndex {
         for (class, place) in self.places.iter().enumerate() {
             assert_eq!(
                 self.present.contains(class),
-                *place != Place::Nowhere,
+                *place != ClassPlace::Nowhere,
                 "a class with a block is in the set"
             );
-            if let Place::Sequence(number) = place {
+            if let ClassPlace::Sequence(number) = place {
                 self.sequences[*number as usize].check(&self.chunks);
             }
             for chunk in self.chunks_of(class) {
@@ -267,7 +267,7 @@ impl BestFitIndex {
         }
         self.present.check();
         assert_eq!(count, self.len, "the length is the number of keys");
-        let sequences = self.places.iter().filter(|place| matches!(place, Place::Sequence(_))).count();
+        let sequences = self.places.iter().filter(|place| matches!(place, ClassPlace::Sequence(_))).count();
         assert_eq!(sequences + self.spare_sequences.len(), self.sequences.len(), "sequences are used again");
         let chunks: usize = (0..CLASSES).map(|class| self.chunks_of(class).count()).sum();
         self.chunks.check(chunks);

@@ -8,7 +8,7 @@
 //! and no block record is looked at.
 
 use super::classes::{CLASSES, ClassSet, class, units};
-use crate::base::growth;
+use crate::base::big_table;
 use crate::base::steps::{Counted, step};
 use crate::memory::block::{Block, BlockId};
 
@@ -152,7 +152,10 @@ impl SegregatedIndex {
     fn make_room(&mut self, place: usize) {
         while self.links.len() <= place {
             let own = self.links.len() as u32;
-            growth::push(&mut self.links, Link { before: own, after: own, size: u32::MAX, addr: u32::MAX });
+            big_table::push(
+                &mut self.links,
+                Link { before: own, after: own, size: u32::MAX, addr: u32::MAX },
+            );
         }
     }
 }

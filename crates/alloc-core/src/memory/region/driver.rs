@@ -3,7 +3,7 @@
 
 use super::{Backing, Leftovers, Mapping, Source, bytes_of};
 use crate::backend::{Access, Backend, BackendError, ErrorKind, Result, VirtualMemory};
-use crate::process::foreign::{Calls, Kind};
+use crate::process::callbacks::{CallbackScope, Kind};
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 
 /// How often a cleanup call is tried: a driver that fails once is survived, a dead one is not waited for.
@@ -32,7 +32,7 @@ pub(crate) fn back(
     backing: &Backing,
     at: DevicePtr,
     sizes: &[u64],
-    calls: &Calls<'_>,
+    calls: &CallbackScope<'_>,
 ) -> std::result::Result<Vec<Mapping>, Failed> {
     crate::sync::assert_unlocked();
     let (mut memory, mut addr) = (Vec::with_capacity(sizes.len()), at.0);
@@ -58,7 +58,7 @@ fn put(
     vm: &dyn VirtualMemory,
     backing: &Backing,
     memory: Vec<Mapping>,
-    calls: &Calls<'_>,
+    calls: &CallbackScope<'_>,
 ) -> std::result::Result<Vec<Mapping>, Failed> {
     // SAFETY: rule 1: the handles have these sizes, and nothing maps them. The range lies in a live reservation whose granules
     // this thread has set to `Pending`, so nothing is mapped there.
@@ -113,7 +113,7 @@ pub(crate) unsafe fn undo(
     source: &Source,
     memory: &[Mapping],
     leftovers: &mut Leftovers,
-    calls: &Calls<'_>,
+    calls: &CallbackScope<'_>,
 ) {
     for mapping in memory.iter().rev() {
         // SAFETY: by this function's contract.
@@ -171,7 +171,7 @@ pub(crate) unsafe fn vacate(
     vm: &dyn VirtualMemory,
     memory: &[Mapping],
     source: &Source,
-    calls: &Calls<'_>,
+    calls: &CallbackScope<'_>,
 ) -> (usize, Leftovers, Result<()>) {
     crate::sync::assert_unlocked();
     let mut leftovers = Leftovers::default();
@@ -191,7 +191,7 @@ fn create(
     vm: &dyn VirtualMemory,
     backing: &Backing,
     bytes: u64,
-    calls: &Calls<'_>,
+    calls: &CallbackScope<'_>,
 ) -> Result<PhysicalHandle> {
     let Backing { device, handle_type, ref source, .. } = *backing;
     let Some(source) = source else { return vm.create_physical(device, bytes, handle_type) };
@@ -208,7 +208,7 @@ pub(super) fn release(
     memory: &[Mapping],
     source: &Source,
     leftovers: &mut Leftovers,
-    calls: &Calls<'_>,
+    calls: &CallbackScope<'_>,
 ) {
     // SAFETY: rule 1: created by this backend and released once; on an error it is kept and tried later.
     let to_driver = |handle| unsafe { vm.release_physical(handle) };

@@ -3,7 +3,7 @@
 use super::driver::release;
 use super::{Mapping, Source};
 use crate::backend::VirtualMemory;
-use crate::process::foreign::Calls;
+use crate::process::callbacks::CallbackScope;
 use crate::types::{DevicePtr, PhysicalHandle};
 
 /// What the driver refused to take back.
@@ -61,7 +61,7 @@ impl Leftovers {
     /// Tries again to take back what is the driver's, of each kind until one is refused. That one comes last the next time. So
     /// a driver that refuses all is asked about a few, however many there are. Returns what is left, and what only foreign
     /// code can take back. Calls the driver; hold no lock.
-    pub(crate) fn retry(mut self, vm: &dyn VirtualMemory, calls: &Calls<'_>) -> (Self, Self) {
+    pub(crate) fn retry(mut self, vm: &dyn VirtualMemory, calls: &CallbackScope<'_>) -> (Self, Self) {
         // SAFETY: rule 3: mapped by `back`, which failed, so it was never handed out.
         until_refused(&mut self.mappings, |(place, bytes)| unsafe { vm.unmap(*place, *bytes) }.is_ok());
         until_refused(&mut self.views, |(base, bytes, mapped)| {
@@ -73,14 +73,14 @@ impl Leftovers {
             // SAFETY: rule 3: one whole reservation, with nothing mapped in it.
             unsafe { vm.release_address(*base, *bytes) }.is_ok()
         });
-        let (foreign, own) = self.handles.drain(..).partition(|(_, source)| source.is_some());
+        let (callbacks, own) = self.handles.drain(..).partition(|(_, source)| source.is_some());
         self.append(Self { handles: own, ..Self::default() }.release(vm, calls));
-        (self, Self { handles: foreign, ..Self::default() })
+        (self, Self { handles: callbacks, ..Self::default() })
     }
 
     /// Tries again to release the handles, until one is refused; returns what is left. Calls the driver, and sources; hold no
     /// lock.
-    pub(crate) fn release(mut self, vm: &dyn VirtualMemory, calls: &Calls<'_>) -> Self {
+    pub(crate) fn release(mut self, vm: &dyn VirtualMemory, calls: &CallbackScope<'_>) -> Self {
         let mut refused = Self::default();
         until_refused(&mut self.handles, |(memory, source)| {
             release(vm, &[*memory], source, &mut refused, calls);

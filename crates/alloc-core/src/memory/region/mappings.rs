@@ -48,13 +48,13 @@ impl Alias {
 
 /// Memory with aliases.
 #[derive(Debug)]
-struct Memory {
+struct Aliased {
     owner: Place,
     bytes: u64,
     aliases: SmallVec<[Alias; 2]>,
 }
 
-impl Memory {
+impl Aliased {
     /// The granule of an arena that is one of them.
     fn granule_in(&self, number: u16) -> Option<Place> {
         self.aliases.iter().find_map(|alias| match alias {
@@ -67,7 +67,7 @@ impl Memory {
 /// All memory with aliases.
 #[derive(Debug, Default)]
 pub(super) struct Mappings {
-    memory: FxHashMap<PhysicalHandle, Memory>,
+    memory: FxHashMap<PhysicalHandle, Aliased>,
     /// That of granules which are aliases, by arena and address.
     granules: BTreeMap<(u16, u64), PhysicalHandle>,
     /// Their bytes.
@@ -76,7 +76,7 @@ pub(super) struct Mappings {
 
 impl Mappings {
     fn add(&mut self, memory: PhysicalHandle, bytes: u64, owner: Place, alias: Alias) {
-        let empty = Memory { owner, bytes, aliases: SmallVec::new() };
+        let empty = Aliased { owner, bytes, aliases: SmallVec::new() };
         let of = self.memory.entry(memory).or_insert(empty);
         of.owner = owner;
         of.aliases.push(alias);
@@ -171,14 +171,14 @@ impl Regions {
 
     /// Addresses and bytes of what views map.
     pub(crate) fn slots<'a>(&'a self) -> impl Iterator<Item = (u64, u64)> {
-        let all = |memory: &'a Memory| memory.aliases.iter().map(|alias| (alias, memory.bytes));
+        let all = |memory: &'a Aliased| memory.aliases.iter().map(|alias| (alias, memory.bytes));
         let slot = |(alias, bytes): (&Alias, u64)| {
             matches!(alias, Alias::Slot { .. }).then_some((alias.addr(), bytes))
         };
         self.mappings.memory.values().flat_map(all).filter_map(slot)
     }
 
-    fn mapped_as(&self, id: RegionId, addr: u64) -> Option<&Memory> {
+    fn mapped_as(&self, id: RegionId, addr: u64) -> Option<&Aliased> {
         self.mappings.memory.get(&self.handle(id, addr)?)
     }
 

@@ -24,7 +24,7 @@ impl Stage {
 }
 
 #[derive(Debug)]
-struct Mark {
+struct Annotation {
     stage: Stage,
     name: Arc<str>,
     device: DeviceIndex,
@@ -34,7 +34,7 @@ struct Mark {
 /// The newest marks.
 #[derive(Debug, Default)]
 pub(crate) struct Annotations {
-    marks: VecDeque<Mark>,
+    marks: VecDeque<Annotation>,
     capacity: usize,
 }
 
@@ -54,12 +54,12 @@ impl Annotations {
         if self.marks.len() == self.capacity {
             self.marks.pop_front();
         }
-        self.marks.push_back(Mark { stage, name: name.into(), device, time_us });
+        self.marks.push_back(Annotation { stage, name: name.into(), device, time_us });
     }
 
     /// As snapshots have them.
     pub(crate) fn values(&self) -> Vec<Value> {
-        let value = |mark: &Mark| {
+        let value = |mark: &Annotation| {
             let fields = [
                 ("stage", mark.stage.name().into()),
                 ("name", Value::Str(Arc::clone(&mark.name))),

@@ -7,7 +7,7 @@ use super::calls::{CallLog, ProgramCall};
 use super::entry::{entry, labels};
 use super::ring::Ring;
 use super::trackers::{Outbox, Tracked};
-use super::{Context, Details, HistoryTemplate, Owner, Record, RecordContext, bit, stamps, thread};
+use super::{Context, Details, HistoryTemplate, Record, RecordContext, RecordOwner, bit, stamps, thread};
 use crate::base::ids::BlockId;
 use crate::sync::Arc;
 use crate::watch::snapshot::Action;
@@ -38,13 +38,13 @@ pub(super) struct Journal {
     of_blocks: FxHashMap<BlockId, Context>,
     /// Contexts that nothing needs any more.
     trash: Trash,
-    owner: Owner,
+    owner: RecordOwner,
     /// Earlier owners in order, each with the first sequence number after its records.
-    former: VecDeque<(u64, Owner)>,
+    former: VecDeque<(u64, RecordOwner)>,
 }
 
 impl Journal {
-    pub(super) fn new(owner: Owner) -> Self {
+    pub(super) fn new(owner: RecordOwner) -> Self {
         Self {
             ring: None,
             attentive: ALL,
@@ -121,7 +121,7 @@ impl Journal {
     }
 
     /// Owner of the records made now.
-    pub(super) fn owner(&self) -> Owner {
+    pub(super) fn owner(&self) -> RecordOwner {
         self.owner
     }
 
@@ -240,7 +240,7 @@ impl Journal {
     }
 
     /// Makes the records that follow for another owner.
-    pub(super) fn rename(&mut self, owner: Owner) {
+    pub(super) fn rename(&mut self, owner: RecordOwner) {
         let owner = std::mem::replace(&mut self.owner, owner);
         let ends = |ring: &Ring| Some((ring.oldest()?.sequence, ring.newest()?.sequence + 1));
         let Some((oldest, end)) = self.ring.as_ref().and_then(ends) else { return };
@@ -254,7 +254,7 @@ impl Journal {
     }
 
     /// Owner that `record` was made for.
-    pub(super) fn owner_of(&self, record: &Record) -> Owner {
+    pub(super) fn owner_of(&self, record: &Record) -> RecordOwner {
         let later = self.former.partition_point(|(end, _)| *end <= record.sequence);
         self.former.get(later).map_or(self.owner, |(_, owner)| *owner)
     }

@@ -1,7 +1,7 @@
 //! From contexts to the stacks of snapshots.
 
 use super::context::{Context, SegmentContexts, SnapshotContexts};
-use crate::process::foreign::{Calls, Kind};
+use crate::process::callbacks::{CallbackScope, Kind};
 use crate::sync::Arc;
 use crate::watch::snapshot::{SegmentInfo, Snapshot, Stack, TraceEntry, Value};
 use rustc_hash::FxHashMap;
@@ -17,12 +17,12 @@ struct Resolved {
 
 /// Looks every context up once, so that entries with one context share one stack. Foreign code runs: hold no lock.
 struct Resolver<'a> {
-    calls: &'a Calls<'a>,
+    calls: &'a CallbackScope<'a>,
     known: FxHashMap<*const (), Resolved>,
 }
 
 impl<'a> Resolver<'a> {
-    fn new(calls: &'a Calls<'a>) -> Self {
+    fn new(calls: &'a CallbackScope<'a>) -> Self {
         Self { calls, known: FxHashMap::default() }
     }
 
@@ -69,7 +69,7 @@ impl Drop for Resolver<'_> {
 }
 
 /// Puts stacks into a snapshot where it has contexts. Foreign code runs: hold no lock.
-pub(crate) fn resolve(snapshot: &mut Snapshot, contexts: SnapshotContexts, calls: &Calls<'_>) {
+pub(crate) fn resolve(snapshot: &mut Snapshot, contexts: SnapshotContexts, calls: &CallbackScope<'_>) {
     let mut resolver = Resolver::new(calls);
     for (segment, contexts) in snapshot.segments.iter_mut().zip(contexts.segments) {
         resolver.segment(segment, contexts);

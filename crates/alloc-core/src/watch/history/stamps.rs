@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 /// Source of ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+enum TickSource {
     /// There are none, in deterministic mode.
     Numbers,
     /// The processor's counter, which the clock reads, too.
@@ -19,7 +19,7 @@ enum Source {
 #[derive(Debug)]
 pub(crate) struct Stamps {
     next: AtomicU64,
-    source: Source,
+    source: TickSource,
     /// Made only when needed: calibration takes a while.
     clock: Option<quanta::Clock>,
     start_ticks: u64,
@@ -46,28 +46,28 @@ impl Stamps {
         let (before, start_ticks, after) =
             (counter(), clock.as_ref().map_or(0, quanta::Clock::raw), counter());
         let source = match clock {
-            None => Source::Numbers,
+            None => TickSource::Numbers,
             // The clock took the counter for good, or its reading would not lie between two of ours.
-            Some(_) if (before..=after).contains(&start_ticks) => Source::Counter,
-            Some(_) => Source::Clock,
+            Some(_) if (before..=after).contains(&start_ticks) => TickSource::Counter,
+            Some(_) => TickSource::Clock,
         };
         Self { next: AtomicU64::new(0), source, clock, start_ticks, start_us: now_us() }
     }
 
     pub(crate) fn is_deterministic(&self) -> bool {
-        self.source == Source::Numbers
+        self.source == TickSource::Numbers
     }
 
     /// True if [`take_quickly`](Self::take_quickly) may be called.
     pub(super) fn is_quick(&self) -> bool {
-        self.source != Source::Clock
+        self.source != TickSource::Clock
     }
 
     /// The first of the next `count` sequence numbers, and the ticks now; without a call.
     #[inline(always)]
     pub(super) fn take_quickly(&self, count: usize) -> (u64, u64) {
         debug_assert!(self.is_quick(), "the clock is asked");
-        let ticks = if self.source == Source::Counter { counter() } else { 0 };
+        let ticks = if self.source == TickSource::Counter { counter() } else { 0 };
         (self.next.fetch_add(count as u64, Ordering::Relaxed), ticks)
     }
 

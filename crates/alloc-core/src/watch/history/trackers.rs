@@ -4,7 +4,7 @@
 //! may call anything, the allocator too. One thread hands over for all, in order; the others do not wait.
 
 use super::context::Context;
-use crate::process::foreign::{Calls, Foreign, Kind};
+use crate::process::callbacks::{CallbackScope, Callbacks, Kind};
 use crate::sync::{Arc, Mutex, Rank};
 use crate::watch::snapshot::TraceEntry;
 use std::collections::VecDeque;
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Outbox {
 }
 
 /// Hands over queued entries when an operation ends, however it ends.
-pub(crate) struct AtEnd<'a>(&'a Outbox, &'a Foreign);
+pub(crate) struct AtEnd<'a>(&'a Outbox, &'a Callbacks);
 
 impl Drop for AtEnd<'_> {
     fn drop(&mut self) {
@@ -56,8 +56,8 @@ impl Drop for AtEnd<'_> {
 impl Outbox {
     /// [`deliver`](Self::deliver) when the result is dropped; make it before any lock is taken.
     #[must_use]
-    pub(crate) fn deliver_at_end<'a>(&'a self, foreign: &'a Foreign) -> AtEnd<'a> {
-        AtEnd(self, foreign)
+    pub(crate) fn deliver_at_end<'a>(&'a self, callbacks: &'a Callbacks) -> AtEnd<'a> {
+        AtEnd(self, callbacks)
     }
 
     pub(crate) fn add_tracker(&self, tracker: TraceTracker) {
@@ -69,7 +69,7 @@ impl Outbox {
     }
 
     /// Hands all queued entries over, unless another thread does, or this one is in a tracker. Hold no lock.
-    pub(crate) fn deliver(&self, calls: &Calls<'_>) {
+    pub(crate) fn deliver(&self, calls: &CallbackScope<'_>) {
         let waits = |state: &Deliveries| !state.busy && !state.queue.is_empty();
         if !waits(&self.state.lock()) || calls.is_inside(Kind::Tracker) {
             return;
@@ -135,8 +135,8 @@ mod models {
                 let outbox = Arc::clone(&outbox);
                 move || {
                     for n in 0..2 {
-                        let foreign = Foreign::default();
-                        let _at_end = outbox.deliver_at_end(&foreign);
+                        let callbacks = Callbacks::default();
+                        let _at_end = outbox.deliver_at_end(&callbacks);
                         outbox.push(entry(thread, n));
                     }
                 }

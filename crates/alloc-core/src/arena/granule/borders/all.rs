@@ -1,6 +1,6 @@
 //! The borders of all segments of an arena.
 
-use super::{Borders, Place};
+use super::{AliasPlace, Borders};
 use crate::arena::granule::Shown;
 use crate::base::steps::Counted;
 use crate::memory::block::{Block, BlockId, SegmentId};
@@ -42,14 +42,14 @@ impl AllBorders {
     }
 
     /// A view shows a granule from now on.
-    pub(crate) fn show(&mut self, shown: &Shown, place: Place) {
+    pub(crate) fn show(&mut self, shown: &Shown, place: AliasPlace) {
         if let Some(Some(borders)) = self.of.get_mut(shown.segment.0 as usize) {
             borders.show(shown, place, &mut self.changed);
         }
     }
 
     /// A view does not show it any more.
-    pub(crate) fn hide(&mut self, shown: &Shown, place: Place) {
+    pub(crate) fn hide(&mut self, shown: &Shown, place: AliasPlace) {
         if let Some(Some(borders)) = self.of.get_mut(shown.segment.0 as usize) {
             borders.hide(shown, place, &mut self.changed);
         }

@@ -1,6 +1,6 @@
 //! Chunks: a few sorted entries in one piece of memory.
 
-use crate::base::growth;
+use crate::base::big_table;
 use crate::memory::block::BlockId;
 use crate::memory::index::FitKey;
 use std::ops::{Index, IndexMut};
@@ -122,7 +122,7 @@ impl Chunks {
     #[allow(clippy::cast_possible_truncation)] // there are less than 2^28 blocks
     pub(super) fn take(&mut self) -> u32 {
         self.spare.pop().unwrap_or_else(|| {
-            growth::push(&mut self.all, Chunk::EMPTY);
+            big_table::push(&mut self.all, Chunk::EMPTY);
             self.all.len() as u32 - 1
         })
     }
