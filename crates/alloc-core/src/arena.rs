@@ -220,7 +220,7 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
     }
 
     /// Ends the binding of an arena that holds nothing. Drop the remains without a lock.
-    pub(crate) fn vacate(&mut self) -> Vacated {
+    pub(crate) fn end_binding(&mut self) -> Vacated {
         self.heap.reset();
         self.uses = UseLists::default();
         self.ledger.forget_need();

@@ -234,7 +234,7 @@ impl Directory {
         registry.retired.remove(&slot);
         registry.by_pool.remove(&slot);
         drop(registry);
-        Some(mine.iter_mut().map(|arena| arena.vacate()).collect())
+        Some(mine.iter_mut().map(|arena| arena.end_binding()).collect())
     }
 
     /// Registers an arena that serves a pool from here on.

@@ -360,7 +360,7 @@ impl<P: Rules + ?Sized> Heap<P> {
     }
 
     /// Takes the whole granules of a free block out, as busy, whose memory has no aliases.
-    pub(crate) fn begin_vacate(&mut self, id: BlockId, regions: &Regions) -> SmallVec<[BlockId; 2]> {
+    pub(crate) fn begin_evict(&mut self, id: BlockId, regions: &Regions) -> SmallVec<[BlockId; 2]> {
         let block = &self.layout.blocks()[id];
         let segment = &self.layout.segments()[block.segment];
         let Origin::Growable { region, .. } = segment.origin else { return SmallVec::new() };
@@ -387,7 +387,7 @@ impl<P: Rules + ?Sized> Heap<P> {
 
     /// Commits a vacating of which the first `bytes` lost their memory. Returns the segment if nothing of it has memory
     /// any more; its one block is busy then, ready to be given back.
-    pub(crate) fn commit_vacate(&mut self, id: BlockId, bytes: u64) -> Option<(SegmentId, BlockId)> {
+    pub(crate) fn commit_evict(&mut self, id: BlockId, bytes: u64) -> Option<(SegmentId, BlockId)> {
         if bytes == 0 {
             self.return_free(id);
             return None;

@@ -25,7 +25,7 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
     for (id, segment) in arena.layout().segments().iter() {
         let mut at = segment.base;
         let mut below = BlockId::NONE;
-        let mut below_state = BlockPhase::Vacant;
+        let mut below_state = BlockPhase::Unused;
         for (block_id, block) in arena.layout().of_segment(id) {
             assert_eq!(block.addr, at, "blocks of a segment follow each other without gaps");
             assert_eq!(block.prev, below, "a block's lower link names the block below");
@@ -36,7 +36,7 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
                 matches!(block.state, BlockPhase::Free | BlockPhase::Unmapped | BlockPhase::Dormant)
                     || segment.origin == Origin::View && block.state == BlockPhase::Alias;
             assert!(!(joinable && block.state == below_state), "neighbours of one free state are joined");
-            assert_ne!(block.state, BlockPhase::Vacant, "vacant records are in no segment");
+            assert_ne!(block.state, BlockPhase::Unused, "vacant records are in no segment");
             assert!(
                 segment.is_growable()
                     || !(block.state.is_asleep()
@@ -137,7 +137,7 @@ fn check_counters(counters: &Counters, layout: &Layout, tier: Tier) {
             | BlockPhase::Dormant
             | BlockPhase::Lent
             | BlockPhase::Alias
-            | BlockPhase::Vacant => {}
+            | BlockPhase::Unused => {}
         }
     }
     for count in [

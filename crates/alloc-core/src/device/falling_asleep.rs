@@ -171,7 +171,7 @@ impl<'s> FallingAsleep<'s> {
         // SAFETY: the granules are set to `Pending` by this thread only; their blocks are in nobody's reach, and all devices
         // that may use them are done.
         let (count, leftovers, outcome) =
-            unsafe { region::vacate(vm, &run.memory, &pool.source, &self.calls) };
+            unsafe { region::evict(vm, &run.memory, &pool.source, &self.calls) };
         let slept = bytes_of(&run.memory[..count]);
         self.device.tell_growable(
             SegmentChange::Attached,

@@ -86,7 +86,7 @@ impl<'a> Leaving<'a> {
             let history = state.ledger_mut().history_mut();
             history.record_about(Action::SegmentUnmap, addr, left, context.as_ref());
         }
-        state.heap_mut().commit_vacate(self.part, left)
+        state.heap_mut().commit_evict(self.part, left)
     }
 
     /// Tells observers what happens to all but the first bytes.

@@ -138,7 +138,7 @@ impl Device {
                 outcome = outcome.and(released);
             }
             for (arena, slot) in pools::releasable(self, what).into_iter().filter(of_step) {
-                outcome = outcome.and(vacate_tier(self, arena, slot, tier, call));
+                outcome = outcome.and(evict_tier(self, arena, slot, tier, call));
             }
         }
         // What the driver did not take at first.
@@ -311,7 +311,7 @@ unsafe fn free_segment(
 
 /// Unmaps every whole free granule of a tier's growable segments, and gives address space back that
 /// has nothing mapped any more; where the arena is still that of the pool in `slot`.
-fn vacate_tier(device: &Device, arena: &Arena, slot: PoolSlot, tier: Tier, call: &Call<'_>) -> Result<()> {
+fn evict_tier(device: &Device, arena: &Arena, slot: PoolSlot, tier: Tier, call: &Call<'_>) -> Result<()> {
     let Ok(vm) = device.driver.backend().virtual_memory() else { return Ok(()) };
     let calls = device.driver.calls();
     let (_, dropped) = space::drop_dormant(device, arena, slot, vm);
@@ -330,7 +330,7 @@ fn vacate_tier(device: &Device, arena: &Arena, slot: PoolSlot, tier: Tier, call:
     let is_growable = |id: &BlockId| state.layout().segment_of(*id).is_growable();
     let growable: Vec<_> = state.heap().free(tier, 0).into_iter().filter(is_growable).collect();
     let accounting = device.accounting.lock();
-    let take_out = |id| state.heap_mut().begin_vacate(id, accounting.regions());
+    let take_out = |id| state.heap_mut().begin_evict(id, accounting.regions());
     let parts: Vec<_> = growable.into_iter().flat_map(take_out).collect();
     drop(accounting);
     // Address space that has nothing mapped, because mapping or giving it back failed before.
@@ -348,7 +348,7 @@ fn vacate_tier(device: &Device, arena: &Arena, slot: PoolSlot, tier: Tier, call:
     let mut quiet = frees::quiesce(device, arena, &parts, call);
     for part in parts {
         if let Ok(true) = quiet {
-            quiet = vacate(device, arena, part, tier, vm, call, &calls).map(|()| true);
+            quiet = evict(device, arena, part, tier, vm, call, &calls).map(|()| true);
         } else {
             arena.lock().heap_mut().return_free(part);
         }
@@ -357,7 +357,7 @@ fn vacate_tier(device: &Device, arena: &Arena, slot: PoolSlot, tier: Tier, call:
 }
 
 /// Vacates one busy block of whole granules and commits the outcome.
-fn vacate(
+fn evict(
     device: &Device,
     arena: &Arena,
     part: BlockId,
@@ -369,7 +369,7 @@ fn vacate(
     let Some(leaving) = Leaving::begin(device, arena, part, calls) else { return Ok(()) };
     let pool = &leaving.pool;
     // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, its epoch is closed.
-    let (count, leftovers, outcome) = unsafe { region::vacate(vm, &leaving.memory, &pool.source, calls) };
+    let (count, leftovers, outcome) = unsafe { region::evict(vm, &leaving.memory, &pool.source, calls) };
     let empty = leaving.commit(count, call, calls, |accounting| {
         accounting.regions_mut().keep(leftovers);
         if count > 0 {

@@ -253,7 +253,7 @@ fn commit(
         Of::Granule(place) if unmapped => {
             regions.remove_alias(place);
             drop(accounting);
-            let empty = state.heap_mut().commit_vacate(place.block, bytes);
+            let empty = state.heap_mut().commit_evict(place.block, bytes);
             drop(state);
             if let Some((segment, block)) = empty {
                 return space::remove_region(device, arena, segment, block, place.region, vm);

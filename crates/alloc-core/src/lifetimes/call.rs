@@ -9,8 +9,7 @@ use crate::watch::history::Context;
 pub(crate) struct Call<'b> {
     /// Place in the program that it came from.
     pub(crate) context: Option<Gathered<'b, Context>>,
-    /// Set if the request's stream is being captured: nothing may be waited for, and no event queried. So it is where other
-    /// threads wait for the call.
+    /// True if the call may neither wait nor query an event: its stream is being captured, or other threads wait for it.
     pub(crate) capturing: bool,
     /// Held while a capture is under way anywhere on the device.
     pub(crate) relaxed: Option<Relaxed<'b>>,

@@ -59,7 +59,7 @@ pub enum BlockPhase {
     /// whose memory went to another stream.
     Alias,
     /// The record is not in use.
-    Vacant,
+    Unused,
 }
 
 impl BlockPhase {
@@ -159,7 +159,7 @@ impl Block {
         uses: NO_USES,
         order: 0,
         pending: 0,
-        state: BlockPhase::Vacant,
+        state: BlockPhase::Unused,
         tier: Tier::Large,
     };
 
@@ -272,7 +272,7 @@ impl BlockTable {
     pub fn remove(&mut self, id: BlockId) {
         let next = self.first_vacant.unwrap_or(BlockId::NONE);
         let record = &mut self[id];
-        record.state = BlockPhase::Vacant;
+        record.state = BlockPhase::Unused;
         record.next = next;
         self.first_vacant = Some(id);
         self.vacant += 1;
@@ -290,7 +290,7 @@ impl BlockTable {
             .map(BlockId::new)
             .zip(&self.records)
             .counted()
-            .filter(|(_, block)| block.state != BlockPhase::Vacant)
+            .filter(|(_, block)| block.state != BlockPhase::Unused)
     }
 
     /// A block and those above it in its segment.

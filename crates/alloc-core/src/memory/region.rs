@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-pub(crate) use driver::{Failed, back, map, persist, take_down, undo, vacate};
+pub(crate) use driver::{Failed, back, evict, map, persist, take_down, undo};
 pub(crate) use export::{Piece, ToExport};
 pub(crate) use leftovers::Leftovers;
 pub(crate) use mappings::{HandedOver, Place};

@@ -67,7 +67,7 @@ impl Sleepers {
         let mut groups: Vec<(Range<u64>, Option<KeptBecause>)> = Vec::new();
         for (_, block) in heap.layout.of_segment(segment) {
             let why = match block.state {
-                BlockPhase::Unmapped | BlockPhase::Dormant | BlockPhase::Alias | BlockPhase::Vacant => {
+                BlockPhase::Unmapped | BlockPhase::Dormant | BlockPhase::Alias | BlockPhase::Unused => {
                     continue;
                 }
                 BlockPhase::Free if !free_too => continue,
@@ -206,7 +206,7 @@ impl<'a> Bed<'a> {
                 self.heap.cut_above(middle, inner.end - inner.start, BlockPhase::Dormant);
             }
             self.set(middle, BlockPhase::Busy);
-            if let Some((_, block)) = self.heap.commit_vacate(middle, inner.end - inner.start) {
+            if let Some((_, block)) = self.heap.commit_evict(middle, inner.end - inner.start) {
                 whole = Some(block);
             }
             dropped.push(inner);

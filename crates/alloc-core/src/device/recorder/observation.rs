@@ -78,7 +78,7 @@ pub(in crate::device) fn segments(device: DeviceIndex, arena: &ArenaState) -> Ve
                 | BlockPhase::Busy
                 | BlockPhase::Lent
                 | BlockPhase::Alias
-                | BlockPhase::Vacant => {
+                | BlockPhase::Unused => {
                     open = false;
                     continue;
                 }

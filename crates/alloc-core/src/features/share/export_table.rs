@@ -211,12 +211,12 @@ impl ExportTable {
             let holder = self.page.holder(cell).load(Ordering::SeqCst);
             holder != 0
                 && self.page.held(cell).load(Ordering::SeqCst) == ticket.to_word()
-                && (Process::from_word(holder).is_alive() || !self.vacate(cell, holder))
+                && (Process::from_word(holder).is_alive() || !self.free_cell(cell, holder))
         })
     }
 
     /// Takes a cell from a process that has ended. Its successor may take the cell at the same time; then it keeps it.
-    fn vacate(&self, cell: usize, holder: u64) -> bool {
+    fn free_cell(&self, cell: usize, holder: u64) -> bool {
         self.page.holder(cell).compare_exchange(holder, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
@@ -246,7 +246,7 @@ impl ExportTable {
                 continue;
             }
             if asks && !*alive.entry(holder).or_insert_with(|| Process::from_word(holder).is_alive()) {
-                self.vacate(cell, holder);
+                self.free_cell(cell, holder);
                 continue;
             }
             held.insert(self.page.held(cell).load(Ordering::SeqCst));

@@ -162,12 +162,12 @@ pub(crate) struct Failed {
 }
 
 /// Takes memory away from its place and gives it back, in ascending order, until the driver refuses.
-/// Returns how many granules were vacated, what is left over, and the refusal.
+/// Returns how many granules were evicted, what is left over, and the refusal.
 /// Calls the driver; hold no lock.
 ///
 /// # Safety
 /// Rule 3: all of it is mapped at its place, and no queued work uses it.
-pub(crate) unsafe fn vacate(
+pub(crate) unsafe fn evict(
     vm: &dyn VirtualMemory,
     memory: &[Mapping],
     source: &Source,
