@@ -406,10 +406,12 @@ pub(in crate::device) fn end_reuse(device: &Device, slot: PoolSlot) {
     let over = |d: &Deferred| {
         d.uses.iter().filter_map(|found| found.user.live()).all(|stream| at_rest.contains(&stream))
     };
-    let _blocks = device.slow_path.begin();
-    let mut captures = device.captures.lock();
-    let ended: Vec<Deferred> = captures.deferred.extract_if(.., |d| within(d) && over(d)).collect();
-    drop(captures);
+    let (ended, _blocks) = {
+        let mut captures = device.captures.lock();
+        let ended: Vec<Deferred> = captures.deferred.extract_if(.., |d| within(d) && over(d)).collect();
+        let blocks = (!ended.is_empty()).then(|| device.slow_path.begin());
+        (ended, blocks)
+    };
     finish_deferred(device, ended);
 }
 
@@ -521,10 +523,6 @@ pub(crate) fn record_stream(
 /// Returns blocks whose events are complete. Does not block.
 #[cold]
 pub(in crate::device) fn drain(device: &Device, call: &Call<'_>) -> Result<()> {
-    if device.slow_path.is_closed() {
-        // The thread that others wait for notices what is finished itself, and has nothing else move meanwhile.
-        return Ok(());
-    }
     pass_on_deferred(device);
     take_back_shared(device, Ask::Seldom, call);
     Ok(device.pending.drain(&device.slow_path, |waiting| arenas::event_done(device, waiting, call))?)

@@ -86,12 +86,6 @@ pub(super) fn serve_plainly(device: &Device, arena: &Arena, request: &Request) -
 impl Miss<'_> {
     fn serve(mut self) -> Result<DevicePtr> {
         let Self { device, .. } = self;
-        // Others may have freed memory while this thread waited at the entrance, and it may have left finished frees to them.
-        if device.slow_path.enter()
-            && let Some(ptr) = finished_frees(self)?.or_else(|| self.search())
-        {
-            return Ok(ptr);
-        }
         if let Some(granule) = &device.granule {
             granule.prepare(device, self.arena, self.request.tier, self.call);
         }
@@ -111,8 +105,7 @@ impl Miss<'_> {
     }
 
     /// Tries all remedies until a refusal is final. After the first attempt other threads may wait for this one, and
-    /// the program's code for them: then no code is asked, and destructors wait. The last attempts do not wait for the
-    /// device, whose work may need what other threads are about to queue: the attempt before did.
+    /// the program's code for them: then no code is asked, and destructors wait.
     fn until_final(self) -> Result<Option<DevicePtr>> {
         let mut ends = None;
         self.device.slow_path.until_final(|attempt| match attempt {
@@ -122,12 +115,6 @@ impl Miss<'_> {
                 self.search_or_take()
             }
             Attempt::Again => (Self { asks: Asks::Nobody, ..self }).try_remedies(),
-            Attempt::Last => {
-                let found = finished_frees(self)?;
-                let call = &self.call.without_waiting();
-                let last = Miss { asks: Asks::Nobody, call, ..self };
-                found.map_or_else(|| last.try_remedies(), |ptr| Ok(Some(ptr)))
-            }
         })
     }
 

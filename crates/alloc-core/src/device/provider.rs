@@ -273,8 +273,7 @@ fn take_segment(
 /// Tells of a request that limits reject before the driver is asked.
 fn rejected(device: &Device, rejection: Rejection) -> AllocError {
     let (label, requested) = (device.driver.backend().label(), rejection.requested);
-    // Observers may wait for other threads.
-    device.slow_path.while_open(|| device.observers.tell_rejected(rejection));
+    device.observers.tell_rejected(rejection);
     AllocError::Rejected { label, requested }
 }
 

@@ -43,7 +43,6 @@ fn may_leave(pool: &ArenaPool, at: DevicePtr, bytes: u64, calls: &CallbackScope<
 impl Device {
     /// Waits for pending frees without giving anything back. Blocks.
     pub(crate) fn synchronise(&self) -> Result<()> {
-        self.slow_path.enter();
         let call = recorder::begin_call(self, None, RecordContext::All)?;
         let outcome = frees::synchronise(self, None, &call);
         recorder::tell_trackers(self);
@@ -93,7 +92,6 @@ impl Device {
 
     /// See [`CachingAllocator::empty_cache`](crate::allocator::CachingAllocator::empty_cache).
     pub(crate) fn empty_cache(&self, what: Flush) -> Result<()> {
-        self.slow_path.enter();
         let outcome = flush(self, what, true, || {
             if matches!(what, Flush::Everything) {
                 recorder::note(self, ProgramCall::EmptyCache);

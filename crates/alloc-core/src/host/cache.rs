@@ -174,7 +174,6 @@ impl PinnedCache {
         // A capture has its own work to queue: it is not held up by that of others.
         let Some(unified) = self.source.unified().filter(|_| !order.capturing) else { return attempt() };
         let slow_path = unified.slow_path();
-        slow_path.enter();
         for _ in 0..ROUNDS {
             let mark = slow_path.now();
             let made = attempt();

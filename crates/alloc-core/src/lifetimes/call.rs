@@ -9,7 +9,7 @@ use crate::watch::history::Context;
 pub(crate) struct Call<'b> {
     /// Place in the program that it came from.
     pub(crate) context: Option<Gathered<'b, Context>>,
-    /// True if the call may neither wait nor query an event: its stream is being captured, or other threads wait for it.
+    /// True if the stream of the request is being captured: nothing may be waited for, and no event queried.
     pub(crate) capturing: bool,
     /// Held while a capture is under way anywhere on the device.
     pub(crate) relaxed: Option<Relaxed<'b>>,
@@ -18,11 +18,6 @@ pub(crate) struct Call<'b> {
 impl Call<'_> {
     /// A call without facts.
     pub(crate) const PLAIN: Self = Self { context: None, capturing: false, relaxed: None };
-
-    /// The same call where nothing may be waited for.
-    pub(crate) fn without_waiting(&self) -> Self {
-        Self { context: self.context.as_ref().map(Gathered::again), capturing: true, relaxed: None }
-    }
 
     /// Place in the program that it came from.
     pub(crate) fn context(&self) -> Option<&Context> {

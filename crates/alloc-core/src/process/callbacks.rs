@@ -196,13 +196,6 @@ pub(crate) struct Gathered<'a, T: Send + 'static> {
     value: Option<T>,
 }
 
-impl<T: Send + Clone + 'static> Gathered<'_, T> {
-    /// The same value once more.
-    pub(crate) fn again(&self) -> Self {
-        Self { callbacks: self.callbacks, value: self.value.clone() }
-    }
-}
-
 impl<T: Send + 'static> std::ops::Deref for Gathered<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {

@@ -24,7 +24,6 @@ struct Scene {
 fn mover(shared: &Arc<Scene>) -> loom::thread::JoinHandle<()> {
     let shared = Arc::clone(shared);
     spawn(move || {
-        shared.slow_path.enter();
         let memory = shared.slow_path.begin();
         shared.begun.store(true, Ordering::Release);
         shared.value.fetch_add(1, Ordering::Relaxed);

@@ -148,11 +148,8 @@ impl<'a> SleepMode<'a> {
         self.0.devices.first().map_or(Ok(None), |first| first.driver.relaxed())
     }
 
-    /// Waits for overtaken misses, and until no other thread puts one of the pools to sleep or wakes it.
+    /// Waits until no other thread puts one of the pools to sleep or wakes it.
     fn claim(self, pools: &[(&Device, Sleeper)]) -> Result<Option<Alone<'a, (DeviceIndex, PoolId)>>> {
-        for (device, _) in pools {
-            device.slow_path.enter();
-        }
         let keys = pools.iter().map(|(device, pool)| (device.index(), pool.id)).collect();
         let Some(first) = self.0.devices.first() else { return Ok(None) };
         first.sleeping.begin_alone(&keys).map(Some).map_err(|(_, pool)| {
