@@ -279,7 +279,7 @@ impl<P: Rules + ?Sized> ArenaOf<P> {
         Place { arena: self.binding.number(), segment, region, addr, block: BlockId::NONE }
     }
 
-    /// Whether its memory may be in another place: growable memory on whose place nobody counts.
+    /// True if its memory may move: growable memory on whose place nobody counts.
     pub(crate) fn is_movable(&self) -> bool {
         self.binding.grows() && !self.binding.stays()
     }

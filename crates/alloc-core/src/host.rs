@@ -79,7 +79,7 @@ impl HostBlockId {
 pub struct HostBlock {
     /// Its address, for the host and for devices.
     pub ptr: DevicePtr,
-    /// What names it. Not the address: that is another block's later.
+    /// Identity. Not the address: that is another block's later.
     pub id: HostBlockId,
     /// Bytes as requested.
     pub bytes: u64,
@@ -92,14 +92,14 @@ impl HostBlock {
     pub const NONE: Self = Self { ptr: DevicePtr::NULL, id: HostBlockId::NONE, bytes: 0, size: 0 };
 }
 
-/// What is chosen when a [`HostAllocator`] is made.
+/// Options of a new [`HostAllocator`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostOptions {
-    /// How requests are rounded, where the settings' `pinned_sizes` do not say it.
+    /// Rounding of requests, where the settings' `pinned_sizes` do not say it.
     pub sizing: HostSizing,
-    /// Where memory is placed. Where the system does not offer that, it is said, and nothing is placed.
+    /// Placement of memory. Where the system does not offer that, it is said, and nothing is placed.
     pub numa: NumaPolicy,
-    /// Where the system describes its devices and nodes.
+    /// Folder of the system's devices and nodes.
     pub sysfs: PathBuf,
     /// An allocator over the same backend is told of every capture
     /// ([`mark_capture_begin`](crate::allocator::Pools::mark_capture_begin)): while there is none, the driver is not asked about any.
@@ -118,7 +118,7 @@ impl Default for HostOptions {
 }
 
 impl HostOptions {
-    /// What goes with a policy of the engine.
+    /// Options for a policy of the engine.
     #[must_use]
     pub fn of(policy: PolicyName) -> Self {
         Self { sizing: HostSizing::of(policy), ..Self::default() }
@@ -380,7 +380,7 @@ impl HostAllocator {
         })
     }
 
-    /// Whether history is on.
+    /// True if history is on.
     #[must_use]
     pub fn is_history_enabled(&self) -> bool {
         self.watched().is_some_and(|cache| cache.table().lock().trace().is_on())

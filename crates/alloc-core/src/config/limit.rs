@@ -13,7 +13,7 @@ pub enum MemoryLimit {
     Bytes(u64),
 }
 
-/// What `host_reserve` is by default, where a host has `total` bytes: 2 GiB or 5 %, whichever is more, but at most a quarter:
+/// Default of `host_reserve` on a host with `total` bytes: 2 GiB or 5 %, whichever is more, but at most a quarter:
 /// under 8 GiB, 2 GiB would leave programs little, or nothing.
 #[must_use]
 pub fn usual_host_reserve(total: u64) -> u64 {

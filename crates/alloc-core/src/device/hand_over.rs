@@ -15,7 +15,7 @@ use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
 
-/// How often address space is made for the same granules, where other threads take it.
+/// Attempts to reserve addresses for the same granules, where other threads take it.
 const TRIES: usize = 8;
 
 /// A busy granule on its way to another arena.
@@ -157,7 +157,7 @@ fn map(device: &Device, trip: &Trip<'_>, run: &[Moving]) -> Option<u64> {
     }
 }
 
-/// Granules serve from `home` on, one after the other, or where they did.
+/// Commits ownership from `home` on, granule by granule, or where it was.
 fn commit(
     device: &Device,
     trip: &Trip<'_>,
@@ -196,8 +196,8 @@ fn commit(
     });
 }
 
-/// Where granules of these sizes come to lie in an arena, which gets address space for them; and its stream. `None` where
-/// there are no addresses.
+/// Plans a growth for granules of these sizes in an arena, which reserves addresses for it; and its stream. `None`
+/// where there are no addresses.
 fn plan(
     device: &Device,
     arena: &Arena,
@@ -259,7 +259,7 @@ fn in_a_row(run: &[Moving], mut at: u64) -> Vec<Mapping> {
     run.iter().map(place).collect()
 }
 
-/// Where what a growth maps comes to lie.
+/// First place that a growth maps.
 fn home_of(growth: &Growth, state: &ArenaState) -> Place {
     let addr = growth.maps(state.layout()).first().map_or(0, |map| map.addr);
     let Some((segment, _)) = state.layout().segment_at(addr) else {

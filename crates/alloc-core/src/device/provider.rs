@@ -322,7 +322,7 @@ fn grow_region(
         let covered =
             intent.as_mut().map_or(Ok(true), |intent| intent.covers(request, sum, device.granule.is_some()));
         if sum > at_most || !matches!(covered, Ok(true)) {
-            // What was free is not any more, or whole granules are more than limits allow.
+            // Free memory went meanwhile, or whole granules are more than limits allow.
             growth.commit(state.heap_mut(), 0);
             drop(state);
             return covered.map(|_| None).map_err(|rejection| rejected(device, rejection));
@@ -429,7 +429,7 @@ fn need_in(device: &Device, arena: &Arena, request: &Request, of: Option<Granule
     missing.unwrap_or(request.segment_bytes)
 }
 
-/// What would be mapped for a request in a growable segment, a new one where none has room. `None` where the driver's unit is
+/// Bytes to map for a request in a growable segment, a new one where none has room. `None` where the driver's unit is
 /// not known yet.
 fn missing_in(
     device: &Device,

@@ -34,7 +34,7 @@ fn unsplit_fixed(tier: Tier, heap: &Heap) -> Vec<BlockId> {
     heap.free(tier, 0).into_iter().filter(whole).collect()
 }
 
-/// Whether a pool's source lets a segment go. Calls the program; hold no lock.
+/// True if a pool's source lets a segment go. Calls the program; hold no lock.
 fn may_leave(pool: &ArenaPool, at: DevicePtr, bytes: u64, calls: &CallbackScope<'_>) -> bool {
     let Some(source) = &pool.source else { return true };
     calls.call(Kind::Source, || source.may_leave(at, bytes)).unwrap_or(false)
@@ -97,7 +97,7 @@ impl Device {
                 recorder::note(self, ProgramCall::EmptyCache);
             }
         });
-        // What is taken from here on follows what is needed from here on.
+        // Growth from here on follows the need from here on.
         for (arena, _) in pools::releasable(self, what) {
             arena.lock().ledger_mut().forget_need();
         }
@@ -139,7 +139,7 @@ impl Device {
                 outcome = outcome.and(evict_tier(self, arena, slot, tier, call));
             }
         }
-        // What the driver did not take at first.
+        // Retries what was not freed at first.
         if !call.capturing {
             self.uncached.free_unshared();
         }
@@ -214,7 +214,7 @@ impl Device {
     ) -> Result<()> {
         let calls = self.driver.calls();
         let mut state = arena.lock();
-        // What a source gave stays while it is asked for something itself.
+        // Memory of a source stays while that is asked for something.
         let may_go = state.binding().slot() == slot
             && (state.binding().pool().source.is_none() || !calls.is_inside(Kind::Source));
         let picked = if may_go { pick(&state) } else { Vec::new() };

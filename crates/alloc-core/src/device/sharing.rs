@@ -45,8 +45,8 @@ fn held_by(layout: &Layout, ptr: DevicePtr, id: BlockId, owned: bool) -> Option<
     layout.awake(ptr, id).filter(|block| block.state.is_owned() == owned)
 }
 
-/// Place of a block whose memory has its home elsewhere: the granules that show it, by their homes. These keep their
-/// memory while it lives or waits for its users, since its home bytes are not free.
+/// Place of a block in a view: the granules that own its memory, by their homes. These keep it while the block lives or
+/// waits for its users, since its home bytes are not free.
 fn place_elsewhere(
     block: &Block,
     segment: &Segment,

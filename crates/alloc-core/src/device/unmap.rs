@@ -23,7 +23,7 @@ use std::ops::Range;
 /// Aliases map at most this many times what the device holds: those in the views of an arena, and those that are granules.
 const MOST: u64 = 4;
 
-/// Which aliases of an arena.
+/// Aliases to unmap.
 #[derive(Clone, Copy, Debug)]
 enum Which {
     /// Those in views, in which no block lives, until they come to so many bytes: first of views that served nobody for the
@@ -42,7 +42,7 @@ struct LeavingAliases {
     of: Of,
 }
 
-/// What they are part of.
+/// View, or granule.
 #[derive(Debug)]
 enum Of {
     /// Slots of a view, from which nothing is served any more.

@@ -6,7 +6,7 @@ use crate::sync::{Arc, AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How often devices are asked while something waits. PyTorch's rhythm.
+/// Interval of asking devices while something waits, as in PyTorch.
 const EVERY: Duration = Duration::from_micros(100);
 
 /// The thread, until it is stopped.
@@ -24,7 +24,7 @@ impl Background {
         let thread = thread::Builder::new()
             .name("granule-pinned".into())
             .spawn(move || watch(&cache_of_thread, &stopped))?;
-        // What began to wait before this is found by the thread's first look.
+        // Waits that began before are found by the thread's first look.
         cache.completions().begin_watch(thread.thread());
         thread.thread().unpark();
         Ok(Self { stop, thread })

@@ -27,7 +27,7 @@ use crate::watch::history::{Context, RecordContext};
 /// Most threads that register pages.
 const MAX_REGISTER_THREADS: u64 = 128;
 
-/// How often a request is tried again while others move memory that devices share.
+/// Attempts at a request while others move memory that devices share.
 const ROUNDS: usize = 8;
 
 /// PyTorch's checks of what only matters to pinned memory.
@@ -45,7 +45,7 @@ pub(super) fn validate(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Whether more memory would help.
+/// True if more memory would help.
 fn is_short(refused: &AllocError) -> bool {
     match refused {
         AllocError::Backend(error) => matches!(error.kind, ErrorKind::OutOfMemory | ErrorKind::ResourceLimit),
@@ -391,7 +391,7 @@ impl PinnedCache {
         waited.and(kept).and(cached).and(reserve)
     }
 
-    /// What graphs may use goes back: they are gone with the allocator. Their last launches may not be, so that devices are
+    /// Gives back what graphs may use: they are gone with the allocator. Their last launches may not be, so devices are
     /// waited for.
     fn give_kept_back(&self) -> Result<()> {
         if !self.table.lock().has_kept() {

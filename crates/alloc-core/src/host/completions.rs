@@ -1,4 +1,4 @@
-//! What devices still do with blocks that were given back, and the thread that is woken to notice its end.
+//! Pending frees of pinned blocks, and the thread that is woken to notice their end.
 
 use super::driver_access::DriverAccess;
 use super::pinned_block::Users;
@@ -12,7 +12,7 @@ use crate::types::Stream;
 use smallvec::SmallVec;
 use std::thread::{self, Thread};
 
-/// How pending frees name a pinned block. There are no arenas.
+/// Pending frees' name of a pinned block. There are no arenas.
 fn waiting(block: BlockId) -> Waiting {
     Waiting { arena: 0, block }
 }
@@ -51,7 +51,7 @@ impl Completions {
         let _first = self.watcher.set(thread.clone());
     }
 
-    /// Whether a thread ever began to look: the system may refuse one.
+    /// True if a thread ever began to look: the system may refuse one.
     pub(super) fn is_watched(&self) -> bool {
         self.watcher.get().is_some()
     }
@@ -113,7 +113,7 @@ impl Completions {
         deferred.into_iter().for_each(|(block, user)| self.wait_for_one(block, user));
     }
 
-    /// Whether anything waits.
+    /// True if anything waits.
     pub(super) fn any(&self) -> bool {
         self.driver.attention().any_pending() || self.any_deferred.load(Ordering::Acquire)
     }
@@ -144,7 +144,7 @@ impl Completions {
         self.pending.iter().map(PendingFrees::failures).sum()
     }
 
-    /// Whether `stream` is named by what waits, or by a call under way.
+    /// True if a pending free, or a call under way, names `stream`.
     pub(super) fn names(&self, stream: Stream) -> bool {
         let is_deferred = {
             let deferred = self.deferred.lock();
@@ -154,7 +154,7 @@ impl Completions {
         is_deferred || self.pending[usize::from(stream.device.0)].names(stream)
     }
 
-    /// What waits for `stream` waits for its last work from here on. Waits for the calls under way that name it: they put
+    /// Makes pending frees of `stream` wait for its last work. Waits for the calls under way that name it: they put
     /// what they have where the next round finds it.
     pub(super) fn retire(&self, stream: Stream, last: &Arc<LastWork>) {
         for (_, user) in self.deferred.lock().iter_mut().filter(|(_, user)| user.is(stream)) {

@@ -39,12 +39,12 @@ impl DriverAccess {
         (0..self.devices).map(DeviceIndex)
     }
 
-    /// Why the driver may not be called any more, if that is so.
+    /// State that forbids driver calls, if any.
     pub(super) fn process_state(&self) -> Option<ProcessState> {
         self.attention.process_state()
     }
 
-    /// Whether nothing may be given back, or even be looked at.
+    /// True if nothing may be given back, or even be looked at.
     pub(super) fn is_forked(&self) -> bool {
         self.process_state() == Some(ProcessState::Forked)
     }
@@ -57,7 +57,7 @@ impl DriverAccess {
         outcome
     }
 
-    /// What a call answered. Nothing of its failure is left to later calls.
+    /// Answer of a call. Nothing of its failure is left to later calls.
     pub(super) fn answered<T>(&self, answer: backend::Result<T>) -> Result<T> {
         Ok(answer.inspect_err(|_| self.backend.clear_error())?)
     }
@@ -79,7 +79,7 @@ impl DriverAccess {
         self.answered(Relaxed::enter(capture).map(Some))
     }
 
-    /// Whom to ask about captures, where there may be any.
+    /// Driver's view of captures, where any may be.
     fn capture(&self) -> Option<&dyn Capture> {
         self.backend.capture().ok().filter(|_| !self.told || state::captures_over(self.backend.id()))
     }

@@ -7,7 +7,7 @@ use crate::watch::history::Context;
 use smallvec::SmallVec;
 use std::time::Duration;
 
-/// How a block was made, which is how it is given back, whatever the settings say by then.
+/// Method that made a block, and gives it back, whatever the settings say by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PinMethod {
     /// The driver made it.
@@ -18,7 +18,7 @@ pub(super) enum PinMethod {
     Reserve,
 }
 
-/// Where a block is in its life.
+/// Phase of a block's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The program has it.
@@ -40,12 +40,12 @@ pub(super) struct PinnedBlock {
     pub(super) size: u64,
     /// As last requested.
     pub(super) requested: u64,
-    /// What that was rounded to.
+    /// Rounded request.
     pub(super) rounded: u64,
     pub(super) pool: PoolId,
     pub(super) origin: PinMethod,
     pub(super) phase: Phase,
-    /// What names it while the program has it.
+    /// Name while the program has it.
     pub(super) binding: u64,
     pub(super) users: Users,
     /// Users it still waits for.
@@ -70,7 +70,7 @@ pub(super) struct Fresh {
     pub(super) ptr: DevicePtr,
     pub(super) size: u64,
     pub(super) origin: PinMethod,
-    /// How long the driver took, where it was asked.
+    /// Time in the driver, where it was asked.
     pub(super) took: Option<Duration>,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Order<'a> {
     pub(super) context: Option<Gathered<'a, Context>>,
 }
 
-/// What a freed block has to wait for.
+/// Fate of a freed block.
 #[derive(Debug)]
 pub(super) enum Fate {
     /// Nothing: it is free.

@@ -1,4 +1,4 @@
-//! Where pinned memory comes from: the driver, pages that are registered with it, or the reserve.
+//! Sources of pinned memory: the driver, pages that are registered with it, or the reserve.
 
 pub(super) mod numa;
 mod prefault;
@@ -47,7 +47,7 @@ pub(super) struct PinnedSource {
     reserve: Mutex<ReserveState>,
     /// The memory that it takes, where devices have theirs there.
     unified: Option<&'static Unified>,
-    /// Whether it was told that pages cannot be registered.
+    /// True once told that pages cannot be registered.
     told: AtomicBool,
 }
 

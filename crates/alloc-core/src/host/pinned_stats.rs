@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Blocks of one doubling of sizes that the program has, or that wait for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct HostBucket {
-    /// How many.
+    /// Count.
     pub active_requests: Stat,
     /// Their bytes, rounded.
     pub active_bytes: Stat,
@@ -146,7 +146,7 @@ impl Totals {
         self.granule.kept_bytes += signed(size);
     }
 
-    /// Whether any block stays for graphs.
+    /// True if any block stays for graphs.
     pub(super) fn has_kept(&self) -> bool {
         self.granule.kept_bytes != 0
     }

@@ -2,7 +2,7 @@
 
 use crate::config::PolicyName;
 
-/// How requests for pinned memory are rounded, and which free blocks serve them.
+/// Rounding of pinned requests, and the choice of free blocks for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum HostSizing {
@@ -15,11 +15,11 @@ pub enum HostSizing {
     Granule,
 }
 
-/// What is pinned at least.
+/// Least bytes to pin.
 const PAGE: u64 = 4096;
 
 impl HostSizing {
-    /// What goes with a policy of the engine.
+    /// Sizing for a policy of the engine.
     #[must_use]
     pub fn of(policy: PolicyName) -> Self {
         match policy {

@@ -1,4 +1,4 @@
-//! Who uses a block: streams, and graphs that record their work.
+//! Users of a block: streams, and graphs that record their work.
 
 use super::HostBlockId;
 use super::completions::Completions;
@@ -11,7 +11,7 @@ use crate::lifetimes::uses::User;
 use crate::sync::Arc;
 use crate::types::{DevicePtr, Stream};
 
-/// What streams do with blocks that the program has.
+/// Uses by streams of blocks that the program has.
 pub(super) struct StreamUses<'a> {
     driver: &'a DriverAccess,
     table: &'a SharedTable,

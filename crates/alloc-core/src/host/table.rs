@@ -1,4 +1,4 @@
-//! What is known of every pinned block. Calls no driver, and drops nothing that is foreign code's: that is
+//! Records of all pinned blocks. Calls no driver, and drops nothing that is foreign code's: that is
 //! [left over](Leftovers) for when nothing is locked.
 
 use super::free::FreeBlocks;
@@ -46,7 +46,7 @@ impl Knobs {
     }
 }
 
-/// What a pool has cached, and its figures.
+/// Cache of a pool, and its figures.
 #[derive(Debug, Default)]
 struct PinnedPool {
     free: FreeBlocks,
@@ -67,14 +67,14 @@ pub(super) struct BlockTable {
     knobs: Knobs,
     blocks: Vec<Option<PinnedBlock>>,
     vacant: Vec<BlockId>,
-    /// What blocks are named next; see [`name`](Self::name).
+    /// Names for the next blocks; see [`name`](Self::name).
     names: Range<u64>,
     by_ptr: BTreeMap<DevicePtr, BlockId>,
     /// The default pool's, and those of private pools.
     default: PinnedPool,
     caches: BTreeMap<PoolId, PinnedPool>,
     totals: Totals,
-    /// What the requests of the blocks in use were rounded to, and the most that this was since the cache was emptied.
+    /// Rounded bytes of the blocks in use, and the most that this was since the cache was emptied.
     wanted: u64,
     most_wanted: u64,
     /// Bytes of blocks that are not cached after their end, and are not among those.
@@ -121,12 +121,12 @@ impl BlockTable {
         self.knobs.sizing.round(bytes, self.knobs.max_round, self.knobs.max_cached)
     }
 
-    /// Whether anything has to end.
+    /// True if anything has to end.
     pub(super) fn has_leftovers(&self) -> bool {
         !self.leftovers.contexts.is_empty() || !self.leftovers.users.is_empty()
     }
 
-    /// What has to end, once the table is not locked any more.
+    /// Takes what has to end once the lock is released.
     pub(super) fn take_leftovers(&mut self) -> TableLeftovers {
         std::mem::take(&mut self.leftovers)
     }
@@ -171,7 +171,7 @@ impl BlockTable {
         self.handed_out(id).or_else(|| self.by_ptr.get(&ptr).copied().filter(is_handed_out))
     }
 
-    /// Where the block in the program's hands begins that `ptr` is inside of.
+    /// Base of the block in the program's hands that `ptr` is inside of.
     pub(super) fn base_of(&self, ptr: DevicePtr) -> Option<DevicePtr> {
         let (base, id) = self.by_ptr.range(..=ptr).next_back()?;
         let block = self.block(*id);
@@ -199,7 +199,7 @@ impl BlockTable {
         if pool == PoolId::DEFAULT { &mut self.default } else { self.caches.entry(pool).or_default() }
     }
 
-    /// What a pool has, if it has had anything.
+    /// Cache of a pool, if it ever had one.
     #[inline]
     fn known(&mut self, pool: PoolId) -> Option<&mut PinnedPool> {
         if pool == PoolId::DEFAULT { Some(&mut self.default) } else { self.caches.get_mut(&pool) }
@@ -231,7 +231,7 @@ impl BlockTable {
         self.most_wanted.max(self.wanted.saturating_add(size))
     }
 
-    /// What may be held beyond that under [`HostSizing::Granule`].
+    /// Most to hold beyond that under [`HostSizing::Granule`].
     fn spare(&self, size: u64) -> u64 {
         ((self.most_wanted(size) as f64 * self.knobs.spare) as u64).max(MIB)
     }
@@ -431,7 +431,7 @@ impl BlockTable {
         self.blocks.iter_mut().flatten().flat_map(|block| &mut block.users)
     }
 
-    /// Whether graphs may use any block.
+    /// True if graphs may use any block.
     pub(super) fn has_kept(&self) -> bool {
         self.totals.has_kept()
     }

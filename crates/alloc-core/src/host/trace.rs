@@ -7,7 +7,7 @@ use crate::watch::history::{
 };
 use crate::watch::snapshot::{Action, Labels, TraceEntry};
 
-/// What is recorded, and how.
+/// History of pinned memory.
 #[derive(Default)]
 pub(super) struct Trace {
     on: bool,
@@ -27,7 +27,7 @@ impl std::fmt::Debug for Trace {
     }
 }
 
-/// What a change of the history leaves over, to be dropped without a lock.
+/// Leftovers of a change of the history, to be dropped without a lock.
 pub(super) type TraceLeftovers = (Vec<Context>, Option<ContextRecorder>);
 
 impl Trace {
@@ -35,7 +35,7 @@ impl Trace {
         self.on
     }
 
-    /// Who gathers contexts, if they are gathered at this level.
+    /// Recorder of contexts, if they are gathered at this level.
     pub(super) fn recorder(&self, level: RecordContext) -> Option<ContextRecorder> {
         self.recorder.clone().filter(|_| self.on && self.contexts >= level)
     }

@@ -12,7 +12,7 @@ use crate::base::steps::Counted;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SegmentId(pub(crate) u32);
 
-/// What a block is at the moment.
+/// Phase of a block's life.
 ///
 /// ```text
 ///            hand out            free, unused elsewhere
@@ -63,31 +63,31 @@ pub enum BlockPhase {
 }
 
 impl BlockPhase {
-    /// Whether the block is in the program's hands.
+    /// True if the block is in the program's hands.
     #[must_use]
     pub const fn is_live(self) -> bool {
         self.is_awake() || self.is_asleep()
     }
 
-    /// Whether the block is in the program's hands, and all of it has memory.
+    /// True if the block is in the program's hands, and all of it has memory.
     #[must_use]
     pub const fn is_awake(self) -> bool {
         matches!(self, Self::Allocated | Self::Owned)
     }
 
-    /// Whether the block is in the program's hands, and some of it has no memory.
+    /// True if the block is in the program's hands, and some of it has no memory.
     #[must_use]
     pub const fn is_asleep(self) -> bool {
         matches!(self, Self::Asleep | Self::OwnedAsleep)
     }
 
-    /// Whether a value has the block, and frees it.
+    /// True if a value has the block, and frees it.
     #[must_use]
     pub const fn is_owned(self) -> bool {
         matches!(self, Self::Owned | Self::OwnedAsleep)
     }
 
-    /// What a live block is when it is in the hands of a value, or not; whether it sleeps stays.
+    /// Phase of a live block in the hands of a value, or not; asleep or awake, it stays so.
     pub(crate) const fn owned(self, owned: bool) -> Self {
         match (self.is_asleep(), owned) {
             (false, false) => Self::Allocated,
@@ -97,7 +97,7 @@ impl BlockPhase {
         }
     }
 
-    /// What a live block is when it sleeps, or is awake; whose it is stays.
+    /// Phase of a live block asleep, or awake; its holder stays.
     pub(crate) const fn asleep(self, asleep: bool) -> Self {
         match (asleep, self.is_owned()) {
             (false, false) => Self::Allocated,
@@ -116,7 +116,7 @@ pub struct Block {
     pub addr: u64,
     /// Length.
     pub size: u64,
-    /// What the program last asked for; stale once free.
+    /// Bytes last requested; stale once free.
     pub requested: u64,
     /// The stream's epoch at the last free: granules may leave once it has passed.
     pub epoch: u64,
@@ -130,11 +130,11 @@ pub struct Block {
     pub segment: SegmentId,
     /// First node of the list of other streams that use it.
     pub uses: u32,
-    /// What decides among free blocks of one size, before the address: by default the segment's place in creation order.
+    /// Tie-breaker among free blocks of one size, before the address: by default the segment's place in creation order.
     pub order: u32,
     /// Events still awaited.
     pub pending: u16,
-    /// What it is now.
+    /// Current phase.
     pub state: BlockPhase,
     /// Its tier.
     pub tier: Tier,
@@ -175,7 +175,7 @@ impl Block {
         self.addr + self.size
     }
 
-    /// Whether anyone may free it by this address.
+    /// True if anyone may free it by this address.
     #[inline(always)]
     pub(crate) fn is_handed_out_at(&self, addr: u64) -> bool {
         self.addr == addr && self.state == BlockPhase::Allocated
@@ -198,7 +198,7 @@ pub struct BlockTable {
 }
 
 impl BlockTable {
-    /// Whether a block may still be cut for a request. The address map can name 2^28 records, which is
+    /// True if a block may still be cut for a request. The address map can name 2^28 records, which is
     /// 128 GiB in blocks of 512 bytes; some are kept for segments and for giving memory back.
     #[must_use]
     pub fn may_cut(&self) -> bool {
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(places(&table), expected);
         let Block { requested, epoch, state, uses, .. } = table[middle];
         assert_eq!((requested, epoch, state, uses), (7, 3, BlockPhase::Busy, NO_USES));
-        // What is given back is used again.
+        // Freed records are used again.
         table.absorb_above(whole, middle);
         assert_eq!(table.len(), 2);
         assert_eq!(table.cut(whole, 1024), middle);

@@ -1,4 +1,4 @@
-//! Where the granules of a growable segment begin and end.
+//! Borders of the granules of a growable segment.
 
 use std::ops::Range;
 
@@ -68,7 +68,7 @@ impl Granules {
         self.address(self.first(self.number(addr)))
     }
 
-    /// Whether a granule begins at `addr`.
+    /// True if a granule begins at `addr`.
     pub(crate) fn begins_at(&self, addr: u64) -> bool {
         let inside = addr - self.base;
         inside.is_multiple_of(self.unit)
@@ -93,7 +93,7 @@ impl Granules {
         std::iter::successors(after(range.start), move |granule| after(granule.end))
     }
 
-    /// Whether each unit of a range is a granule of its own.
+    /// True if each unit of a range is a granule of its own.
     pub(crate) fn is_clear(&self, range: Range<u64>) -> bool {
         let known = self.number(range.end).min(self.joined.len() * WORD);
         (self.number(range.start)..known).all(|unit| self.first(unit) == unit)
@@ -154,7 +154,7 @@ mod tests {
             let mut granules = Granules::new(BASE, UNIT);
             let mut begins = vec![true; 500];
             for (first, units, comes) in steps {
-                // What comes and goes is whole granules.
+                // Whole granules come and go.
                 let units_of = first as usize..(first + units) as usize;
                 if !begins[units_of.start] || !begins[units_of.end] {
                     continue;

@@ -31,7 +31,7 @@ pub(crate) use mappings::{HandedOver, Place};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RegionId(pub(crate) u32);
 
-/// What a granule is at the moment.
+/// State of a granule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub(crate) enum GranuleState {
@@ -50,7 +50,7 @@ pub(crate) enum GranuleState {
 }
 
 impl GranuleState {
-    /// Whether memory is behind it.
+    /// True if memory backs it.
     #[must_use]
     pub(crate) const fn is_backed(self) -> bool {
         matches!(self, Self::Mapped | Self::Exported)
@@ -101,16 +101,16 @@ pub(crate) struct Region {
     asleep: BTreeMap<u64, Saved>,
 }
 
-/// Where physical memory comes from: a pool's own source, or the driver.
+/// Origin of physical memory: a pool's own source, or the driver.
 pub(crate) type Source = Option<Arc<dyn SegmentSource>>;
 
-/// What is to be behind granules.
+/// Memory to back granules with.
 #[derive(Clone, Debug)]
 pub(crate) struct Backing {
     pub(crate) device: DeviceIndex,
-    /// How it can be shared with other processes.
+    /// Handle type for other processes.
     pub(crate) handle_type: HandleType,
-    /// Who may use it: the device itself and those that reach its memory.
+    /// Devices with access: its own and those that reach its memory.
     pub(crate) access: SmallVec<[DeviceIndex; 4]>,
     pub(crate) source: Source,
 }
@@ -127,19 +127,19 @@ impl Region {
         self.granules.range(range).map(|(at, granule)| (*at, granule))
     }
 
-    /// Whether the address is part of it.
+    /// True if the address is part of it.
     pub(crate) fn contains(&self, addr: u64) -> bool {
         let Self { base, bytes, .. } = *self;
         (base..base + bytes).contains(&addr)
     }
 
-    /// Whether there is memory behind a granule of so many bytes at `addr`, and no thread takes it away.
+    /// True if a granule of so many bytes is mapped at `addr`, and no thread unmaps it.
     fn is_mapped(&self, addr: u64, bytes: u64) -> bool {
         let granule = self.granules.get(&addr).filter(|granule| granule.bytes == bytes);
         granule.is_some_and(|granule| granule.state.is_backed() || granule.state == GranuleState::Alias)
     }
 
-    /// Whether a thread is changing some granule.
+    /// True if a thread is changing some granule.
     pub(crate) fn is_changing(&self) -> bool {
         self.granules.values().any(|granule| granule.state == GranuleState::Pending)
     }
@@ -164,7 +164,7 @@ impl Region {
         })
     }
 
-    /// What a range touches: whole granules, and whole units where it is free.
+    /// Widens a range to whole granules, and whole units where it is free.
     pub(crate) fn around(&self, range: Range<u64>) -> Range<u64> {
         let Range { start, end } = range;
         let low = self.holding(start).map_or_else(|| start - (start - self.base) % self.unit, |(at, _)| at);
@@ -198,11 +198,11 @@ pub(crate) struct Regions {
     vacant: Vec<usize>,
     /// Bytes that sleep, in all of them.
     asleep_bytes: u64,
-    /// What the driver refused to undo; tried again at the next growth or release.
+    /// Undos that the driver refused; tried again at the next growth or release.
     leftovers: Leftovers,
-    /// What other processes have of them.
+    /// Exports to other processes.
     exports: export::Exports,
-    /// Which of them is mapped in other places, too.
+    /// Memory with aliases.
     mappings: mappings::Mappings,
 }
 
@@ -236,22 +236,22 @@ impl Regions {
         }
     }
 
-    /// What the driver refused to undo is tried again later.
+    /// Keeps what the driver refused to undo, to try again.
     pub(crate) fn keep(&mut self, leftovers: Leftovers) {
         self.leftovers.append(leftovers);
     }
 
-    /// What is to be tried again.
+    /// Takes them, to try again.
     pub(crate) fn take_leftovers(&mut self) -> Leftovers {
         std::mem::take(&mut self.leftovers)
     }
 
-    /// Whether something is still mapped in a range where nothing should be.
+    /// True if something is still mapped in a range where nothing should be.
     pub(crate) fn has_leftovers_in(&self, base: u64, bytes: u64) -> bool {
         self.leftovers.maps_in(base, bytes)
     }
 
-    /// Whether there is memory behind a granule of so many bytes at `addr`, at its home or in a second place.
+    /// True if a granule of so many bytes is mapped at `addr`, in its region or in a view.
     pub(crate) fn is_mapped(&self, addr: u64, bytes: u64) -> bool {
         self.slots().any(|slot| slot == (addr, bytes))
             || self.iter().any(|region| region.is_mapped(addr, bytes))

@@ -19,7 +19,7 @@ pub(crate) enum Origin {
         /// The unit in which it is mapped, in bytes: granules have one or more.
         unit: u64,
     },
-    /// A view of granules whose home is elsewhere.
+    /// View: aliases of other segments' granules.
     View,
 }
 

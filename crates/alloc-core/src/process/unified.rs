@@ -36,7 +36,7 @@ pub(crate) trait SharesMemory: Send + Sync {
     fn tell(&self);
 }
 
-/// Why memory may not be pinned: with what the device holds it would be more than a limit allows. Sizes are bytes.
+/// Refusal to pin memory: with what the device holds it would be more than a limit allows. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinnedRefusal {
     /// `CUDA`, `HIP`, or what a vendor's backend calls itself.

@@ -1,4 +1,4 @@
-//! Where free memory touches the borders of granules.
+//! Borders of granules that free memory touches.
 //!
 //! All free blocks of a growable segment by their addresses: which one holds the bytes at an address, and so how much of a
 //! granule is free, is found with a short look. This follows the index of free blocks step by step, with one mark a block.
@@ -17,12 +17,12 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// What is free of one granule, in bytes.
+/// Free bytes of one granule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FreePart {
-    /// From its first byte on.
+    /// Bytes at its start.
     pub(crate) prefix: u64,
-    /// Up to its last byte.
+    /// Bytes at its end.
     pub(crate) suffix: u64,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Parts {
     pub(crate) beginning: Option<(Range<u64>, u64)>,
 }
 
-/// Where a view shows a granule.
+/// Place of a granule in a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AliasPlace {
     /// The view's number.
@@ -49,7 +49,7 @@ pub(crate) struct AliasPlace {
 const UNIT: u64 = MIN_BLOCK;
 /// Free blocks are found by the cell in which they begin: of this many bytes.
 const CELL: u64 = 1 << CELL_BITS;
-/// What blocks of the large tier have at least, so that two free ones, with another between them, seldom begin in one cell.
+/// Log2 of the smallest large-tier block, so that two free ones, with another between them, seldom begin in one cell.
 const CELL_BITS: u32 = SMALL_LIMIT.ilog2();
 const _: () = assert!(CELL == SMALL_LIMIT, "a power of two");
 /// Cells of a row.
@@ -58,10 +58,10 @@ const ROW: usize = 64;
 /// A free block that begins in a cell.
 #[derive(Clone, Copy, Debug)]
 struct Free {
-    /// Where it ends, in bytes from the segment's first.
+    /// End, in bytes from the segment's first.
     end: u64,
     block: BlockId,
-    /// Where it begins, in units from the cell's first.
+    /// Start, in units from the cell's first.
     unit: u16,
     /// Others begin in the same cell.
     crowded: bool,
@@ -97,7 +97,7 @@ fn set_bits(words: &[u64]) -> impl Iterator<Item = usize> {
     words.flat_map(|(word, bits)| bits_of(*bits).map(move |bit| word * ROW + bit))
 }
 
-/// What a free block holds of the granules at whose borders it lies. `None` where it lies inside of one.
+/// Parts of the granules at whose borders a free block lies. `None` where it lies inside of one.
 fn parts_of(free: Range<u64>, granules: &Granules) -> Option<Parts> {
     let (first, last) = (granules.at(free.start), granules.at(free.end - 1));
     let low = if first.start == free.start { first.start } else { first.end };
@@ -131,9 +131,9 @@ pub(crate) struct Borders {
     changed: Vec<bool>,
     /// Free blocks beside the first one of their cell.
     others: FxHashMap<usize, SmallVec<[Free; 2]>>,
-    /// Where views show a granule.
+    /// Slots in views, by granule.
     shown: Vec<SmallVec<[AliasPlace; 1]>>,
-    /// Which ones that are.
+    /// Bits of these.
     visible: Vec<u64>,
 }
 
@@ -180,7 +180,7 @@ impl Borders {
         ((block.addr - self.base) / CELL) as usize
     }
 
-    /// What is free of a row's granules changes.
+    /// Notes a change of a row's free parts.
     #[inline(always)]
     fn change(&mut self, (segment, row): (SegmentId, usize), changed: &mut Vec<RowId>) {
         let noted = &mut self.changed[row];
@@ -465,7 +465,7 @@ impl Borders {
         visible.filter(move |number| numbers.contains(number))
     }
 
-    /// Where views show it, in no order.
+    /// Its places in views, in no order.
     pub(crate) fn places(&self, number: usize) -> &[AliasPlace] {
         self.shown.get(number).map_or(&[], SmallVec::as_slice)
     }

@@ -1,4 +1,4 @@
-//! What holds between views and the homes of what they show.
+//! Invariants of views and the granules they show.
 
 use super::Granule;
 use super::borders::AliasPlace;
@@ -122,11 +122,11 @@ fn check_borders(heap: &Heap<Granule>) {
         }
     }
     assert_eq!(known, holders.len(), "no free byte at a border is missed");
-    // What is leaving a view is still shown, and keeps its segment.
+    // A leaving slot counts as shown, and keeps its segment.
     assert!(shown.is_empty(), "what is shown has a home with borders");
 }
 
-/// Where views show each granule that some view shows, from the views alone.
+/// Places of each granule that some view shows, from the views alone.
 fn shown_places(heap: &Heap<Granule>) -> BTreeMap<(SegmentId, usize), Vec<AliasPlace>> {
     let mut shown: BTreeMap<_, Vec<AliasPlace>> = BTreeMap::new();
     for view in heap.known().views() {
@@ -140,7 +140,7 @@ fn shown_places(heap: &Heap<Granule>) -> BTreeMap<(SegmentId, usize), Vec<AliasP
     shown
 }
 
-/// What views show is backed and known to the device. Returns how many mappings they have. Only while nothing is in
+/// Checks that shown granules are backed and known to the device. Counts their mappings. Only while nothing is in
 /// transit.
 pub(crate) fn check_shown(heap: &Heap<Granule>, regions: &Regions) -> usize {
     let mut mappings = 0;

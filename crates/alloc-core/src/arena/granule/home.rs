@@ -16,7 +16,7 @@ pub(crate) fn granule_at(heap: &Heap<Granule>, id: SegmentId, addr: u64) -> Opti
     is_known.then(|| granules.at(addr))
 }
 
-/// What is free of a granule.
+/// Free part of a granule.
 pub(crate) fn free_part(heap: &Heap<Granule>, borders: &Borders, granule: &Range<u64>) -> FreePart {
     let (blocks, &Range { start, end }) = (heap.layout().blocks(), granule);
     let (first, last) = borders.holders(granule);

@@ -1,4 +1,4 @@
-//! What a view can be made of: the free parts of an arena's granules, in the order in which views take them.
+//! Pieces for a view: the free parts of an arena's granules, in the order in which views take them.
 //!
 //! While requests are served, rows of cells are noted in which free blocks come, go or change, which costs next to nothing. Before
 //! a view is planned, [`Pieces`] catches up with these rows. So a plan costs what it takes, and what changed since the last
@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// What a new view is to show.
+/// Granules of a new view.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) granules: Vec<Shown>,
@@ -64,7 +64,7 @@ struct AtBorders {
 /// The free parts of granules, as views can show them.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
-    /// What is ordered below, by the rows in which the blocks begin.
+    /// Parts ordered below, by the rows in which the blocks begin.
     known: FxHashMap<RowId, SmallVec<[AtBorders; 2]>>,
     /// Free granules, those of the smallest free blocks first: by bytes of the block and address of the first.
     whole: BTreeMap<(u64, u64), WholeGranules>,
@@ -184,7 +184,7 @@ impl Pieces {
         plan
     }
 
-    /// What a view for `size` bytes would show: first the granule with the largest free end, if that has `least` bytes, then
+    /// Plans a view for `size` bytes: first the granule with the largest free end, if that has `least` bytes, then
     /// whole free ones, last the smallest free beginning that does. `granule` is the size of granules to come.
     pub(crate) fn plan_view(&self, segments: &SegmentTable, size: u64, granule: u64, least: u64) -> Plan {
         let [first, second] = self.ends(size, least);
@@ -300,7 +300,7 @@ mod tests {
                     prop_assert_eq!(pieces.most(), most(&free));
                     let (size, finest) = (mib * 4 * MIB, 2 * MIB);
                     let plan = pieces.plan_view(&segments, size, finest, 1);
-                    // What is free from a place on, at most to the granule's end.
+                    // Free bytes from a place on, at most to the granule's end.
                     let run = |at: u64| {
                         let below = free.range(..=at).next_back();
                         below.map_or(0, |(_, (high, _))| high.saturating_sub(at)).min(GRANULE - at % GRANULE)

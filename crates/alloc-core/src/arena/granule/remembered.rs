@@ -12,18 +12,18 @@ use std::ops::Range;
 /// Bytes of an arena that are mapped in another place, too: the address there, the segment at home, and the range in it.
 pub(crate) type Elsewhere = (u64, SegmentId, Range<u64>);
 
-/// What the `granule` policy remembers of an arena.
+/// State of the `granule` policy in an arena.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// Which granules views may show, and what is free of them.
+    /// Granules that views may show, and their free parts.
     borders: AllBorders,
-    /// What is free of granules, in the order in which views take it, as far as it was caught up with.
+    /// Free parts of granules, in the order in which views take them, as far as caught up with.
     pieces: Pieces,
     /// By number.
     views: Vec<View>,
     /// The number of a segment's view.
     numbers: FxHashMap<SegmentId, u64>,
-    /// How many there ever were.
+    /// Count of all ever made.
     made: u64,
     /// The home blocks of each live block in a view.
     lent: FxHashMap<BlockId, Blocks>,
@@ -31,7 +31,7 @@ pub(crate) struct Memory {
     closed: bool,
     /// Bytes that all views show.
     bytes: u64,
-    /// How many requests views served.
+    /// Requests that views served.
     served: u64,
 }
 
@@ -52,7 +52,7 @@ impl Memory {
         &self.borders
     }
 
-    /// What views can be made of, where an arena has these segments.
+    /// Pieces for views, where an arena has these segments.
     pub(crate) fn pieces(&mut self, segments: &SegmentTable) -> &Pieces {
         self.pieces.catch_up(&mut self.borders, segments);
         &self.pieces
@@ -140,14 +140,14 @@ impl Memory {
         self.lent.remove(&id).unwrap_or_default()
     }
 
-    /// What the view at `place` shows in `slots` is about to be unmapped; nothing is served from there any more.
+    /// Marks `slots` of the view at `place`, about to be unmapped: nothing is served from there any more.
     pub(crate) fn begin_leaving(&mut self, place: usize, slots: Range<usize>) {
         for slot in &mut self.views[place].slots[slots] {
             slot.state = SlotState::Leaving;
         }
     }
 
-    /// What a view shows in `slots` is mapped no more, or still is. Returns it.
+    /// Ends the unmapping of `slots`, done or not. Returns what they show.
     pub(crate) fn end_leaving(
         &mut self,
         segment: SegmentId,
@@ -223,17 +223,17 @@ impl Memory {
         self.borders.get(segment)?.nearest(addr)
     }
 
-    /// Nothing is served from another place than its home from here on, or is again.
+    /// Stops serving from views, or serves from them again.
     pub(crate) fn stay_at_home(&mut self, home: bool) {
         self.closed = home;
     }
 
-    /// Whether that is so.
+    /// True if stopped.
     pub(crate) fn stays_at_home(&self) -> bool {
         self.closed
     }
 
-    /// Why the places of the live blocks cannot be kept, if that is so.
+    /// Reason that live blocks cannot keep their places, if any.
     pub(crate) fn unkeepable(&self) -> Option<&'static str> {
         (!self.lent.is_empty()).then_some(
             "blocks of it lie in views, whose places cannot be kept; free them first, make the pool by opening a scope or with \

@@ -1,4 +1,4 @@
-//! What views show: granules by their homes.
+//! Granules in views, by their homes.
 
 use crate::memory::block::{BlockId, SegmentId};
 use crate::memory::granules::Granules;
@@ -39,7 +39,7 @@ pub(crate) struct Slot {
     pub(crate) state: SlotState,
 }
 
-/// Whether the granule of a slot is mapped there.
+/// Mapping state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotState {
     Mapped,
@@ -58,7 +58,7 @@ pub(crate) struct View {
     pub(crate) slots: Vec<Slot>,
     /// The blocks that live in it, by address; between them it is blank.
     pub(crate) live: BTreeMap<u64, BlockId>,
-    /// When it last served a request, counted in requests that views served.
+    /// Number of the request it last served, among those that views served.
     pub(crate) used: u64,
 }
 

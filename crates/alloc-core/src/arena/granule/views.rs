@@ -129,7 +129,7 @@ fn take_shown(arena: &mut ArenaOf<Granule>, run: &ViewRun, at: u64, size: u64) -
     if !heap.layout().blocks().may_cut() {
         return None;
     }
-    // What a view shows does not change while its bytes are taken.
+    // Slots do not change while their bytes are taken.
     let slots = heap.known_mut().take_slots(run.view);
     let mapped = |slot: &Slot| (slot.state == SlotState::Mapped).then_some(slot.shown);
     let taken = take_home(heap, slots[run.first..].iter().map_while(mapped), run.skip, size);

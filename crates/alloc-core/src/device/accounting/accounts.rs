@@ -313,7 +313,7 @@ impl Accounts {
         }
     }
 
-    /// Whether every limit admits what is to be taken for a pool.
+    /// True if all limits and the pool's budget admit a request.
     pub(in crate::device) fn admits(&self, pool: PoolId, asked: Asked) -> bool {
         let counted = self.whole.counted();
         let fits =

@@ -197,7 +197,7 @@ impl Device {
         missing.unwrap_or(request.segment_bytes).max(whole)
     }
 
-    /// Why `request` cannot be served on `stream` from the pool in `slot`. Calls the driver, and the program's source of
+    /// OOM report for `request` on `stream` from the pool in `slot`. Calls the driver, and the program's source of
     /// figures about processes.
     pub(super) fn explain(
         &self,

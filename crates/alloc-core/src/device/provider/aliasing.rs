@@ -19,7 +19,7 @@ impl Device {
         self.accounting.lock().accounts().whole().held()
     }
 
-    /// Whether a request is rejected that takes so many bytes more.
+    /// True if a request is rejected that takes so many bytes more.
     pub(super) fn rejects_more(&self, bytes: u64) -> bool {
         let state = self.accounting.lock();
         let counted = state.accounts().whole().counted().saturating_add(bytes);
@@ -36,14 +36,14 @@ impl Device {
         space::prove_aliases(self)
     }
 
-    /// Whether to wait for the arena's stream breaks no capture, also none that nobody told of. Calls the driver.
+    /// True if waiting for the arena's stream breaks no capture, also none that nobody told of. Calls the driver.
     pub(in crate::device) fn may_wait(&self, arena: &Arena, call: &Call<'_>) -> bool {
         let stream = arena.lock().binding().stream();
         !call.capturing && !self.driver.may_be_capturing(stream)
     }
 
     /// Maps granules a second time, side by side, and serves `request` from there: `adopt` gives the arena the new segment, and
-    /// returns the block. Their homes may not lose their memory meanwhile.
+    /// returns the block. Their owners may not lose the memory meanwhile.
     pub(super) fn map_again(
         &self,
         arena: &Arena,

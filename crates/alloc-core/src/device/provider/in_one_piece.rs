@@ -20,13 +20,12 @@ use crate::types::{DevicePtr, MIB};
 
 /// A view begins with the free end of a granule, if that is at least this part of a usual one.
 const LEAST_END: u64 = 8;
-/// How often memory is taken for one view, where other threads take away what was there.
+/// Attempts at memory for one view, where other threads take away what was there.
 const TRIES: usize = 8;
-/// Which part of what is needed at most may be held beyond it, before free memory is shown in another place instead of taking
-/// more: 0.2 %.
+/// Part of the peak need that may be held beyond it, before free memory is aliased instead of mapping more: 0.2 %.
 const SLACK: u64 = 500;
 
-/// Which part of what is needed at most is hardly worth a view: 0.1 %.
+/// Part of the peak need that is hardly worth a view: 0.1 %.
 const HARDLY_MORE: u64 = 1000;
 
 /// A device is tight once more than this part of it is held: what fits then counts for more than driver calls.
@@ -34,7 +33,7 @@ const TIGHT: u64 = 2;
 /// The largest granules that are taken there.
 const TIGHT_GRANULE: u64 = 8 * MIB;
 
-/// What the policy knows of a device.
+/// Facts learned of a device.
 #[derive(Debug, Default)]
 pub(in crate::device) struct Learned {
     /// Memory was seen to be the same in two places.
@@ -59,12 +58,12 @@ fn most_shown(arena: &mut ArenaOf<Granule>) -> u64 {
     memory.pieces(segments).most()
 }
 
-/// Whether much of the device is held.
+/// True if much of the device is held.
 fn is_tight(device: &Device) -> bool {
     device.held() > device.driver.total_memory() / TIGHT
 }
 
-/// What a view for `size` bytes would show, with free ends of granules of at least `least` bytes. Where nothing is missing, what
+/// Plans a view for `size` bytes, with free ends of granules of at least `least` bytes. Where nothing is missing, what
 /// the request needs of that is taken out, unless another thread was first.
 fn plan(arena: &Arena, size: u64, finest: u64, least: u64) -> (Plan, Option<Blocks>) {
     let mut state = arena.lock();
@@ -77,7 +76,7 @@ fn plan(arena: &Arena, size: u64, finest: u64, least: u64) -> (Plan, Option<Bloc
 }
 
 impl Learned {
-    /// Whether views may serve requests of this tier from this arena.
+    /// True if views may serve requests of this tier from this arena.
     fn shows(&self, arena: &Arena, tier: Tier) -> bool {
         tier == Tier::Large && self.shows_from(arena.lock().granule(), tier)
     }
@@ -123,7 +122,7 @@ impl Learned {
         if self.shows_from(arena, tier) { most_shown(arena) } else { 0 }
     }
 
-    /// What has to be taken for a request that views serve with what they can show: what is missing, in the smallest granules
+    /// Bytes to map for a request that views serve with what they can show: what is missing, in the smallest granules
     /// there are.
     pub(crate) fn missing(&self, device: &Device, state: &mut ArenaState, request: &Request) -> Option<u64> {
         let arena = state.granule_mut();
@@ -143,7 +142,7 @@ impl Learned {
         if tier == Tier::Large
             && (arena.lock().binding().slot() != PoolSlot::DEFAULT || !self.shows(arena, tier))
         {
-            // What a private pool may hold is often counted to the byte; and without views small granules cost no more calls.
+            // Private pools' budgets often count bytes; and without views small granules cost no more calls.
             return Some(GranuleSizes::even(finest));
         }
         let usual = arena.lock().next_granule(tier, unit, size);
@@ -179,7 +178,7 @@ impl Learned {
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        // What follows counts in granules.
+        // Counts below are in granules.
         if let Ok(vm) = device.driver.backend().virtual_memory() {
             device.driver.ask_granule(vm)?;
         }
@@ -199,8 +198,8 @@ impl Learned {
         Ok(shown)
     }
 
-    /// Whether what is held, with what a request would add to it, stays within the most that was needed, and a little. What
-    /// would be rejected does not: what is free in pieces may do.
+    /// True if held memory, with what a request would add to it, stays within the most that was needed, and a little.
+    /// What would be rejected does not: what is free in pieces may do.
     fn has_room_beyond_need(&self, device: &Device, arena: &Arena, request: &Request) -> bool {
         let in_use = device.arenas.in_use();
         let granule = self.granule(device, arena, request.tier, request.size);
@@ -275,7 +274,7 @@ impl Learned {
         Ok(None)
     }
 
-    /// Whether a request takes hardly more memory at home than for a view, where the device has room: a view costs driver calls,
+    /// True if growth takes hardly more memory than a view, where the device has room: a view costs driver calls,
     /// and then lasts no longer than what it shows.
     fn is_as_good_at_home(
         &self,

@@ -1,4 +1,4 @@
-//! Where pinned memory lies in machines whose memory is nearer to some devices than to others.
+//! Nodes for pinned memory in machines whose memory is nearer to some devices than to others.
 
 use crate::backend::Backend;
 use crate::error::Result;

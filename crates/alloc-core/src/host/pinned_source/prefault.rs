@@ -69,7 +69,7 @@ fn address(at: DevicePtr) -> *mut u8 {
 mod tests {
     use super::*;
 
-    /// How many of a mapping's `count` pages exist.
+    /// Existing pages among a mapping's `count`.
     fn resident(at: DevicePtr, bytes: u64, count: usize) -> usize {
         const UNKNOWN: u8 = 0xff;
         // No page is smaller than that, so there is room for an answer about each.

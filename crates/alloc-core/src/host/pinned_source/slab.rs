@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Pieces begin and end at multiples of this, as PyTorch's do. It is no page of the host's: nothing here asks the system.
 const PIECE: u64 = 4096;
 
-/// Which parts of a pinned range are free. Knows no memory, only offsets.
+/// Free parts of a pinned range. Knows no memory, only offsets.
 #[derive(Debug)]
 pub(super) struct Slab {
     bytes: u64,
@@ -57,7 +57,7 @@ impl Slab {
         self.free.values().sum()
     }
 
-    /// Whether all pieces are back.
+    /// True if all pieces are back.
     pub(super) fn is_whole(&self) -> bool {
         self.free_bytes() == self.bytes
     }

@@ -52,7 +52,7 @@ impl Region {
         self.saved(0..u64::MAX).map(|(_, bytes, _)| bytes).sum()
     }
 
-    /// Where the contents of each granule of a sleeping range are: its first address, its bytes, and they.
+    /// Saved contents of each granule of a sleeping range: first address, bytes, contents.
     pub(crate) fn saved(&self, range: Range<u64>) -> impl Iterator<Item = (u64, u64, &Saved)> {
         let saved = self.asleep.range(range);
         saved.filter_map(|(at, saved)| Some((*at, self.granules.get(at)?.bytes, saved)))

@@ -1,12 +1,12 @@
-//! What the driver does for granules. The caller sets them to [`GranuleState::Pending`](super::GranuleState::Pending) first, holds
-//! no lock meanwhile, and commits the outcome.
+//! Driver calls for granules. The caller sets them to [`GranuleState::Pending`](super::GranuleState::Pending) first,
+//! holds no lock meanwhile, and commits the outcome.
 
 use super::{Backing, Leftovers, Mapping, Source, bytes_of};
 use crate::backend::{Access, Backend, BackendError, ErrorKind, Result, VirtualMemory};
 use crate::process::callbacks::{CallbackScope, Kind};
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 
-/// How often a cleanup call is tried: a driver that fails once is survived, a dead one is not waited for.
+/// Attempts at a cleanup call: a driver that fails once is survived, a dead one is not waited for.
 const CLEANUP_TRIES: usize = 3;
 
 /// A call that cleans up, tried again where it fails.

@@ -42,7 +42,7 @@ pub(crate) struct ToExport {
 }
 
 impl Region {
-    /// Why the memory in a range, of granules that were this region's a moment ago, cannot be shared, if that is so.
+    /// State that forbids to share the memory in a range, of granules that were this region's a moment ago, if any.
     fn unshareable(&self, range: &Range<u64>) -> Option<GranuleState> {
         let is_own = self.base <= range.start && range.end <= self.base + self.bytes;
         if !is_own || self.around(range.clone()) != *range {

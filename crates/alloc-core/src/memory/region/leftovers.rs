@@ -1,4 +1,4 @@
-//! What drivers, or pools' sources, refused to take back, and how that is tried again.
+//! Leftovers: what drivers, or pools' sources, refused to take back, and its retries.
 
 use super::driver::release;
 use super::{Mapping, Source};
@@ -6,7 +6,7 @@ use crate::backend::VirtualMemory;
 use crate::process::callbacks::CallbackScope;
 use crate::types::{DevicePtr, PhysicalHandle};
 
-/// What the driver refused to take back.
+/// Leftovers of refused releases.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
     /// Mappings, by address and bytes, where nothing should be.
@@ -48,7 +48,7 @@ impl Leftovers {
         self.keep_handle(Mapping { addr: 0, bytes, handle }, None);
     }
 
-    /// Whether something is still mapped in a range where nothing should be.
+    /// True if something is still mapped in a range where nothing should be.
     pub(super) fn maps_in(&self, base: u64, bytes: u64) -> bool {
         self.mappings.iter().any(|(at, _)| (base..base + bytes).contains(&at.0))
     }

@@ -26,7 +26,7 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandedOver {
     pub(crate) alias: Place,
-    /// Where it serves.
+    /// Its owner.
     pub(crate) owner: Place,
 }
 
@@ -135,7 +135,7 @@ impl Regions {
         self.granule_mut(place.region, place.addr).state = GranuleState::Alias;
     }
 
-    /// Whether the memory of a granule has aliases: it cannot leave before they do.
+    /// True if the memory of a granule has aliases: it cannot leave before they do.
     pub(crate) fn has_aliases(&self, id: RegionId, addr: u64) -> bool {
         !self.mappings.memory.is_empty() && self.mapped_as(id, addr).is_some()
     }
@@ -145,13 +145,13 @@ impl Regions {
         self.mapped_as(owner.region, owner.addr)?.granule_in(arena)
     }
 
-    /// Whether a view of the same arena shows a granule.
+    /// True if a view of the same arena shows a granule.
     pub(crate) fn is_shown(&self, place: Place) -> bool {
         let is_slot = |alias: &Alias| matches!(alias, Alias::Slot { arena, .. } if *arena == place.arena);
         self.mapped_as(place.region, place.addr).is_some_and(|memory| memory.aliases.iter().any(is_slot))
     }
 
-    /// Whether a granule is shown at `addr`.
+    /// True if one of its slots is at `addr`.
     pub(crate) fn is_slot(&self, id: RegionId, granule: u64, addr: u64) -> bool {
         let is_there = |alias: &Alias| matches!(alias, Alias::Slot { .. }) && alias.addr() == addr;
         self.mapped_as(id, granule).is_some_and(|memory| memory.aliases.iter().any(is_there))

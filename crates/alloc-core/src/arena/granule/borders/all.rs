@@ -67,7 +67,7 @@ impl AllBorders {
         changed
     }
 
-    /// Whether a row changed since they were [taken](Self::take_changed).
+    /// True if a row changed since they were [taken](Self::take_changed).
     pub(crate) fn is_changed(&self, row: RowId) -> bool {
         self.changed.contains(&row)
     }

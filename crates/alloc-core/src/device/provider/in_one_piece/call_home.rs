@@ -1,4 +1,4 @@
-//! Granules of this stream that serve others, and come home without a driver call: where what they were part of is free again.
+//! Handed-over granules that this stream owns again without a driver call: where the granules that own them are free.
 
 use crate::arena::Heap;
 use crate::arena::directory::Arena;
@@ -15,25 +15,25 @@ use std::ops::Range;
 /// A granule in a row of granules that lie side by side.
 #[derive(Clone, Copy)]
 struct RowGranule {
-    /// What is free of it, once it is home.
+    /// Free part, once it is the owner.
     free: FreePart,
     bytes: u64,
-    /// Which of those that may come home it is.
+    /// Index among the callable aliases.
     alias: Option<usize>,
 }
 
-/// What is not free.
+/// Gap in a row.
 const GAP: RowGranule = RowGranule { free: FreePart { prefix: 0, suffix: 0 }, bytes: 1, alias: None };
 
 /// Links of a row that together hold a request.
 struct Best {
-    /// Bytes that have to come home.
+    /// Bytes to take back.
     called: u64,
     aliases: Vec<usize>,
 }
 
-/// Brings granules home that lie free with other streams, where `size` bytes are side by side then, at home or in a view that is
-/// there. Returns whether any came. Asks the driver about these streams.
+/// Takes back aliases that lie free with other streams, where `size` bytes are side by side then, in a segment or in a
+/// view. Returns true if any came. Asks the driver about these streams.
 pub(super) fn call_home(device: &Device, arena: &Arena, size: u64, call: &Call<'_>) -> bool {
     if call.capturing || device.accounting.lock().regions().alias_bytes() == 0 {
         return false;
@@ -60,7 +60,7 @@ pub(super) fn call_home(device: &Device, arena: &Arena, size: u64, call: &Call<'
     false
 }
 
-/// Brings these granules home, as far as they are free still. Returns whether any came.
+/// Takes these back, as far as they are free still. Returns true if any came.
 fn bring(
     device: &Device,
     arena: &Arena,
@@ -106,7 +106,7 @@ fn callable(device: &Device, arena: &Arena) -> Vec<HandedOver> {
     callable
 }
 
-/// The links of one row that hold `size` bytes side by side, and call the fewest bytes home.
+/// Links of one row that hold `size` bytes side by side, and take the fewest bytes back.
 fn best(heap: &Heap<Granule>, callable: &[HandedOver], size: u64) -> Option<Best> {
     let memory = heap.known();
     let rows: Vec<_> =
@@ -188,11 +188,11 @@ fn with_gaps(row: &Row) -> impl Iterator<Item = RowGranule> {
 
 /// Looks for `size` bytes side by side in a row of granules.
 fn look_along(links: impl Iterator<Item = RowGranule>, size: u64, best: &mut Option<Best>) {
-    // What lies side by side up to here: of the first an end, of the others all.
+    // Links side by side up to here: of the first an end, of the others all.
     let mut window: VecDeque<(u64, Option<usize>)> = VecDeque::new();
     let (mut free, mut called) = (0, 0);
     for RowGranule { free: FreePart { prefix, suffix }, bytes, alias } in links {
-        // No more comes home than is needed.
+        // No more aliases than are needed.
         while let Some((first, alias)) = window.front().filter(|(first, _)| free - first + prefix >= size) {
             called -= alias.map_or(0, |_| *first);
             free -= first;
@@ -219,8 +219,8 @@ fn look_along(links: impl Iterator<Item = RowGranule>, size: u64, best: &mut Opt
 mod tests {
     use super::*;
 
-    /// Which of a row's granules of 8 bytes come home for `size` bytes. A granule is written as what is free from its first
-    /// byte on and up to its last, and whether it is an alias.
+    /// Aliases in a row of granules of 8 bytes that `size` bytes need. A granule is written as what is free from its
+    /// first byte on and up to its last, and whether it is an alias.
     fn called(row: &[(u64, u64, bool)], size: u64) -> Option<Vec<usize>> {
         let links = row.iter().enumerate().map(|(number, &(prefix, suffix, is_alias))| RowGranule {
             free: FreePart { prefix, suffix },

@@ -35,7 +35,7 @@ pub(super) fn hand_over(
     if call.capturing {
         return Some(came);
     }
-    // Who has nothing to give is not asked about, which would be a driver call.
+    // Arenas with nothing to give are skipped: to ask is a driver call.
     let mut givers = hand_over::givers(device, to, finest);
     while came < wanted
         && let Some(from) = givers.next()
