@@ -102,7 +102,8 @@ pub struct HostOptions {
     /// Folder of the system's devices and nodes.
     pub sysfs: PathBuf,
     /// An allocator over the same backend is told of every capture
-    /// ([`mark_capture_begin`](crate::allocator::Pools::mark_capture_begin)): while there is none, the driver is not asked about any.
+    /// ([`mark_capture_begin`](crate::allocator::Pools::mark_capture_begin)): while there is none, a request
+    /// does not ask the driver about its stream.
     pub captures_are_told: bool,
 }
 

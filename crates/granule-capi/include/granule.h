@@ -812,7 +812,7 @@ typedef struct granule_host_options {
     int32_t numa;
     /** The device, or the node. */
     int32_t near;
-    /** granule_mark_capture_begin tells of every capture: while there is none, the driver is not asked about any. */
+    /** granule_mark_capture_begin tells of every capture: while there is none, a request does not ask the driver about its stream. */
     bool captures_are_told;
 } granule_host_options;
 

@@ -54,7 +54,7 @@ pub struct granule_host_options {
     pub numa: i32,
     /// The device, or the node.
     pub near: i32,
-    /// granule_mark_capture_begin tells of every capture: while there is none, the driver is not asked about any.
+    /// granule_mark_capture_begin tells of every capture: while there is none, a request does not ask the driver about its stream.
     pub captures_are_told: bool,
 }
 

@@ -213,7 +213,7 @@ def sleep(tags: str | Sequence[str] | None = None, backup: str | os.PathLike[str
         import torch
 
         # Makes the allocator of pinned memory, if nothing did yet: backups come from there, and are in its figures.
-        torch.empty(0, pin_memory=True)
+        torch.empty(0, device="cpu", pin_memory=True)
     report = _library.SleepReport.empty()
     _library.check(_library.load().granule_sleep(engine, names, count, kind, directory, byref(report)))
     return Slept(

@@ -193,8 +193,9 @@ impl<'w> WakingUp<'w> {
             state.ledger_mut().history_mut().record(Action::SegmentMap, run.range.start, run.bytes());
             forgotten
         };
-        drop(forgotten);
+        // Backups end in code of the program, perhaps, which may wait for other threads.
         drop(in_flight);
+        drop(forgotten);
         self.report.woken += run.bytes();
         self.report.restored += copies.bytes;
         asleep.has_woken = true;

@@ -141,8 +141,8 @@ impl PinnedCache {
         }
         let context = self.table.gather(RecordContext::State, &self.table.calls());
         let capturing = match stream {
-            Some(stream) => self.driver.capture_id(stream)?.is_some(),
-            None => false,
+            Some(stream) if self.driver.may_be_capturing() => self.driver.capture_id(stream)?.is_some(),
+            _ => false,
         };
         let visit = self.pools.route(stream, capturing)?;
         let order = Order { requested: bytes, pool: visit.pool(), capturing, apart: false, context };

@@ -1,6 +1,6 @@
 //! The driver, as pinned memory needs it: whether it may be called at all, which streams are its own, what captures forbid.
 
-use crate::backend::{self, Backend, Capture, CaptureStatus};
+use crate::backend::{self, Backend, CaptureStatus};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Relaxed;
 use crate::process::attention::{Attention, ProcessState};
@@ -73,20 +73,20 @@ impl DriverAccess {
         Ok(resolve(stream, self.backend.kind()))
     }
 
-    /// Lets the calling thread do what captures of others would forbid, where there may be any. Calls the driver then.
+    /// Lets the calling thread do what captures of others would forbid, also of those that begin meanwhile. Calls the driver.
     pub(super) fn relaxed(&self) -> Result<Option<Relaxed<'_>>> {
-        let Some(capture) = self.capture() else { return Ok(None) };
+        let Ok(capture) = self.backend.capture() else { return Ok(None) };
         self.answered(Relaxed::enter(capture).map(Some))
     }
 
-    /// Driver's view of captures, where any may be.
-    fn capture(&self) -> Option<&dyn Capture> {
-        self.backend.capture().ok().filter(|_| !self.told || state::captures_over(self.backend.id()))
+    /// False if no capture is under way whose begin was marked, and all begins are.
+    pub(super) fn may_be_capturing(&self) -> bool {
+        !self.told || state::captures_over(self.backend.id())
     }
 
-    /// The capture that a stream is part of, also a broken one. Calls the driver, unless none can be there.
+    /// The capture that a stream is part of, also a broken one. Calls the driver.
     pub(super) fn capture_id(&self, stream: Stream) -> Result<Option<u64>> {
-        let Some(capture) = self.capture() else { return Ok(None) };
+        let Ok(capture) = self.backend.capture() else { return Ok(None) };
         // Another thread's default stream cannot be asked about here, and is not captured from here.
         let Ok(stream) = named(stream) else { return Ok(None) };
         Ok(match self.answered(capture.status(stream))? {

@@ -1,6 +1,6 @@
 //! The statistics of pinned host memory.
 //!
-//! Generated from the table in `crates/alloc-core/src/host/stats.rs` by `cargo xtask codegen`. Do not edit.
+//! Generated from the table in `crates/alloc-core/src/host/pinned_stats.rs` by `cargo xtask codegen`. Do not edit.
 
 use crate::boundary::pass::growing;
 use crate::watch::quantity::{granule_duration_stat, granule_stat};

@@ -41,7 +41,7 @@ const TABLES: [Table; 2] = [
         python: "DEVICE_STATS",
     },
     Table {
-        source: "crates/alloc-core/src/host/stats.rs",
+        source: "crates/alloc-core/src/host/pinned_stats.rs",
         stats: ["granule::host", "HostStats"],
         product: "crates/granule-capi/src/host/figures.rs",
         heading: "The statistics of pinned host memory.",
