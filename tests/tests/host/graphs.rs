@@ -230,8 +230,8 @@ fn requests_of_who_tells_of_captures_ask_about_them_only_while_there_is_one() {
         asked.0.lock().unwrap().clear();
         let block = host.allocate_for(MIB, stream).unwrap();
         host.free(block.id).unwrap();
-        let calls = asked.0.lock().unwrap().len();
-        calls
+        let calls = asked.0.lock().unwrap();
+        calls.len()
     };
     let (told, untold) = (used(true), used(false));
     assert!(told == 0 && untold > 0, "{told} {untold}");
