@@ -59,8 +59,8 @@ pub(crate) struct Binding {
     /// The end of its stream's work, once that is retired and until another adopts the arena.
     retired: Option<Arc<LastWork>>,
     policy: Arc<Policy>,
-    /// Thread that took memory for it last.
-    grower: Option<ThreadId>,
+    /// Thread that took memory for it last, or made it.
+    grower: ThreadId,
 }
 
 impl Binding {
@@ -72,7 +72,7 @@ impl Binding {
         policy: Arc<Policy>,
     ) -> Self {
         let policy = pool.decides_by(policy);
-        Self { device, number, stream, pool, retired: None, policy, grower: None }
+        Self { device, number, stream, pool, retired: None, policy, grower: this_thread() }
     }
 
     /// The arena's number.
@@ -187,7 +187,7 @@ impl Binding {
     /// one did not find.
     pub(crate) fn is_grown_by_another(&mut self) -> bool {
         let me = this_thread();
-        self.grower.replace(me).is_some_and(|grower| grower != me)
+        std::mem::replace(&mut self.grower, me) != me
     }
 
     /// Notes if the pool has a sleep tag, from here on. The policy is still to be set.
