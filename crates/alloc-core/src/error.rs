@@ -38,6 +38,12 @@ pub enum AllocError {
         label: &'static str,
         /// Bytes as requested.
         requested: u64,
+        /// Bytes that would have been taken for it.
+        wanted: u64,
+        /// Bytes that were held.
+        held: u64,
+        /// Bytes that may be held.
+        limit: u64,
     },
     /// A driver call failed for another reason than memory.
     #[error(transparent)]

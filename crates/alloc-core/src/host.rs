@@ -13,16 +13,15 @@
 //! * a free of what was freed before is an error, not undefined.
 //!
 //! ```text
-//! host.rs        the allocator a program uses         buffer.rs       memory that frees itself
-//! cache.rs       requests, frees, emptying, the end   background.rs   the thread that watches devices
-//! uses.rs        streams and graphs that use blocks   registered.rs   memory that the program pins itself
-//! completions.rs what devices still do with blocks    pools.rs        private pools
-//! shared.rs      the table, locked; who looks on      source.rs       driver, registered pages, reserve
-//! table.rs       every block                          source/slab.rs  the reserve's free space
-//! block.rs       a block's life                       source/prefault.rs  fresh pages
-//! free.rs        free blocks, by size and age         source/numa.rs  where pages lie
-//! sizing.rs      rounding                             driver.rs       whether the driver may be called, and how
-//! stats.rs       figures                              trace.rs        the history
+//! host.rs          the allocator a program uses         pinned_buffer.rs  memory that frees itself
+//! cache.rs         requests, frees, emptying, the end   background.rs     the thread that watches devices
+//! stream_uses.rs   streams and graphs that use blocks   own_pages.rs      memory that the program pins itself
+//! completions.rs   work of devices on freed blocks      pinned_pools.rs   private pools
+//! shared.rs        the table, locked; observers         pinned_source.rs  driver, registered pages, reserve
+//! table.rs         every block                          pinned_source/    fresh pages, their nodes, the reserve's space
+//! pinned_block.rs  a block's life                       driver_access.rs  state of the driver, captures
+//! free.rs          free blocks, by size and age         pinned_stats.rs   figures
+//! sizing.rs        rounding                             trace.rs          the history
 //! ```
 
 mod background;

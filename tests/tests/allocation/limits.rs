@@ -14,6 +14,7 @@ use granule_tests::setup::{both, free_all, growable, of, of_bytes, reserved};
 use granule_tests::views::{Numbers, settle};
 use granule_tests::with_policy;
 use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
 
 const M: i64 = 1 << 20;
 const OTHER: DeviceIndex = DeviceIndex(1);
@@ -288,6 +289,26 @@ fn s11_rejections_are_counted_and_told_on_each_device_by_itself<P: Policy>() {
     });
 }
 
+/// The other thread takes memory for the same stream and pool.
+fn who_is_told_of_a_rejection_may_wait_for_another_thread<P: Policy>() {
+    for settings in [Settings::default(), growable()] {
+        let settings = Settings { throw_on_oom: true, per_process_memory_fraction: 0.5, ..settings };
+        let (_device, allocator, stream) = with_policy::<P>(of_bytes(1000 * MIB), settings);
+        allocator.set_memory_fraction(1.0, DEVICE).unwrap();
+        let (allocator, served) = (Arc::new(allocator), Arc::new(Mutex::new(None)));
+        let (asks, told) = (Arc::downgrade(&allocator), Arc::clone(&served));
+        allocator.hooks().on_rejection(move |_, _, _, _| {
+            let (asks, (answers, answered)) = (asks.upgrade().unwrap(), std::sync::mpsc::channel());
+            std::thread::spawn(move || answers.send(asks.malloc(30 * MIB, stream).map_err(drop)));
+            *told.lock().unwrap() = answered.recv_timeout(Duration::from_secs(5)).ok();
+        });
+        assert!(matches!(allocator.malloc(600 * MIB, stream), Err(AllocError::Rejected { .. })));
+        let block =
+            served.lock().unwrap().take().expect("it did not have to wait for the one that was rejected");
+        allocator.free(block.unwrap()).unwrap();
+    }
+}
+
 fn s09_a_fraction_is_rounded_to_bytes<P: Policy>() {
     let (_device, allocator, stream) = with_policy::<P>(of_bytes(999 * MIB), Settings::default());
     #[allow(clippy::cast_precision_loss)]
@@ -480,6 +501,7 @@ granule_tests::for_each_policy!(
     limits_hold_under_threads,
     no_limit_is_exceeded_by_whole_granules,
     s09_a_fraction_is_rounded_to_bytes,
+    who_is_told_of_a_rejection_may_wait_for_another_thread,
     a_failed_request_leaves_nothing_counted_as_held,
     s08_a_fraction_out_of_range_is_refused_and_one_in_range_is_read_back,
     s09_half_of_the_device_can_be_had_and_no_more,

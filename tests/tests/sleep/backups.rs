@@ -3,6 +3,7 @@
 use crate::contents::{backups, machine, small_granules};
 use alloc_core::backend::ErrorKind;
 use alloc_core::config::{PolicyName, Settings};
+use alloc_core::history::{HistoryOptions, RecordContext};
 use alloc_core::sleep::{Backup, Retention, Tags};
 use alloc_core::types::MIB;
 use backend_openreg::{Call, Effect, Fault, FaultPlan, Held};
@@ -12,6 +13,8 @@ use granule_tests::policy::{Policy, PytorchPolicy};
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{Rig, on_each};
 use granule_tests::sleepers::{malloc_in, tagged};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn what_was_saved_can_be_read_while_it_sleeps<P: Policy>() {
     let directory = tempfile::tempdir().unwrap();
@@ -122,6 +125,60 @@ fn backups_come_from_the_allocator_of_pinned_memory<P: Policy>() {
         rig.nothing_is_left(&allocator);
         nothing_is_pinned(&rig.device);
     });
+}
+
+/// A reserve is given back as a whole, with the allocator, which may go before the backup.
+#[test]
+fn a_backup_is_no_part_of_the_reserve() {
+    let rig = Rig::openreg(machine());
+    let allocator = rig.with_policy::<PytorchPolicy>(small_granules());
+    let host = host(&rig, &Settings { pinned_reserve_segment_size: 64 * MIB, ..Settings::default() });
+    let pool = tagged(&allocator, "weights");
+    let ptr = malloc_in(&pool, &allocator, 5 * MIB, rig.stream());
+    allocator.put_to_sleep(Tags::All, &Backup::HostPinned(Retention::Release)).unwrap();
+    drop(host);
+    allocator.sleep_mode().wake(Tags::All).unwrap();
+    allocator.free(ptr).unwrap();
+    nothing_is_pinned(&rig.device);
+}
+
+/// The ring through which files are copied is not the program's, nor is anything given up for it.
+#[test]
+fn a_file_takes_nothing_from_the_allocator_of_pinned_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let rig = Rig::openreg(machine());
+    let allocator = rig.with_policy::<PytorchPolicy>(small_granules());
+    let host = host(&rig, &Settings::default());
+    let pool = tagged(&allocator, "weights");
+    let ptr = malloc_in(&pool, &allocator, 5 * MIB, rig.stream());
+    allocator.put_to_sleep(Tags::All, &Backup::File(directory.path().to_owned())).unwrap();
+    allocator.sleep_mode().wake(Tags::All).unwrap();
+    assert_eq!(host.stats().allocated_bytes.peak, 0);
+    allocator.free(ptr).unwrap();
+}
+
+/// Recorders may wait for other threads, which may wait for memory that sleeps or wakes.
+#[test]
+fn no_recorder_of_pinned_memory_runs_for_a_backup() {
+    let rig = Rig::openreg(machine());
+    let allocator = rig.with_policy::<PytorchPolicy>(small_granules());
+    let host = host(&rig, &Settings::default());
+    let gathered = Arc::new(AtomicU32::new(0));
+    let counts = Arc::clone(&gathered);
+    let recorder = move || {
+        counts.fetch_add(1, Ordering::Relaxed);
+        None
+    };
+    host.record_history(&HistoryOptions::newest(8).with_contexts(RecordContext::All, recorder)).unwrap();
+    let cached = host.allocate(MIB).unwrap();
+    host.free(cached.id).unwrap();
+    assert_eq!(gathered.swap(0, Ordering::Relaxed), 2, "it runs for the program's own");
+    let pool = tagged(&allocator, "weights");
+    let ptr = malloc_in(&pool, &allocator, 5 * MIB, rig.stream());
+    allocator.put_to_sleep(Tags::All, &Backup::HostPinned(Retention::Release)).unwrap();
+    allocator.sleep_mode().wake(Tags::All).unwrap();
+    assert_eq!(gathered.load(Ordering::Relaxed), 0);
+    allocator.free(ptr).unwrap();
 }
 
 /// While a backup is there, the spare of pages is reckoned without it.

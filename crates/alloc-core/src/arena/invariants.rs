@@ -98,7 +98,7 @@ fn check_map(binding: &Binding, map: &AddressMap, id: BlockId, block: &Block) {
     let mine = entry == Some(binding.location(id));
     if block.state == BlockPhase::Busy {
         // Its memory may be back at the driver already, and handed out to another arena at the same address.
-        assert!(!mine, "a block in transit is nobody's");
+        assert!(!mine, "a block in flight is nobody's");
     } else if block.state.is_live() {
         assert!(mine, "the address map knows every block that is handed out");
     } else {

@@ -11,6 +11,7 @@ mod whole;
 
 use super::driver_context::DriverContext;
 use crate::config::Settings;
+use crate::error::{AllocError, Result};
 use crate::features::ledger::registry::Published;
 use crate::memory::block::Tier;
 use crate::memory::region::{Piece, Regions};
@@ -21,7 +22,6 @@ use crate::sync::plain::AtomicBool;
 use crate::sync::{Guard, Mutex, Ordering, Rank};
 use crate::types::{DeviceIndex, PoolId, Stream};
 use crate::watch::history::Recorder;
-use crate::watch::observers::Rejection;
 use accounts::{Accounts, Asked, Limit};
 use event_counts::DeviceCounters;
 use recording::RecordingState;
@@ -230,12 +230,7 @@ pub(super) struct Intent<'a> {
 impl<'a> Intent<'a> {
     /// True if they do for `bytes` that will be taken: more is admitted as far as limits allow. PyTorch's own limits count
     /// more only where they count `exactly`.
-    pub(super) fn covers(
-        &mut self,
-        request: &Request,
-        bytes: u64,
-        exactly: bool,
-    ) -> std::result::Result<bool, Rejection> {
+    pub(super) fn covers(&mut self, request: &Request, bytes: u64, exactly: bool) -> Result<bool> {
         let more = bytes.saturating_sub(self.bytes);
         if more == 0 {
             return Ok(true);
@@ -331,13 +326,8 @@ impl Accounting {
     }
 
     /// Applies the limits to bytes that are to be taken. Admitted bytes count as held from then on, as an intent, until
-    /// they are reserved or given up.
-    pub(super) fn admit(
-        &self,
-        pool: PoolId,
-        request: &Request,
-        asked: Asked,
-    ) -> std::result::Result<bool, Rejection> {
+    /// they are reserved or given up. `false` if a limit refuses, an error if it rejects.
+    pub(super) fn admit(&self, pool: PoolId, request: &Request, asked: Asked) -> Result<bool> {
         let mut state = self.state.lock();
         if !state.accounts.admits(pool, asked) {
             return Ok(false);
@@ -345,9 +335,9 @@ impl Accounting {
         let held = state.accounts.whole().counted();
         let is_over = |limit: &u64| asked.bytes.is_some_and(|bytes| held.saturating_add(bytes) > *limit);
         if let Some(limit) = state.rejects_above(self.total_memory).filter(is_over) {
-            let (requested, wanted) = (request.requested, asked.exact);
+            let (label, requested, wanted) = (self.label, request.requested, asked.exact);
             state.counters.oom_rejections += 1;
-            return Err(Rejection { requested, wanted, held, limit });
+            return Err(AllocError::Rejected { label, requested, wanted, held, limit });
         }
         state.accounts.intend(pool, asked.exact);
         Ok(true)

@@ -71,6 +71,10 @@ const GRANULE: [(&str, RemedyFn); 9] = [
 pub(super) fn serve(device: &Device, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
     let miss = Miss { device, arena, request, call, asks: Asks::ProgramAndPinned };
     let served = device.driver.noticing(miss.serve());
+    // Observers may wait for other threads: now there is nothing that these wait for.
+    if let Err(AllocError::Rejected { requested, wanted, held, limit, .. }) = &served {
+        device.observers.tell_rejected(*requested, *wanted, *held, *limit);
+    }
     let calls = device.driver.calls();
     budget_events::tell_in(device, &calls);
     frees::arrived(device, served, &calls)

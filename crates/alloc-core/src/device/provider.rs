@@ -11,7 +11,7 @@ use crate::arena::directory::Arena;
 use crate::arena::{ArenaPool, ArenaState, Growth, Heap, Map};
 use crate::backend::{BackendError, ErrorKind, VirtualMemory};
 use crate::device::{arenas, pools, space};
-use crate::error::{AllocError, Result};
+use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockPhase, Tier};
 use crate::memory::region::{self, Failed, Mapping, RegionId};
@@ -21,7 +21,7 @@ use crate::process::callbacks::{CallbackScope, Kind};
 use crate::process::stream_identity::shown;
 use crate::sync::assert_unlocked;
 use crate::types::{DevicePtr, PoolId, Stream};
-use crate::watch::observers::{Rejection, SegmentChange};
+use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
 
 /// Purpose for which memory is taken.
@@ -97,7 +97,7 @@ impl Device {
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        let memory = self.slow_path.begin();
+        let _memory = self.slow_path.begin();
         // Asked once: the holdings count the intent below, and more held may mean other granules.
         let of = match purpose {
             Purpose::Serve => new_granule(self, arena, request),
@@ -119,21 +119,15 @@ impl Device {
         let taken = missing.unwrap_or(request.segment_bytes);
         // PyTorch counts the whole request, also where free memory is to become part of the block. Before the request is
         // refused it is counted as it is. Other limits count again once it is known what is mapped.
-        let as_it_is = if exactly { missing } else { in_place };
-        let whole = if exactly { taken } else { request.segment_bytes };
-        let bytes = as_it_is.map_or(whole, |bytes| bytes.min(whole));
+        let in_place_at_most =
+            in_place.map_or(request.segment_bytes, |bytes| bytes.min(request.segment_bytes));
+        let (bytes, at_most) = if exactly { (taken, missing) } else { (in_place_at_most, in_place) };
         let exact = if self.accounting.has_budgets() { taken } else { bytes };
-        let asked = Asked { bytes: Some(bytes), exact };
-        match self.accounting.admit(pool.id, request, asked) {
-            Ok(true) => {}
-            Ok(false) => return Ok(None),
-            Err(rejection) => {
-                drop(memory);
-                return Err(rejected(self, rejection));
-            }
+        if !self.accounting.admit(pool.id, request, Asked { bytes: Some(bytes), exact })? {
+            return Ok(None);
         }
         // Counted as held until it is, or is not; also where foreign code panics.
-        let at_most = as_it_is.unwrap_or(u64::MAX);
+        let at_most = at_most.unwrap_or(u64::MAX);
         let mut intent = Intent::up_to(&self.accounting, pool.id, exact, at_most);
         if !intent.is_spared(self.driver.host_reserve()) {
             return Ok(None);
@@ -270,13 +264,6 @@ fn take_segment(
     Err(BackendError::new(ErrorKind::Other, 0, "malloc", device.driver.device(), detail))
 }
 
-/// Tells of a request that limits reject before the driver is asked.
-fn rejected(device: &Device, rejection: Rejection) -> AllocError {
-    let (label, requested) = (device.driver.backend().label(), rejection.requested);
-    device.observers.tell_rejected(rejection);
-    AllocError::Rejected { label, requested }
-}
-
 /// A refusal for lack of memory is an answer; any other error is raised.
 fn refused(device: &Device, error: BackendError, bytes: u64) -> Result<Option<DevicePtr>> {
     device.driver.backend().clear_error();
@@ -325,7 +312,7 @@ fn grow_region(
             // Free memory went meanwhile, or whole granules are more than limits allow.
             growth.commit(state.heap_mut(), 0);
             drop(state);
-            return covered.map(|_| None).map_err(|rejection| rejected(device, rejection));
+            return covered.map(|_| None);
         }
         begin(device, growth.region, &maps);
         drop(state);

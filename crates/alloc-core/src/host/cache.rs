@@ -216,7 +216,7 @@ impl PinnedCache {
         loop {
             let taken = {
                 let _moving = self.moving();
-                self.source.take(size, knobs)
+                self.source.take(size, !order.apart, knobs)
             };
             let refused = match taken {
                 Ok(fresh) => return Ok(self.table.lock().add(fresh, order)),
@@ -242,7 +242,10 @@ impl PinnedCache {
         }
         let calls = self.table.calls();
         let context = self.table.gather(RecordContext::All, &calls);
-        let context = context.as_deref();
+        self.free_in(id, context.as_deref())
+    }
+
+    fn free_in(&self, id: HostBlockId, context: Option<&Context>) -> Result<()> {
         let mut table = self.table.lock();
         let Some(block) = table.handed_out(id).filter(|block| !table.block(*block).buffered) else {
             return Err(AllocError::UnknownHostBlock { id: id.0 });
@@ -438,7 +441,8 @@ impl Pins for PinnedCache {
         })
     }
 
+    /// Runs no recorder: those may wait for other threads, which may wait for memory of the device that wakes.
     fn end(&self, id: u64) {
-        log_end(self.free(HostBlockId(id)), "pinned memory could not be given back; it is cached");
+        log_end(self.free_in(HostBlockId(id), None), "pinned memory could not be given back; it is cached");
     }
 }

@@ -78,10 +78,10 @@ impl PinnedSource {
         self.unified
     }
 
-    /// Memory of `size` bytes.
-    pub(super) fn take(&self, size: u64, knobs: &Knobs) -> Result<Fresh> {
-        let made = self.make_reserve(knobs);
-        if let Some(ptr) = self.cut(size) {
+    /// Memory of `size` bytes, of the reserve only where it `may_be_reserve`: that goes with the allocator.
+    pub(super) fn take(&self, size: u64, may_be_reserve: bool, knobs: &Knobs) -> Result<Fresh> {
+        let made = if may_be_reserve { self.make_reserve(knobs) } else { None };
+        if may_be_reserve && let Some(ptr) = self.cut(size) {
             return Ok(Fresh { ptr, size, origin: PinMethod::Reserve, took: made });
         }
         let (ptr, origin, time) = self.pin(size, knobs)?;

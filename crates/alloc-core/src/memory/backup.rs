@@ -59,13 +59,19 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
+    /// Memory of the program's pinned memory, where there is an allocator of it.
     fn pinned(backend: &Arc<dyn Backend>, bytes: u64) -> Result<Self> {
         assert_unlocked();
-        let (ptr, of) = match pinned::of(backend.id()) {
-            Some(pins) => pins.take(bytes).map(|(ptr, id)| (ptr, Some((pins, id))))?,
-            None => (backend.pinned_host()?.host_malloc(bytes, HostFlags::PORTABLE)?, None),
-        };
-        Ok(Self(BackupMemory::Pinned { backend: Arc::clone(backend), ptr, bytes, of }))
+        let Some(pins) = pinned::of(backend.id()) else { return Self::of_driver(backend, bytes) };
+        let (ptr, id) = pins.take(bytes)?;
+        Ok(Self(BackupMemory::Pinned { backend: Arc::clone(backend), ptr, bytes, of: Some((pins, id)) }))
+    }
+
+    /// Memory of the driver's, for a while.
+    fn of_driver(backend: &Arc<dyn Backend>, bytes: u64) -> Result<Self> {
+        assert_unlocked();
+        let ptr = backend.pinned_host()?.host_malloc(bytes, HostFlags::PORTABLE)?;
+        Ok(Self(BackupMemory::Pinned { backend: Arc::clone(backend), ptr, bytes, of: None }))
     }
 
     fn file(directory: &Path, bytes: u64, device: DeviceIndex) -> Result<Self> {

@@ -55,16 +55,6 @@ pub type RejectionObserver = Arc<dyn Fn(DeviceIndex, u64, u64, u64) + Send + Syn
 /// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
 pub type ProcessMemorySource = Arc<dyn Fn(DeviceIndex) -> Vec<ProcessMemory> + Send + Sync>;
 
-/// A request that was refused before the driver was asked. Bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rejection {
-    pub(crate) requested: u64,
-    /// Bytes that would have been taken for it.
-    pub(crate) wanted: u64,
-    pub(crate) held: u64,
-    pub(crate) limit: u64,
-}
-
 /// Rejections are logged at most this often.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
@@ -136,8 +126,7 @@ impl Observers {
         }
     }
 
-    pub(crate) fn tell_rejected(&self, rejection: Rejection) {
-        let Rejection { requested, wanted, held, limit } = rejection;
+    pub(crate) fn tell_rejected(&self, requested: u64, wanted: u64, held: u64, limit: u64) {
         let (observers, log) = {
             let mut registered = self.registered.lock();
             let log = registered.logged.is_none_or(|last| last.elapsed() >= LOG_EVERY);

@@ -141,7 +141,7 @@ fn shown_places(heap: &Heap<Granule>) -> BTreeMap<(SegmentId, usize), Vec<AliasP
 }
 
 /// Checks that shown granules are backed and known to the device. Counts their mappings. Only while nothing is in
-/// transit.
+/// flight.
 pub(crate) fn check_shown(heap: &Heap<Granule>, regions: &Regions) -> usize {
     let mut mappings = 0;
     for view in heap.known().views() {

@@ -226,7 +226,8 @@ impl CopyStream {
         }
         // A small ring serves on where no larger one can be had.
         let slot = bytes.min(SLOT);
-        match Store::pinned(&self.backend, slot * SLOTS as u64) {
+        // Nobody gives anything up for it.
+        match Store::of_driver(&self.backend, slot * SLOTS as u64) {
             Ok(memory) if self.land_up_to(self.queued).is_ok() => {
                 self.ring = Some(PinnedSlots { memory, slot, users: [0; SLOTS], next: 0 });
             }
