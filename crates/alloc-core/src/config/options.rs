@@ -224,7 +224,7 @@ const fn limits(bytes: u64) -> bool {
 }
 
 /// Reason that an option of PyTorch's rules does nothing under other rules.
-fn callbacks(settings: &Settings, set: bool) -> Option<&'static str> {
+fn foreign(settings: &Settings, set: bool) -> Option<&'static str> {
     (set && settings.policy_name() == PolicyName::Granule)
         .then_some("policy:granule neither rounds up to divisions nor keeps blocks whole")
 }
@@ -265,7 +265,7 @@ options! {
         wrong: |s| {
             unless(s.max_split_size >= s.large_segment_size, &s.max_split_size, "at least large_segment_size")
         },
-        idle: |s| callbacks(s, limits(s.max_split_size)),
+        idle: |s| foreign(s, limits(s.max_split_size)),
         harm: |s| match s.policy_name() {
             PolicyName::Pytorch if s.expandable_segments && limits(s.max_split_size) => Some(
                 "with expandable_segments:True makes segments grow where free memory would do: a free part of that size and more \
@@ -294,7 +294,7 @@ options! {
             unless(rounding >= s.large_segment_size, &rounding, "at least large_segment_size")
         },
         idle: |s| {
-            callbacks(s, true).or_else(|| {
+            foreign(s, true).or_else(|| {
                 (!limits(s.max_split_size))
                     .then_some("it concerns blocks of max_split_size_mb and more; set that too")
             })
@@ -342,7 +342,7 @@ options! {
             let divisions = s.roundup_power2_divisions;
             let off = divisions.contains(&1) && divisions.iter().all(|d| *d <= 1);
             off.then_some("1 division is off; give 2 or more")
-                .or_else(|| callbacks(s, divisions.iter().any(|d| *d > 1)))
+                .or_else(|| foreign(s, divisions.iter().any(|d| *d > 1)))
         },
     }
 

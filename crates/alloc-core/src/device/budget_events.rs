@@ -56,8 +56,8 @@ pub(in crate::device) fn tell_in(device: &Device, calls: &CallbackScope<'_>) {
     }
     let events: Vec<BudgetEvent> = {
         let mut state = device.accounting.lock();
-        let budget_events = state.accounts_mut().take_crossings();
-        budget_events.iter().filter_map(|crossing| event(device, state.accounts(), crossing)).collect()
+        let crossings = state.accounts_mut().take_crossings();
+        crossings.iter().filter_map(|crossing| event(device, state.accounts(), crossing)).collect()
     };
     if events.is_empty() {
         return;

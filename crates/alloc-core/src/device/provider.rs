@@ -428,6 +428,6 @@ fn missing_in(
         return Some(missing);
     }
     let unit = device.driver.unit()?;
-    let sizes = space::grain_for(state, request, of, unit);
+    let sizes = space::sizes_for(state, request, of, unit);
     Some(sizes.round(request.size, state.binding().policy().unit(sizes.usual, unit)))
 }

@@ -206,7 +206,7 @@ pub(in crate::device) fn add_region(
     let minimum = device.driver.ask_granule(vm)?;
     let (unit, bytes, alignment) = {
         let mut state = arena.lock();
-        let granule = grain_for(&mut state, request, of, minimum).usual;
+        let granule = sizes_for(&mut state, request, of, minimum).usual;
         let class =
             device.accounting.lock().class_reserve(state.binding().stream(), device.driver.total_memory());
         let policy = state.binding().policy();
@@ -239,7 +239,7 @@ pub(in crate::device) fn add_region(
 
 /// Granules of a new growable segment for a request: `of` these sizes, or of the arena's choice in units of `minimum`
 /// where that is `None`. Explicit sizes hold, whatever the settings have become since.
-pub(in crate::device) fn grain_for(
+pub(in crate::device) fn sizes_for(
     state: &mut ArenaState,
     request: &Request,
     of: Option<GranuleSizes>,

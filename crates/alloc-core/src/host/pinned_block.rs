@@ -46,7 +46,7 @@ pub(super) struct PinnedBlock {
     pub(super) origin: PinMethod,
     pub(super) phase: Phase,
     /// Name while the program has it.
-    pub(super) binding: u64,
+    pub(super) name: u64,
     pub(super) users: Users,
     /// Users it still waits for.
     pub(super) waits: usize,

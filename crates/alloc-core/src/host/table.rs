@@ -162,7 +162,7 @@ impl BlockTable {
     pub(super) fn handed_out(&self, id: HostBlockId) -> Option<BlockId> {
         let place = id.0 & ((1 << PLACE) - 1);
         let block = self.blocks.get(place as usize)?.as_ref()?;
-        (id != HostBlockId::NONE && block.binding == id.0).then_some(BlockId::new(place as u32))
+        (id != HostBlockId::NONE && block.name == id.0).then_some(BlockId::new(place as u32))
     }
 
     /// A block in the program's hands: that of this name, or else the one that begins at `ptr`.
@@ -266,7 +266,7 @@ impl BlockTable {
             pool: order.pool,
             origin,
             phase: Phase::Cached,
-            binding: 0,
+            name: 0,
             users: Users::new(),
             waits: 0,
             captured: false,
@@ -290,11 +290,11 @@ impl BlockTable {
 
     #[inline(always)]
     fn hand_out(&mut self, id: BlockId, rounded: u64, order: &Order<'_>) -> HostBlock {
-        let binding = self.name(id);
+        let name = self.name(id);
         let block = self.block_mut(id);
         (block.phase, block.buffered, block.apart) = (Phase::HandedOut, false, order.apart);
         (block.requested, block.rounded) = (order.requested, rounded);
-        (block.binding, block.captured) = (binding, order.capturing);
+        (block.name, block.captured) = (name, order.capturing);
         let former = std::mem::replace(&mut block.context, order.context.as_deref().cloned());
         let (ptr, size) = (block.ptr, block.size);
         self.leftovers.contexts.extend(former);
@@ -307,14 +307,14 @@ impl BlockTable {
             self.most_wanted = self.most_wanted.max(self.wanted);
         }
         self.note(Action::Alloc, id, order.context.as_deref());
-        HostBlock { ptr, id: HostBlockId(binding), bytes: order.requested, size }
+        HostBlock { ptr, id: HostBlockId(name), bytes: order.requested, size }
     }
 
     /// The program gives a block back. Says what it waits for; [`event_done`](Self::event_done) comes at the end of each.
     pub(super) fn release(&mut self, id: BlockId, call: Option<&Context>) -> Fate {
         self.note(Action::FreeRequested, id, call);
         let block = self.block_mut(id);
-        block.binding = 0;
+        block.name = 0;
         if block.users.is_empty() && !block.in_graph {
             return self.complete(id, call);
         }

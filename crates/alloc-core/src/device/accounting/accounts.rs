@@ -94,7 +94,7 @@ pub(in crate::device) struct Accounts {
     tenants: Tenants,
     watch: Watch,
     /// Soft limits that were crossed, for observers, while there are some.
-    budget_events: Vec<Crossing>,
+    crossings: Vec<Crossing>,
     is_observed: bool,
 }
 
@@ -106,7 +106,7 @@ impl Accounts {
             pools: BTreeMap::new(),
             tenants: Tenants::default(),
             watch: Watch::default(),
-            budget_events: Vec::new(),
+            crossings: Vec::new(),
             is_observed: false,
         }
     }
@@ -127,13 +127,13 @@ impl Accounts {
 
     fn note(&mut self, crossing: Crossing) {
         if self.is_observed {
-            self.budget_events.push(crossing);
+            self.crossings.push(crossing);
         }
     }
 
     /// Takes the crossings that observers were not told of yet.
     pub(in crate::device) fn take_crossings(&mut self) -> Vec<Crossing> {
-        std::mem::take(&mut self.budget_events)
+        std::mem::take(&mut self.crossings)
     }
 
     /// Notes crossings from here on: somebody observes them.

@@ -25,7 +25,7 @@ pub(in crate::device) enum Owner {
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::device) struct Watch {
     above: bool,
-    budget_events: u64,
+    crossings: u64,
 }
 
 impl Watch {
@@ -34,7 +34,7 @@ impl Watch {
         let crossed = soft.filter(|soft| held > *soft);
         let was_above = std::mem::replace(&mut self.above, crossed.is_some());
         let crossed = crossed.filter(|_| !was_above);
-        self.budget_events += u64::from(crossed.is_some());
+        self.crossings += u64::from(crossed.is_some());
         crossed
     }
 }
@@ -134,7 +134,7 @@ impl Tenant {
             peak: self.reserved.peak.unsigned_abs(),
             pools,
             refusals: self.refusals,
-            soft_crossings: self.watch.budget_events,
+            soft_crossings: self.watch.crossings,
             spills: self.spills,
             spilled_bytes: self.spilled_bytes,
         }
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(told, [false, true, false, false, true]);
         assert_eq!(watch.review(50, None), None, "no limit, no crossing");
         assert_eq!(
-            (watch.review(50, Some(49)), watch.budget_events),
+            (watch.review(50, Some(49)), watch.crossings),
             (Some(49), 3),
             "a lowered limit is crossed"
         );
