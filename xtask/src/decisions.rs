@@ -3,20 +3,21 @@
 
 use crate::process::{cargo, command, root, run as run_command, target};
 use anyhow::Result;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 
 #[derive(Args)]
-#[group(required = true, multiple = false, args = ["write", "check", "steps"])]
+#[group(skip)]
+#[command(group(ArgGroup::new("work").required(true)))]
 pub(crate) struct Options {
     /// Write all rows of a policy to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "work")]
     write: Option<PathBuf>,
     /// Say which rows of this file are not as they were; without a name, of the file that is kept of `pytorch`
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = KEPT)]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = KEPT, group = "work")]
     check: Option<PathBuf>,
     /// Print what was decided for a row, step by step: "resnet_train expandable 0 ample"
-    #[arg(long, value_name = "ROW")]
+    #[arg(long, value_name = "ROW", group = "work")]
     steps: Option<String>,
     /// What is written or printed: `pytorch` or `granule`
     #[arg(long, default_value = "pytorch", conflicts_with = "check")]
@@ -37,4 +38,26 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         decisions.args(["steps", &options.policy, row]);
     }
     run_command(&mut decisions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn rows_of_either_policy_are_written() {
+        let parse = |words: &str| Program::try_parse_from(words.split(' '));
+        let granule = parse("decisions --write rows.txt --policy granule").ok().unwrap();
+        assert_eq!(granule.options.policy, "granule");
+        for wrong in ["decisions", "decisions --policy granule", "decisions --write rows.txt --check"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
 }
