@@ -170,6 +170,21 @@ def test_n08_captures_have_pinned_memory_of_their_own():
     return [*seen, figures()]
 
 
+@scene(**ALONE, allocators=(GRANULE,))
+def test_a_forked_child_may_drop_a_graph_that_used_pinned_memory():
+    import granule_torch
+
+    granule_torch.enable()
+    graph, device = torch.cuda.CUDAGraph(), raw(MIB)
+    with torch.cuda.graph(graph):
+        device.copy_(pinned(MIB), non_blocking=True)
+    child = os.fork()
+    if child == 0:
+        del graph
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 @scene(runs=(DEFAULT,))
 def test_pinned_memory_that_is_not_there_is_refused_and_the_next_request_served():
     said = error(pinned, 1 << 60)

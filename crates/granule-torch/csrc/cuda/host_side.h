@@ -16,6 +16,7 @@
 namespace granule::host {
 
 using granule_torch::check;
+using granule_torch::check_giving_up;
 
 // PyTorch opens a scope of pinned memory for each of its captures, and marks it for the device.
 constexpr bool kCapturesOpenScopes = true;
@@ -47,7 +48,7 @@ inline Place place() {
 // For the ends of lives, where nothing may be thrown.
 inline void warn(granule_status status) noexcept {
   granule_torch::shielded("the end of pinned memory", 0, [&] {
-    granule_torch::check_giving_up(status);
+    check_giving_up(status);
     return 0;
   });
 }

@@ -124,12 +124,12 @@ struct GranuleHostAllocator final : at::HostAllocator {
   }
 
   void end_allocate_to_pool(c10::MempoolId_t pool) override {
-    check(granule_host_pool_end(pinned(), {pool.first, pool.second}));
+    check_giving_up(granule_host_pool_end(pinned(), {pool.first, pool.second}));
     open_scopes.fetch_sub(1, std::memory_order_relaxed);
   }
 
   void release_pool(c10::MempoolId_t pool) override {
-    check(granule_host_pool_release(pinned(), {pool.first, pool.second}));
+    check_giving_up(granule_host_pool_release(pinned(), {pool.first, pool.second}));
   }
 
 #ifdef GRANULE_HOST_HISTORY

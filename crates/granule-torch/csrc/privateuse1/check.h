@@ -24,10 +24,21 @@ inline void check(granule_status status) {
   }
 }
 
-// For the ends of lives, where nothing may be thrown. What a forked child or a driver that is shutting down cannot
-// give back is lost anyway.
+// True if nothing failed, or nothing can be given back: a forked child and a driver that is shutting down lose it anyway.
+inline bool is_given_up(granule_status status) noexcept {
+  return status == GRANULE_OK || status == GRANULE_FORKED || status == GRANULE_DRIVER_GONE;
+}
+
+// As `check`, for calls that only give something up. Destructors make them, too.
+inline void check_giving_up(granule_status status) {
+  if (!is_given_up(status)) {
+    check(status);
+  }
+}
+
+// For the ends of lives, where nothing may be thrown.
 inline void warn(granule_status status) noexcept {
-  if (status == GRANULE_OK || status == GRANULE_FORKED || status == GRANULE_DRIVER_GONE) {
+  if (is_given_up(status)) {
     return;
   }
   try {

@@ -11,6 +11,7 @@
 namespace granule::host {
 
 using privateuse1::check;
+using privateuse1::check_giving_up;
 using privateuse1::place;
 using privateuse1::stream_handle;
 using privateuse1::warn;
