@@ -30,7 +30,7 @@ pub(crate) struct Options {
 
 /// What CI runs, in few seconds: what asks the host for pages, and the kernels that threads share.
 const SLICE: [&[&str]; 2] = [
-    &["-p", "alloc-core", "--lib", "--", "base::", "host::source::", "memory::", "sync::", "arena::"],
+    &["-p", "alloc-core", "--lib", "--", "base::", "host::pinned_source::", "memory::", "sync::", "arena::"],
     &["-p", "backend-openreg", "--test", "openreg", "--", "of_the_host"],
 ];
 /// What a property finds does not depend on the processor, and an emulator is slow.
