@@ -480,7 +480,7 @@ options! {
     }
 
     PinnedFreeCatchAll = Device "pinned_free_catch_all": Switch, pinned_free_catch_all: bool = false;
-    "Free pinned memory through the allocator whatever made it." { since: (2, 15), }
+    "Log what fails when pinned memory is freed, and go on." { since: (2, 15), }
 
     /// Chosen when an allocator is made, and fixed from then on. `None` is the default, or what a running allocator has; see
     /// [`policy_name`](Self::policy_name).
