@@ -225,9 +225,11 @@ impl Device {
         self.driver.abandon();
     }
 
-    /// Free and total bytes. Calls the driver.
+    /// Total bytes, and those that requests may have of the free ones. Calls the driver; may read files.
     pub(crate) fn memory_info(&self) -> Result<MemoryInfo> {
-        self.noticing(self.driver.memory_info().map_err(AllocError::Backend))
+        let driver = self.noticing(self.driver.memory_info().map_err(AllocError::Backend))?;
+        let kept = self.driver.host_room().filter(|room| room.reserve > 0);
+        Ok(MemoryInfo { free: kept.map_or(driver.free, |room| driver.free.min(room.spare())), ..driver })
     }
 
     /// Notes if the operation failed because the driver is unloading.
@@ -382,7 +384,7 @@ impl Device {
             return Err(process_state.refusal());
         }
         if self.driver.attention().has(Reason::UNCACHED) {
-            return self.driver.noticing(self.uncached.malloc(bytes));
+            return self.driver.noticing(self.uncached.malloc(bytes, self.driver.host_reserve()));
         }
         recorder::make_room(self);
         let calls = self.driver.calls();

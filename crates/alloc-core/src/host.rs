@@ -135,8 +135,8 @@ pub struct HostAllocator {
     cache: Arc<PinnedCache>,
     /// Its part in memory that devices share, if they do.
     unified: Option<Membership>,
-    /// Never dropped in a forked child, which has no such thread.
-    background: ManuallyDrop<Mutex<Option<Background>>>,
+    /// The thread, or none where the system refused one. Never dropped in a forked child, which has no such thread.
+    background: ManuallyDrop<Mutex<Option<std::io::Result<Background>>>>,
 }
 
 impl HostAllocator {
@@ -434,7 +434,7 @@ impl HostAllocator {
 
     fn stop_background(&self) {
         let background = self.background.lock().take();
-        if let Some(background) = background {
+        if let Some(Ok(background)) = background {
             background.stop();
         }
     }
@@ -445,14 +445,11 @@ impl HostAllocator {
             return;
         }
         let mut background = self.background.lock();
-        if background.is_none() {
-            match Background::start(&self.cache) {
-                Ok(started) => *background = Some(started),
-                Err(error) => {
-                    tracing::warn!(%error, "no thread could be started; requests notice completed uses themselves");
-                }
-            }
-        }
+        background.get_or_insert_with(|| {
+            Background::start(&self.cache).inspect_err(|error| {
+                tracing::warn!(%error, "no thread could be started; requests notice completed uses themselves");
+            })
+        });
     }
 }
 

@@ -397,7 +397,8 @@ impl CachingAllocator {
 
     /// Replaces the settings of all devices. Memory that is handed out or cached stays. The memory fraction stays as it
     /// was set, as in PyTorch. So do limits from [`set_memory_limits`](Self::set_memory_limits) where `settings` say of
-    /// `memory_limit`, or `memory_soft_limit`, what the settings before said.
+    /// `memory_limit`, or `memory_soft_limit`, what the settings before said. `publish` and `system_root` always stay;
+    /// where others are asked for, the log says so.
     ///
     /// # Errors
     /// * [`AllocError::PolicyFixed`] where `settings` names another policy;
@@ -416,7 +417,7 @@ impl CachingAllocator {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
-        self.keep_policy(&mut settings)?;
+        self.keep_fixed(&mut settings)?;
         {
             // All devices have the settings of one call.
             let _alone = self.configuring.lock();
@@ -432,9 +433,19 @@ impl CachingAllocator {
         Ok(())
     }
 
-    /// New settings keep the policy, and the release of PyTorch that those before named.
-    fn keep_policy(&self, settings: &mut Settings) -> Result<()> {
-        let named = self.settings().pytorch_release;
+    /// New settings keep what is settled when the allocator is made: the policy, the release of PyTorch, `publish`, and
+    /// `system_root`.
+    fn keep_fixed(&self, settings: &mut Settings) -> Result<()> {
+        let before = self.settings();
+        let usual = Settings::default();
+        let publish = settings.publish != before.publish && settings.publish != usual.publish;
+        let root = settings.system_root != before.system_root && settings.system_root != usual.system_root;
+        for (option, _) in [("publish", publish), ("system_root", root)].iter().filter(|(_, asked)| *asked) {
+            tracing::warn!("{option} counts when the allocator is made: it stays as it was");
+        }
+        settings.publish = before.publish;
+        settings.system_root = before.system_root;
+        let named = before.pytorch_release;
         let (policy, release) = (self.policy, named.unwrap_or_default());
         if let Some(asked) = settings.policy.filter(|asked| *asked != policy) {
             return Err(AllocError::PolicyFixed { policy, asked });

@@ -238,7 +238,12 @@ impl<'a> Intent<'a> {
         let asked = Asked { bytes: exactly.then_some(more), exact: more };
         let admitted = self.accounting.admit(self.pool, request, asked)?;
         self.bytes += if admitted { more } else { 0 };
-        Ok(admitted && self.coming.as_mut().is_none_or(|coming| coming.grow(more)))
+        Ok(admitted)
+    }
+
+    /// Tests if the host was known to spare them all when it was read last.
+    pub(super) fn was_spared(&mut self) -> bool {
+        self.coming.as_mut().is_none_or(|coming| coming.grow(self.bytes))
     }
 
     /// Intent for admitted bytes, of which at most `at_most` may be mapped.
@@ -248,6 +253,7 @@ impl<'a> Intent<'a> {
 
     /// Tests if the host can spare the bytes, where they are of its memory. May read files.
     pub(super) fn is_spared(&mut self, reserve: Option<&HostReserve>) -> bool {
+        self.coming = None;
         let Some(reserve) = reserve else { return true };
         let spared = reserve.admit(self.bytes);
         spared.map(|coming| self.coming = coming).is_ok()

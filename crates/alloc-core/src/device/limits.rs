@@ -14,13 +14,15 @@ impl Device {
     /// Begins to replace the settings, which were `before`. From here on nothing is promised for which `settings` leave
     /// no room.
     pub(crate) fn begin_settings(&self, before: &Settings, settings: &Settings) -> Result<Change<'_>> {
+        let reserve = self.driver.host_reserve().map(|reserve| reserve.under(settings)).transpose();
+        let reserve = reserve.map_err(AllocError::Settings)?;
         let mut state = self.accounting.lock();
         let accounts = state.accounts_mut();
         let was = *accounts.device_limits();
         let will_be = was.following(before, settings);
         accounts.guarantees().are_kept_under(&will_be)?;
         accounts.set_ceilings(was.and(&will_be));
-        Ok(Change { device: self, was, will_be })
+        Ok(Change { device: self, was, will_be, reserve })
     }
 
     /// Tells observers of new settings. They may change settings themselves.
@@ -88,6 +90,8 @@ pub(crate) struct Change<'a> {
     device: &'a Device,
     was: DeviceLimits,
     will_be: DeviceLimits,
+    /// Bytes that are to be left to the host.
+    reserve: Option<u64>,
 }
 
 impl Change<'_> {
@@ -102,6 +106,12 @@ impl Change<'_> {
             state.set_settings(settings.clone());
             set_limits(&mut state, &change.will_be)
         };
+        device
+            .driver
+            .host_reserve()
+            .zip(change.reserve)
+            .into_iter()
+            .for_each(|(reserve, bytes)| reserve.set(bytes));
         device.arenas.directory().with_template(|template| template.policy = policy.clone());
         for arena in device.arenas.directory().all() {
             arena.lock().set_policy(policy.clone());

@@ -308,10 +308,15 @@ fn grow_region(
         let sum: u64 = maps.iter().map(Map::bytes).sum();
         let covered =
             intent.as_mut().map_or(Ok(true), |intent| intent.covers(request, sum, device.granule.is_some()));
-        if sum > at_most || !matches!(covered, Ok(true)) {
+        let covers = sum <= at_most && matches!(covered, Ok(true));
+        if !covers || intent.as_mut().is_some_and(|intent| !intent.was_spared()) {
             // Free memory went meanwhile, or whole granules are more than limits allow.
             growth.commit(state.heap_mut(), 0);
             drop(state);
+            let reserve = device.driver.host_reserve();
+            if covers && intent.as_mut().is_some_and(|intent| intent.is_spared(reserve)) {
+                continue;
+            }
             return covered.map(|_| None);
         }
         begin(device, growth.region, &maps);

@@ -1,10 +1,11 @@
 //! Caching off: every request goes straight to the driver, every free straight back. A table says which memory came
 //! from the driver, so caching may be turned on or off between an allocation and its free.
 
-use crate::backend::Backend;
+use crate::backend::{Backend, BackendError, ErrorKind};
 use crate::error::Result;
 use crate::features::share::Share;
 use crate::process::attention::{Attention, Reason};
+use crate::process::host_reserve::{HostReserve, HostRoom};
 use crate::process::state;
 use crate::sync::{Arc, Mutex, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, Stream};
@@ -55,10 +56,15 @@ impl Uncached {
         self.attention.set(Reason::UNCACHED, on);
     }
 
-    /// Takes memory from the driver, even if some is cached, and without relaxing the thread's capture mode.
-    pub(crate) fn malloc(&self, bytes: u64) -> Result<DevicePtr> {
+    /// Takes memory from the driver, even if some is cached, and without relaxing the thread's capture mode. Leaves the
+    /// host its reserve.
+    pub(crate) fn malloc(&self, bytes: u64, reserve: Option<&HostReserve>) -> Result<DevicePtr> {
         assert_unlocked();
-        let take = || self.backend.malloc(self.device, bytes).inspect_err(|_| self.backend.clear_error());
+        let take = || {
+            let coming = reserve.map_or(Ok(None), |reserve| reserve.admit(bytes));
+            let _coming = coming.map_err(|room| self.refusal(&room))?;
+            self.backend.malloc(self.device, bytes).inspect_err(|_| self.backend.clear_error())
+        };
         let ptr = take().or_else(|error| {
             let waits = !self.freed.lock().is_empty() && !state::captures_over(self.backend.id());
             if !error.is_out_of_memory() || !waits {
@@ -70,6 +76,11 @@ impl Uncached {
         })?;
         self.live.lock().insert(ptr, UncachedBlock { bytes, ..UncachedBlock::default() });
         Ok(ptr)
+    }
+
+    fn refusal(&self, room: &HostRoom) -> BackendError {
+        let error = BackendError::new(ErrorKind::OutOfMemory, 0, "malloc", self.device, room.to_string());
+        error.of(self.backend.name())
     }
 
     /// Gives memory back to the driver, once all work of the devices that use it is done: drivers' own frees wait, the

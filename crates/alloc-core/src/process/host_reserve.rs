@@ -138,8 +138,13 @@ pub(crate) struct Coming {
 }
 
 impl Coming {
-    /// More are to be taken than was asked: whether the host has them to spare, too.
-    pub(crate) fn grow(&mut self, more: u64) -> bool {
+    /// Makes them so many, if the host has more to spare by the reading that admitted them. Reads no file, so a refusal
+    /// may be over once [`HostReserve::admit`] is asked.
+    pub(crate) fn grow(&mut self, bytes: u64) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        if more == 0 {
+            return true;
+        }
         let Some(more) = self.spending.admit(more, &self.reading, self.spare) else { return false };
         self.bytes += more.bytes;
         std::mem::forget(more);
@@ -159,29 +164,40 @@ pub(crate) struct HostReserve {
     spending: &'static Spending,
     system: System,
     /// 0 while it is off.
-    bytes: u64,
+    bytes: AtomicU64,
     usual: u64,
     is_silent: AtomicBool,
 }
 
 impl HostReserve {
     pub(super) fn new(spending: &'static Spending, system: &System, room: &HostRoom) -> Self {
-        let (system, is_silent) = (system.clone(), AtomicBool::new(false));
-        Self { spending, system, bytes: room.reserve, usual: room.usual, is_silent }
+        let (system, bytes) = (system.clone(), AtomicU64::new(room.reserve));
+        Self { spending, system, bytes, usual: room.usual, is_silent: AtomicBool::new(false) }
     }
 
     /// Bytes that are left to the rest of the machine.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that it is to be under other settings. Reads files.
+    pub(crate) fn under(&self, settings: &Settings) -> Result<u64, String> {
+        Ok(HostRoom::of(&self.system, settings)?.map_or(self.bytes(), |room| room.reserve))
+    }
+
+    /// Sets the bytes that requests leave from here on.
+    pub(crate) fn set(&self, bytes: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Admits bytes that are about to be taken from the driver, if the host has them to spare, or does not say. Reads
     /// files, unless that was just done.
     pub(crate) fn admit(&self, bytes: u64) -> Result<Option<Coming>, HostRoom> {
-        if self.bytes == 0 {
+        let reserve = self.bytes();
+        if reserve == 0 {
             return Ok(None);
         }
-        let spare = |reading: &Reading| reading.available.saturating_sub(self.bytes);
+        let spare = |reading: &Reading| reading.available.saturating_sub(reserve);
         let last = self.spending.last.lock().filter(|last| last.at.elapsed() < FRESH);
         let known = last.and_then(|last| self.spending.admit(bytes, &last, spare(&last) / 2));
         if known.is_some() {
@@ -207,6 +223,6 @@ impl HostReserve {
     }
 
     fn room(&self, available: u64) -> HostRoom {
-        HostRoom { available, reserve: self.bytes, usual: self.usual }
+        HostRoom { available, reserve: self.bytes(), usual: self.usual }
     }
 }

@@ -3,7 +3,7 @@
 use super::DEVICE;
 use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, MemoryInfo};
-use alloc_core::config::{PolicyName, Settings};
+use alloc_core::config::{MemoryLimit, PolicyName, Settings};
 use alloc_core::types::MIB;
 use granule::backends::{Chosen, Name, choose, examine};
 use granule_tests::alone::over_lookalikes;
@@ -54,7 +54,8 @@ impl Kernel {
 
     fn allocator(&self, backend: &Arc<dyn Backend>, policy: PolicyName) -> CachingAllocator {
         let system_root = self.root().to_owned();
-        let settings = Settings { policy: Some(policy), system_root, ..Settings::default() };
+        let host_reserve = Some(MemoryLimit::Bytes(0));
+        let settings = Settings { policy: Some(policy), host_reserve, system_root, ..Settings::default() };
         CachingAllocator::new(Arc::clone(backend), settings).unwrap()
     }
 }

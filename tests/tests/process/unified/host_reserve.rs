@@ -316,6 +316,78 @@ fn whole_granules_leave_the_reserve() {
     }
 }
 
+/// More is taken than was asked for, and a reading that serves others leaves less than twice that.
+#[test]
+fn whole_granules_are_not_refused_by_an_older_reading() {
+    for policy in [PolicyName::Granule, PolicyName::Pytorch] {
+        let host = Host::with(256 * MIB);
+        let allocator = host.allocator(Settings { expandable_segments: true, ..keeping(policy, 64 * MIB) });
+        let begun = Instant::now();
+        let small = allocator.malloc(12 * MIB, host.stream()).unwrap();
+        let block = allocator.malloc(70 * MIB, host.stream()).expect("192 MiB are to spare");
+        let retries = allocator.stats(DEVICE).unwrap().num_alloc_retries;
+        assert_eq!(retries, 0, "{policy}, after {:?}", begun.elapsed());
+        [small, block].into_iter().for_each(|block| allocator.free(block).unwrap());
+    }
+}
+
+#[test]
+fn what_is_free_is_what_requests_may_have() {
+    let host = Host::with(256 * MIB);
+    for (settings, free) in [(keeping(PolicyName::Pytorch, 64 * MIB), 192), (Settings::default(), 256)] {
+        let info = host.allocator(settings).statistics().memory_info(DEVICE).unwrap();
+        assert_eq!((info.free, info.total), (free * MIB, 256 * MIB));
+    }
+}
+
+#[test]
+fn the_reserve_is_kept_with_caching_off() {
+    let host = Host::with(256 * MIB);
+    let allocator = host.allocator(Settings { caching: false, ..keeping(PolicyName::Pytorch, 64 * MIB) });
+    let held = allocator.malloc(150 * MIB, host.stream()).unwrap();
+    let refusal = allocator.malloc(50 * MIB, host.stream()).unwrap_err();
+    assert!(matches!(&refusal, AllocError::Backend(error) if error.is_out_of_memory()), "{refusal}");
+    assert!(refusal.to_string().contains("host_reserve leaves 64.00 MiB"), "{refusal}");
+    allocator.free(allocator.malloc(40 * MIB, host.stream()).unwrap()).unwrap();
+    allocator.free(held).unwrap();
+}
+
+#[test]
+fn a_reserve_that_is_set_later_is_kept() {
+    let host = Host::with(256 * MIB);
+    let allocator = host.allocator(Settings::default());
+    let cycle = |bytes| allocator.malloc(bytes, host.stream()).and_then(|block| allocator.free(block));
+    let set = |settings: Settings| {
+        let system_root = host.root().to_owned();
+        allocator.empty_cache().unwrap();
+        allocator.configure(Settings { system_root, ..settings })
+    };
+    cycle(220 * MIB).unwrap();
+    set(keeping(PolicyName::Pytorch, 64 * MIB)).unwrap();
+    cycle(220 * MIB).unwrap_err();
+    let all = set(keeping(PolicyName::Pytorch, 256 * MIB)).unwrap_err();
+    assert!(all.to_string().contains("nothing could be allocated"), "{all}");
+    cycle(220 * MIB).unwrap_err();
+    set(Settings::default()).unwrap();
+    cycle(220 * MIB).unwrap();
+}
+
+#[test]
+fn options_that_count_at_the_start_stay_and_the_log_says_so() {
+    let host = Host::with(256 * MIB);
+    let allocator = host.allocator(granule());
+    let log = Log::default();
+    let settings = Settings { publish: true, system_root: "/proc".into(), ..granule() };
+    tracing::subscriber::with_default(log.clone(), || {
+        allocator.configure(settings).unwrap();
+        assert_eq!(log.take("it stays as it was").len(), 2);
+        allocator.configure(granule()).unwrap();
+        assert_eq!(log.take("it stays as it was").len(), 0, "nothing is asked");
+    });
+    let kept = allocator.settings();
+    assert_eq!((kept.publish, &*kept.system_root), (false, host.root()));
+}
+
 #[test]
 fn a_pool_does_not_wake_into_the_reserve() {
     let host = Host::with(256 * MIB);
@@ -489,7 +561,8 @@ fn misses_read_the_system_once_in_a_while() {
             allocator.malloc(30 * MIB, board.machine.default_stream(DEVICE)).unwrap();
         }
         let (reads, took) = (reads.load(Ordering::SeqCst), begun.elapsed());
-        let at_most = 2 + u64::try_from(took.as_millis()).unwrap() / 10;
+        // On a busy machine the writer may meet one reader twice.
+        let at_most = 2 * (2 + u64::try_from(took.as_millis()).unwrap() / 10);
         // The writer waits for a reader, who gets no file after that.
         let reader = std::fs::File::open(&meminfo);
         std::fs::remove_file(&meminfo).unwrap();
