@@ -68,6 +68,8 @@ GRANULE_TORCH_API bool granule_torch_install(const char* backend, const char* se
     // wrong with them is said in its words.
     native::CUDAAllocatorConfig::instance();
     c10::CachingAllocator::AcceleratorAllocatorConfig::instance();
+    // Asked first: once the device's allocator is changed nothing may fail.
+    auto* pinned_before = pins ? at::getHostAllocator(c10::DeviceType::CUDA) : nullptr;
     auto fresh = std::make_shared<GranuleAllocator>();
     auto* before = native::get();
     torch::cuda::CUDAPluggableAllocator::changeCurrentAllocator(fresh);
@@ -76,7 +78,7 @@ GRANULE_TORCH_API bool granule_torch_install(const char* backend, const char* se
     c10::SetAllocator(c10::DeviceType::CUDA, fresh.get(), kAboveAll);
     follow_settings();
     if (pins) {
-      displaced_pinned = at::getHostAllocator(c10::DeviceType::CUDA);
+      displaced_pinned = pinned_before;
       at::setHostAllocator(c10::DeviceType::CUDA, granule::host::allocator(), kAboveAll);
     }
     displaced = before;
