@@ -7,7 +7,6 @@ mod crates;
 pub(crate) mod elf;
 mod emulated;
 mod machine;
-pub(crate) mod release;
 mod tools;
 mod wheels;
 

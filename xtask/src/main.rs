@@ -78,8 +78,6 @@ enum Task {
     Structure,
     /// Build what is handed out into target/dist: wheels, crates, a static binary; --check tries it
     Dist(dist::Options),
-    /// Gather what `dist` built, with checksums, and show what a tag would publish; --upload does it
-    Release(dist::release::Options),
     /// Run real PyTorch programs on Granule, on the GPU-less rig (installs torch into target/e2e-torch the first time)
     E2eTorch(e2e_torch::Options),
     /// Run CCCL, RMM, cuda.core and others on Granule's memory (installs their packages into target/integrations the first time)
@@ -126,7 +124,6 @@ fn run(task: Task) -> Result<()> {
         Task::Features => ci::feature_combinations(true),
         Task::Structure => structure::run(),
         Task::Dist(options) => dist::run(&options),
-        Task::Release(options) => dist::release::run(&options),
         Task::E2eTorch(options) => e2e_torch::run(&options),
         Task::Integrations(options) => integrations::run(&options),
         Task::Browser(options) => browser::run(&options),
