@@ -283,7 +283,10 @@ impl SharedMemory {
         if apu.is_none() && backend.name().starts_with("hip") {
             tracing::warn!(%device, bus, "the system does not say what memory the device has; what the driver says counts");
         }
-        // The kernel takes a device's memory from the larger of the two. What the firmware set aside is not the host's.
+        // MI300A has no VRAM, and its GTT is of the whole machine. The driver tells each device's part of that.
+        let apu = apu.filter(|apu| apu.vram > 0);
+        // KFD takes all of an APU's memory from the larger of the two (`apu_prefer_gtt`, since Linux 6.10). What the
+        // firmware set aside is not the host's.
         let is_aside = apu.as_ref().is_some_and(|apu| apu.vram >= apu.gtt);
         Some(Self { which: if is_aside { Shared::Aside } else { Shared::Host }, apu, system })
     }
@@ -316,13 +319,11 @@ impl SharedMemory {
         let available = memory.map_or(0, |memory| memory.available);
         let ControlGroups { limit, left, .. } = self.system.control_groups();
         let (mut had, mut total) = (available.min(left), driver.total.min(limit));
-        if let Some(Apu { vram, gtt, folder }) = &self.apu {
-            let used = |name| self.system.bytes(folder.join(name));
-            let host = memory.map_or(u64::MAX, |memory| memory.total).min(limit);
-            total = total.max(vram.saturating_add((*gtt).min(host)));
-            if let (Some(of_vram), Some(of_gtt)) = (used("mem_info_vram_used"), used("mem_info_gtt_used")) {
-                had = vram.saturating_sub(of_vram).saturating_add(had.min(gtt.saturating_sub(of_gtt)));
-            }
+        if let Some(Apu { gtt, folder, .. }) = &self.apu {
+            let host = memory.map_or(u64::MAX, |memory| memory.total);
+            total = total.max((*gtt).min(host).min(limit));
+            let used = self.system.bytes(folder.join("mem_info_gtt_used")).unwrap_or(0);
+            had = had.min(gtt.saturating_sub(used));
         }
         MemoryInfo { free: driver.free.min(left).max(had).min(total), total }
     }
