@@ -9,7 +9,7 @@
 //! println!("{available:?} bytes available, {left} left by control groups");
 //! ```
 
-use crate::backend::{Attribute, Backend, MemoryInfo};
+use crate::backend::{Attribute, Backend, BackendError, ErrorKind, MemoryInfo};
 use crate::types::DeviceIndex;
 use std::path::{Path, PathBuf};
 
@@ -270,8 +270,18 @@ impl SharedMemory {
     /// the driver.
     #[must_use]
     pub fn of(system: &System, backend: &dyn Backend, device: DeviceIndex) -> Option<Self> {
-        let asked =
-            |attribute| backend.attribute(device, attribute).inspect_err(|_| backend.clear_error()).ok();
+        let failed = |error: &BackendError| {
+            backend.clear_error();
+            if error.kind != ErrorKind::NotSupported {
+                tracing::warn!(
+                    %device,
+                    %error,
+                    "the driver does not say if the device shares the host's memory; the driver's figures count, and \
+                     host_reserve is not kept"
+                );
+            }
+        };
+        let asked = |attribute| backend.attribute(device, attribute).inspect_err(failed).ok();
         let system = system.clone();
         if asked(Attribute::Integrated) != Some(1) {
             let node = u32::try_from(asked(Attribute::MemoryNode)?).ok()?;
