@@ -10,15 +10,18 @@ use alloc_core::backend::{
     VirtualMemory,
 };
 use alloc_core::config::{MemoryLimit, Settings};
+use alloc_core::host::{HostAllocator, HostOptions};
 use alloc_core::sleep::{Backup, Retention, Tags};
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PhysicalHandle};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
 use granule_conformance::interpose::{Hook, Interposed};
 use granule_tests::alone::over_lookalikes;
+use granule_tests::log::Log;
 use granule_tests::sleepers::{malloc_in, tagged};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
@@ -286,6 +289,69 @@ fn contents_are_not_kept_in_the_memory_that_a_sleep_frees() {
     assert!(slept.slept >= 40 * MIB, "{slept:?}");
     allocator.sleep_mode().wake(Tags::All).unwrap();
     allocator.free(block).unwrap();
+}
+
+/// A driver that fails to say what its devices are.
+#[derive(Debug)]
+struct Failing {
+    call: &'static str,
+    kind: ErrorKind,
+    /// The number of devices was asked for: without that there is no allocator.
+    counted: AtomicBool,
+}
+
+impl Failing {
+    fn answer<T>(&self, call: &'static str, answer: impl FnOnce() -> Result<T>) -> Result<T> {
+        if call != self.call {
+            return answer();
+        }
+        Err(BackendError::new(self.kind, 7, call, DEVICE, "no answer"))
+    }
+}
+
+impl Hook for Failing {
+    fn attribute(&self, inner: &dyn Backend, device: DeviceIndex, attribute: Attribute) -> Result<i64> {
+        if attribute != Attribute::Integrated {
+            return inner.attribute(device, attribute);
+        }
+        self.answer("attribute", || inner.attribute(device, attribute))
+    }
+
+    fn device_count(&self, inner: &dyn Backend) -> Result<u16> {
+        if !self.counted.swap(true, Ordering::SeqCst) {
+            return inner.device_count();
+        }
+        self.answer("device_count", || inner.device_count())
+    }
+}
+
+#[test]
+fn a_driver_that_fails_to_say_what_a_device_is_is_told() {
+    let board = Board::new();
+    for (call, kind) in [
+        ("attribute", ErrorKind::Other),
+        ("attribute", ErrorKind::NotSupported),
+        ("device_count", ErrorKind::Other),
+    ] {
+        let lines = usize::from(kind == ErrorKind::Other);
+        let failing = Failing { call, kind, counted: AtomicBool::new(false) };
+        let backend: Arc<dyn Backend> = Arc::new(Interposed::new(board.backend(), failing));
+        let settings = Settings { system_root: board.root.path().to_owned(), ..Settings::default() };
+        let log = Log::default();
+        tracing::subscriber::with_default(log.clone(), || {
+            if call == "attribute" {
+                let allocator = CachingAllocator::new(Arc::clone(&backend), settings.clone()).unwrap();
+                let told = log.take("host_reserve is not kept");
+                assert_eq!(told.len(), lines, "{kind:?}: {told:?}");
+                assert!(told.iter().all(|(_, line)| line.contains("device=0")), "{told:?}");
+                let info = allocator.statistics().memory_info(DEVICE).unwrap();
+                assert_eq!(info, backend.memory_info(DEVICE).unwrap(), "what the driver says counts");
+            }
+            HostAllocator::new(Arc::clone(&backend), &settings, HostOptions::default()).unwrap();
+        });
+        let told = log.take("the driver does not say");
+        assert_eq!(told.len(), lines, "{call} {kind:?}: {told:?}");
+    }
 }
 
 #[test]

@@ -5,11 +5,11 @@
 //!
 //! let system = System::default();
 //! let available = system.memory().map(|memory| memory.available);
-//! let left = system.control_group().map(|group| group.left());
-//! println!("{available:?} bytes available, {left:?} left by control groups");
+//! let left = system.control_groups().left;
+//! println!("{available:?} bytes available, {left} left by control groups");
 //! ```
 
-use crate::backend::{Attribute, Backend, MemoryInfo};
+use crate::backend::{Attribute, Backend, BackendError, ErrorKind, MemoryInfo};
 use crate::types::DeviceIndex;
 use std::path::{Path, PathBuf};
 
@@ -60,24 +60,55 @@ pub struct Apu {
     folder: PathBuf,
 }
 
-/// A control group with a limit of memory, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ControlGroup {
-    /// The most it may use.
+/// Limits of all control groups that this process is in, in bytes; `u64::MAX` where none has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlGroups {
+    /// The most that programs may use.
     pub limit: u64,
-    /// Bytes in use, its page cache included.
-    pub used: u64,
-    /// Of that, the page cache that would be given up.
-    pub cache: u64,
+    /// Bytes that programs can still have, with the page cache that would be given up.
+    pub left: u64,
+    /// Files that cannot be read. A group counts as empty where its use is not known.
+    pub unreadable: Vec<PathBuf>,
 }
 
-impl ControlGroup {
-    /// Bytes that programs in it can still have.
-    #[must_use]
-    pub fn left(&self) -> u64 {
-        self.limit.saturating_sub(self.used.saturating_sub(self.cache))
+impl ControlGroups {
+    /// Counts a group in.
+    fn count(&mut self, system: &System, hierarchy: &Hierarchy, group: &Path) {
+        let folder = Path::new(hierarchy.mount).join(group);
+        let files = hierarchy.limits.iter().map(|name| folder.join(name)).filter(|file| system.has(file));
+        let number = |text: &str| text.trim().parse().ok();
+        let most = |text: &str| if text.trim() == "max" { Some(u64::MAX) } else { number(text) };
+        let limit = files.filter_map(|file| self.read(system, file, most)).min().unwrap_or(u64::MAX);
+        // The older version writes a limit beyond every machine instead of "max".
+        if limit >= BEYOND {
+            return;
+        }
+        let used = self.read(system, folder.join(hierarchy.used), number).unwrap_or(0);
+        let cache = self.read(system, folder.join("memory.stat"), |stat| {
+            hierarchy.cache.iter().filter_map(|name| field(stat, name)).reduce(u64::saturating_add)
+        });
+        let taken = used.saturating_sub(cache.unwrap_or(0));
+        self.limit = self.limit.min(limit);
+        self.left = self.left.min(limit.saturating_sub(taken));
+    }
+
+    /// Content of a file that should be there; notes one that does not say it.
+    fn read<T>(
+        &mut self,
+        system: &System,
+        file: PathBuf,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        let read = system.text(&file).and_then(|text| parse(&text));
+        if read.is_none() {
+            self.unreadable.push(system.root.join(file));
+        }
+        read
     }
 }
+
+/// Bytes that no machine has.
+const BEYOND: u64 = 1 << 60;
 
 /// A version of control groups, with the places and names of its memory files.
 struct Hierarchy {
@@ -133,7 +164,7 @@ impl System {
         ))
     }
 
-    /// Reason why the memory that a device shares is not known, if so.
+    /// Reason why the memory that a device shares is not known, or not all of its limits, if so.
     #[must_use]
     pub fn unknown_memory(&self, shared: Shared) -> Option<String> {
         let (known, file) = match shared {
@@ -141,11 +172,17 @@ impl System {
             Shared::Node(node) => (self.node(node).is_some(), node_file(node)),
             Shared::Aside => return None,
         };
-        (!known).then(|| {
-            format!(
+        if !known {
+            return Some(format!(
                 "{} does not say what memory there is: of devices that share it, what can be had is what the driver says",
                 self.root.join(file).display()
-            )
+            ));
+        }
+        let unreadable = (shared == Shared::Host).then(|| self.control_groups().unreadable)?;
+        let files: Vec<_> = unreadable.iter().map(|file| file.display().to_string()).collect();
+        (!files.is_empty()).then(|| {
+            let files = files.join(", ");
+            format!("{files} cannot be read: not all that control groups allow of the host's memory is known")
         })
     }
 
@@ -174,12 +211,17 @@ impl System {
         Some(HostMemory { total: bytes("MemTotal:")?, available: bytes("MemFree:")?.saturating_add(cache) })
     }
 
-    /// Control group of this process that leaves it least; `None` where none has a limit.
+    /// Limits of the control groups that this process is in.
     #[must_use]
-    pub fn control_group(&self) -> Option<ControlGroup> {
-        let lines = self.text("proc/self/cgroup")?;
-        let mut groups = Vec::new();
-        for line in lines.lines() {
+    pub fn control_groups(&self) -> ControlGroups {
+        let mut groups = ControlGroups { limit: u64::MAX, left: u64::MAX, unreadable: Vec::new() };
+        let file = PathBuf::from("proc/self/cgroup");
+        if !self.has(&file) {
+            return groups;
+        }
+        let is_whole = |text: &str| text.lines().all(|line| line.matches(':').count() > 1);
+        let lines = groups.read(self, file, |text| is_whole(text).then(|| text.to_owned()));
+        for line in lines.unwrap_or_default().lines() {
             let mut parts = line.splitn(3, ':').skip(1);
             let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
             let of_line = |one: &&Hierarchy| controllers.split(',').any(|name| name == one.controller);
@@ -187,29 +229,17 @@ impl System {
                 // The limits of a group hold for all groups in it. In a container the path may be one of the host's,
                 // which is not there; the mount itself then is the container's group.
                 let group = Path::new(path.trim_start_matches('/'));
-                groups.extend(group.ancestors().filter_map(|group| self.limited(hierarchy, group)));
+                group.ancestors().for_each(|group| groups.count(self, hierarchy, group));
             }
         }
-        groups.into_iter().min_by_key(ControlGroup::left)
+        groups
     }
 
     /// Host memory within the limits of control groups: total and available bytes for programs.
     pub(crate) fn within_groups(&self) -> Option<HostMemory> {
         let HostMemory { total, available } = self.memory()?;
-        let group = self.control_group();
-        let (limit, left) = group.map_or((u64::MAX, u64::MAX), |group| (group.limit, group.left()));
+        let ControlGroups { limit, left, .. } = self.control_groups();
         Some(HostMemory { total: total.min(limit), available: available.min(left) })
-    }
-
-    fn limited(&self, hierarchy: &Hierarchy, group: &Path) -> Option<ControlGroup> {
-        let folder = Path::new(hierarchy.mount).join(group);
-        // "max" is no number, and the older version writes a limit beyond every machine instead.
-        let limits = hierarchy.limits.iter().filter_map(|name| self.bytes(folder.join(name)));
-        let limit = limits.min()?;
-        let used = self.bytes(folder.join(hierarchy.used))?;
-        let stat = self.text(folder.join("memory.stat")).unwrap_or_default();
-        let cache = hierarchy.cache.iter().filter_map(|name| field(&stat, name)).sum();
-        Some(ControlGroup { limit, used, cache })
     }
 
     /// Kernel's figures of the device at this place on the bus.
@@ -222,7 +252,12 @@ impl System {
 
     /// A number of bytes that a machine can have.
     fn bytes(&self, file: PathBuf) -> Option<u64> {
-        self.text(file)?.trim().parse().ok().filter(|bytes| *bytes < 1 << 60)
+        self.text(file)?.trim().parse().ok().filter(|bytes| *bytes < BEYOND)
+    }
+
+    /// False only for a file that is not there: one that cannot be looked at may be.
+    fn has(&self, file: &Path) -> bool {
+        !matches!(self.root.join(file).try_exists(), Ok(false))
     }
 
     fn text(&self, file: impl AsRef<Path>) -> Option<String> {
@@ -235,8 +270,18 @@ impl SharedMemory {
     /// the driver.
     #[must_use]
     pub fn of(system: &System, backend: &dyn Backend, device: DeviceIndex) -> Option<Self> {
-        let asked =
-            |attribute| backend.attribute(device, attribute).inspect_err(|_| backend.clear_error()).ok();
+        let failed = |error: &BackendError| {
+            backend.clear_error();
+            if error.kind != ErrorKind::NotSupported {
+                tracing::warn!(
+                    %device,
+                    %error,
+                    "the driver does not say if the device shares the host's memory; the driver's figures count, and \
+                     host_reserve is not kept"
+                );
+            }
+        };
+        let asked = |attribute| backend.attribute(device, attribute).inspect_err(failed).ok();
         let system = system.clone();
         if asked(Attribute::Integrated) != Some(1) {
             let node = u32::try_from(asked(Attribute::MemoryNode)?).ok()?;
@@ -248,7 +293,10 @@ impl SharedMemory {
         if apu.is_none() && backend.name().starts_with("hip") {
             tracing::warn!(%device, bus, "the system does not say what memory the device has; what the driver says counts");
         }
-        // The kernel takes a device's memory from the larger of the two. What the firmware set aside is not the host's.
+        // MI300A has no VRAM, and its GTT is of the whole machine. The driver tells each device's part of that.
+        let apu = apu.filter(|apu| apu.vram > 0);
+        // KFD takes all of an APU's memory from the larger of the two (`apu_prefer_gtt`, since Linux 6.10). What the
+        // firmware set aside is not the host's.
         let is_aside = apu.as_ref().is_some_and(|apu| apu.vram >= apu.gtt);
         Some(Self { which: if is_aside { Shared::Aside } else { Shared::Host }, apu, system })
     }
@@ -279,16 +327,13 @@ impl SharedMemory {
     fn of_host(&self, driver: MemoryInfo) -> MemoryInfo {
         let memory = self.system.memory();
         let available = memory.map_or(0, |memory| memory.available);
-        let (limit, left) =
-            self.system.control_group().map_or((u64::MAX, u64::MAX), |group| (group.limit, group.left()));
+        let ControlGroups { limit, left, .. } = self.system.control_groups();
         let (mut had, mut total) = (available.min(left), driver.total.min(limit));
-        if let Some(Apu { vram, gtt, folder }) = &self.apu {
-            let used = |name| self.system.bytes(folder.join(name));
-            let host = memory.map_or(u64::MAX, |memory| memory.total).min(limit);
-            total = total.max(vram.saturating_add((*gtt).min(host)));
-            if let (Some(of_vram), Some(of_gtt)) = (used("mem_info_vram_used"), used("mem_info_gtt_used")) {
-                had = vram.saturating_sub(of_vram).saturating_add(had.min(gtt.saturating_sub(of_gtt)));
-            }
+        if let Some(Apu { gtt, folder, .. }) = &self.apu {
+            let host = memory.map_or(u64::MAX, |memory| memory.total);
+            total = total.max((*gtt).min(host).min(limit));
+            let used = self.system.bytes(folder.join("mem_info_gtt_used")).unwrap_or(0);
+            had = had.min(gtt.saturating_sub(used));
         }
         MemoryInfo { free: driver.free.min(left).max(had).min(total), total }
     }
@@ -361,7 +406,8 @@ mod tests {
         assert_eq!(free(GIB, 3 * GIB), 3 * GIB, "there is no more");
         let (_root, silent) = imitated(&[]);
         let driver = MemoryInfo { free: GIB, total: 8 * GIB };
-        assert_eq!((host(&silent).obtainable(driver), silent.control_group()), (driver, None));
+        let unlimited = ControlGroups { limit: u64::MAX, left: u64::MAX, unreadable: Vec::new() };
+        assert_eq!((host(&silent).obtainable(driver), silent.control_groups()), (driver, unlimited));
     }
 
     #[test]
@@ -389,8 +435,8 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_group_counts_and_its_page_cache_does_not() {
-        let (_root, system) = imitated(&[
+    fn the_tightest_groups_count_and_their_page_cache_does_not() {
+        let (root, system) = imitated(&[
             MEMORY,
             ("proc/self/cgroup", "0::/pod/job\n"),
             ("sys/fs/cgroup/pod/memory.max", "3221225472\n"),
@@ -402,11 +448,41 @@ mod tests {
             ("sys/fs/cgroup/pod/job/memory.max", "max\n"),
             ("sys/fs/cgroup/pod/job/memory.current", "2147483648\n"),
         ]);
-        let group = system.control_group().expect("there is a limit");
-        assert_eq!(group, ControlGroup { limit: 3 * GIB, used: 2 * GIB, cache: GIB });
-        assert_eq!(group.left(), 2 * GIB);
+        let groups = |limit, left| ControlGroups { limit, left, unreadable: Vec::new() };
+        assert_eq!(system.control_groups(), groups(3 * GIB, 2 * GIB));
         let had = host(&system).obtainable(MemoryInfo { free: GIB, total: 8 * GIB });
         assert_eq!(had, MemoryInfo { free: 2 * GIB, total: 3 * GIB });
+        for (name, text) in [
+            ("max", "2684354560\n"),
+            ("current", "268435456\n"),
+            ("stat", "active_file 18446744073709551615\ninactive_file 9\n"),
+        ] {
+            std::fs::write(root.path().join(format!("sys/fs/cgroup/pod/job/memory.{name}")), text)
+                .expect("a file");
+        }
+        let (limit, left) = (2 * GIB + GIB / 2, 2 * GIB);
+        assert_eq!(system.control_groups(), groups(limit, left), "each is of another group");
+    }
+
+    /// The limit is known where the use is not.
+    #[test]
+    fn files_of_groups_that_cannot_be_read_are_named() {
+        let (root, system) = imitated(&[
+            MEMORY,
+            ("proc/self/cgroup", "0::/job\n"),
+            ("sys/fs/cgroup/job/memory.max", "1073741824\n"),
+            ("sys/fs/cgroup/job/memory.high", "1 GiB\n"),
+            ("sys/fs/cgroup/job/memory.current", "-1\n"),
+            ("sys/fs/cgroup/job/memory.stat", "anon 7\n"),
+        ]);
+        let groups = system.control_groups();
+        assert_eq!((groups.limit, groups.left), (GIB, GIB));
+        let names = ["high", "current", "stat"];
+        let files = names.map(|name| root.path().join(format!("sys/fs/cgroup/job/memory.{name}")));
+        assert_eq!(groups.unreadable, files);
+        let why = system.unknown_memory(Shared::Host).expect("not all is known");
+        assert!(files.iter().all(|file| why.contains(&*file.to_string_lossy())), "{why}");
+        assert_eq!(system.unknown_memory(Shared::Aside), None);
     }
 
     #[test]
@@ -417,12 +493,14 @@ mod tests {
             ("sys/fs/cgroup/memory/memory.usage_in_bytes", "1073741824\n"),
             ("sys/fs/cgroup/memory/memory.stat", "total_inactive_file 536870912\n"),
         ]);
-        assert_eq!(system.control_group().map(|group| group.left()), Some(GIB + GIB / 2));
+        let groups = ControlGroups { limit: 2 * GIB, left: GIB + GIB / 2, unreadable: Vec::new() };
+        assert_eq!(system.control_groups(), groups);
         let (_root, unlimited) = imitated(&[
             ("proc/self/cgroup", "4:memory:/\n"),
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
             ("sys/fs/cgroup/memory/memory.usage_in_bytes", "1073741824\n"),
         ]);
-        assert_eq!(unlimited.control_group(), None);
+        let groups = ControlGroups { limit: u64::MAX, left: u64::MAX, unreadable: Vec::new() };
+        assert_eq!(unlimited.control_groups(), groups);
     }
 }

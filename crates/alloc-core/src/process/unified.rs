@@ -13,7 +13,7 @@
 use super::host_reserve::{Coming, HostReserve, HostRoom, Spending};
 use super::pinned::Pins;
 use super::system::{Shared, SharedMemory, System};
-use crate::backend::Backend;
+use crate::backend::{Backend, BackendError};
 use crate::base::round::format_bytes;
 use crate::sync::plain::AtomicPtr;
 use crate::sync::{Arc, Flight, InFlight, MemoryInFlight, Mutex, Ordering, Rank, SlowPath, this_thread};
@@ -181,7 +181,14 @@ impl Unified {
         backend: &dyn Backend,
         node: Option<u32>,
     ) -> Option<&'static Self> {
-        let count = backend.device_count().inspect_err(|_| backend.clear_error()).unwrap_or(0);
+        let failed = |error: &BackendError| {
+            backend.clear_error();
+            tracing::warn!(
+                %error,
+                "the driver does not say what devices there are; what is pinned counts for none of them"
+            );
+        };
+        let count = backend.device_count().inspect_err(failed).unwrap_or(0);
         let shared = (0..count).filter_map(|device| SharedMemory::of(system, backend, DeviceIndex(device)));
         let holds = |memory: &Shared| match memory {
             Shared::Host => true,

@@ -93,7 +93,7 @@ impl fmt::Display for KernelMemory {
         let [vram, gtt, driver] = [self.vram_bytes, self.gtt_bytes, self.driver_bytes].map(size_text);
         write!(
             f,
-            "the kernel gives {vram} of VRAM and {gtt} of GTT, as far as the host has them; the driver says {driver}"
+            "the kernel gives the larger of {vram} of VRAM and {gtt} of GTT, as far as the host has it; the driver says {driver}"
         )
     }
 }

@@ -75,20 +75,24 @@ fn the_kernel_says_what_there_is_and_it_can_be_had() {
         let driver = backend.memory_info(DEVICE).unwrap();
         assert_eq!(driver.total, 70 * MIB);
         let (devices, _) = examine(&*backend).unwrap();
-        assert_eq!((devices[0].total_bytes, devices[0].integrated), (256 * MIB, true));
+        assert_eq!((devices[0].total_bytes, devices[0].integrated), (248 * MIB, true));
         let told = devices[0].kernel_memory.unwrap();
         assert_eq!((told.vram_bytes, told.gtt_bytes, told.driver_bytes), (8 * MIB, 248 * MIB, 70 * MIB));
         for policy in [PolicyName::Granule, PolicyName::Pytorch] {
             let allocator = kernel.allocator(&backend, policy);
             let info = || allocator.statistics().memory_info(DEVICE).unwrap();
-            assert_eq!(info(), MemoryInfo { free: 256 * MIB, total: 256 * MIB });
+            assert_eq!(
+                info(),
+                MemoryInfo { free: 248 * MIB, total: 248 * MIB },
+                "nothing comes from the VRAM"
+            );
             allocator.set_memory_fraction(0.75, DEVICE).unwrap();
             let block = allocator.malloc(180 * MIB, backend.default_stream(DEVICE)).unwrap();
-            assert!(allocator.malloc(20 * MIB, backend.default_stream(DEVICE)).is_err(), "192 are allowed");
+            assert!(allocator.malloc(20 * MIB, backend.default_stream(DEVICE)).is_err(), "186 are allowed");
             kernel.says("mem_info_gtt_used", 188);
-            assert_eq!(info().free, 68 * MIB);
+            assert_eq!(info().free, 60 * MIB);
             kernel.host(512, 30);
-            assert_eq!(info().free, 38 * MIB, "the host has no more, beside what is set aside");
+            assert_eq!(info().free, 30 * MIB, "the host has no more");
             kernel.host(512, 512);
             kernel.says("mem_info_gtt_used", 0);
             allocator.free(block).unwrap();
@@ -97,7 +101,29 @@ fn the_kernel_says_what_there_is_and_it_can_be_had() {
         kernel.says("mem_info_gtt_total", 4096);
         kernel.host(200, 100);
         let (devices, _) = examine(&*backend).unwrap();
-        assert_eq!((devices[0].total_bytes, devices[0].free_bytes), (208 * MIB, 108 * MIB));
+        assert_eq!((devices[0].total_bytes, devices[0].free_bytes), (200 * MIB, 100 * MIB));
+        kernel.file("proc/self/cgroup", "0::/\n");
+        kernel.file("sys/fs/cgroup/memory.max", &(150 * MIB).to_string());
+        kernel.file("sys/fs/cgroup/memory.current", &(70 * MIB).to_string());
+        let (devices, _) = examine(&*backend).unwrap();
+        assert_eq!((devices[0].total_bytes, devices[0].free_bytes), (150 * MIB, 80 * MIB));
+    });
+}
+
+/// MI300A: the kernel has no VRAM, and GTT is what all devices of the machine share. The driver tells each one's part.
+#[test]
+fn without_vram_the_drivers_figures_count() {
+    over_lookalikes(MACHINE, || {
+        let kernel = Kernel::new(0, 248);
+        let backend = hip().backend;
+        let log = Log::default();
+        let allocator = tracing::subscriber::with_default(log.clone(), || {
+            kernel.allocator(&backend, PolicyName::Granule)
+        });
+        assert_eq!(log.take("what memory the device has"), [], "nothing is amiss");
+        assert_eq!(allocator.statistics().memory_info(DEVICE).unwrap().total, 70 * MIB);
+        let told = examine(&*backend).unwrap().0.remove(0);
+        assert_eq!((told.total_bytes, told.integrated, told.kernel_memory.is_none()), (70 * MIB, true, true));
     });
 }
 
@@ -144,12 +170,10 @@ fn figures_that_cannot_be_read_leave_the_drivers_and_a_line_in_the_log() {
                 assert_eq!(info.total, 70 * MIB, "{name} {damage:?}");
             }
         }
-        for name in ["mem_info_vram_used", "mem_info_gtt_used"] {
-            let kernel = Kernel::new(8, 248);
-            let allocator = kernel.allocator(&backend, PolicyName::Granule);
-            std::fs::remove_file(kernel.root().join(CARD).join(name)).unwrap();
-            let info = allocator.statistics().memory_info(DEVICE).unwrap();
-            assert_eq!(info, MemoryInfo { free: 256 * MIB, total: 256 * MIB }, "what the host has counts");
-        }
+        let kernel = Kernel::new(8, 248);
+        let allocator = kernel.allocator(&backend, PolicyName::Granule);
+        std::fs::remove_file(kernel.root().join(CARD).join("mem_info_gtt_used")).unwrap();
+        let info = allocator.statistics().memory_info(DEVICE).unwrap();
+        assert_eq!(info, MemoryInfo { free: 248 * MIB, total: 248 * MIB }, "what the host has counts");
     });
 }

@@ -1,7 +1,7 @@
 //! A host that does not freeze: requests leave some of its memory to the rest of the machine.
 
 use super::{Board, DEVICE, Pinned};
-use alloc_core::backend::{Backend, HandleType, HostFlags, PinnedHost, Result, VirtualMemory};
+use alloc_core::backend::{Backend, HandleType, HostFlags, MemoryInfo, PinnedHost, Result, VirtualMemory};
 use alloc_core::config::{MemoryLimit, PolicyName, Settings};
 use alloc_core::host::{HostAllocator, HostOptions};
 use alloc_core::oom::OomReport;
@@ -424,6 +424,26 @@ fn control_groups_count_also_where_they_slow_programs_down() {
     allocator.free(allocator.malloc(9 * GIB, host.stream()).unwrap()).unwrap();
 }
 
+/// The group that leaves least need not be the one of the smallest limit.
+#[test]
+fn all_limits_of_control_groups_hold() {
+    let host = Host::with(120 * GIB);
+    for (name, bytes) in [
+        ("pod/memory.max", 4 * GIB),
+        ("pod/memory.current", 4 * GIB - 100 * MIB),
+        ("pod/job/memory.max", GIB),
+        ("pod/job/memory.current", 512 * MIB),
+    ] {
+        host.board.file(&format!("sys/fs/cgroup/{name}"), &bytes.to_string());
+    }
+    host.board.file("proc/self/cgroup", "0::/pod/job\n");
+    let allocator = host.allocator(granule());
+    let info = allocator.statistics().memory_info(DEVICE).unwrap();
+    assert_eq!(info, MemoryInfo { free: 100 * MIB, total: GIB });
+    let room = report(allocator.malloc(200 * MIB, host.stream())).host.unwrap();
+    assert_eq!((room.available, room.reserve), (100 * MIB, 256 * MIB));
+}
+
 #[test]
 fn a_reserve_of_all_there_is_is_refused_and_the_usual_one_leaves_something() {
     let host = Host::with(120 * GIB);
@@ -453,7 +473,7 @@ fn a_reserve_of_all_there_is_is_refused_and_the_usual_one_leaves_something() {
 #[test]
 fn what_cannot_be_read_makes_no_difference_but_a_line_in_the_log() {
     let whole = [
-        ("proc/meminfo", "MemTotal: 125829120 kB\nMemAvailable: 125829120 kB\n"),
+        ("proc/meminfo", "MemTotal: 125829120 kB\nMemFree: 125829120 kB\nMemAvailable: 125829120 kB\n"),
         ("proc/self/cgroup", "0::/\n"),
         ("sys/fs/cgroup/memory.max", "68719476736\n"),
         ("sys/fs/cgroup/memory.high", "max\n"),
@@ -476,13 +496,24 @@ fn what_cannot_be_read_makes_no_difference_but_a_line_in_the_log() {
             std::thread::sleep(STALE);
             tracing::subscriber::with_default(log.clone(), || {
                 let made = board.allocator(granule());
-                let told = log.take("does not say what memory there is").len();
-                assert_eq!(told, usize::from(name == "proc/meminfo"), "{name} {damage:?}");
+                let told = log.take(name);
+                // Groups may have no limit, and a process no groups.
+                let is_usual = match name {
+                    "proc/self/cgroup" => [None, Some("")].contains(&damage),
+                    "sys/fs/cgroup/memory.max" | "sys/fs/cgroup/memory.high" => damage.is_none(),
+                    _ => false,
+                };
+                assert_eq!(told.len(), usize::from(!is_usual), "{name} {damage:?}: {told:?}");
+                if name.ends_with("current") || name.ends_with("stat") {
+                    let info = made.statistics().memory_info(DEVICE).unwrap();
+                    assert_eq!(info.total, 64 * GIB, "{name} {damage:?}: the limit is known");
+                }
                 for allocator in [&made, &running] {
                     let block = allocator.malloc(50 * GIB, board.machine.default_stream(DEVICE));
                     allocator.free(block.unwrap_or_else(|why| panic!("{name} {damage:?}: {why}"))).unwrap();
                     allocator.empty_cache().unwrap();
                 }
+                assert_eq!(log.take(name), [], "{name} {damage:?}: once is enough");
             });
         }
     }

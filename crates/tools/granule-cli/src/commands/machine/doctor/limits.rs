@@ -1,6 +1,6 @@
 //! What the system is, and what it lets a process have.
 
-use granule::system::System;
+use granule::system::{ControlGroups, System};
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
@@ -54,11 +54,10 @@ pub(super) struct SharedMemory {
     pub(super) free_bytes: u64,
 }
 
-/// The limit of control groups that leaves least.
+/// The least of what control groups allow, and of what they leave.
 #[derive(Serialize)]
 pub(super) struct ControlGroup {
     pub(super) limit_bytes: u64,
-    pub(super) used_bytes: u64,
     pub(super) left_bytes: u64,
 }
 
@@ -78,11 +77,9 @@ impl Limits {
             bytes: there.f_blocks.saturating_mul(there.f_frsize),
             free_bytes: there.f_bavail.saturating_mul(there.f_frsize),
         });
-        let control_group = system.control_group().map(|group| ControlGroup {
-            limit_bytes: group.limit,
-            used_bytes: group.used,
-            left_bytes: group.left(),
-        });
+        let ControlGroups { limit, left, .. } = system.control_groups();
+        let control_group =
+            (limit < u64::MAX).then_some(ControlGroup { limit_bytes: limit, left_bytes: left });
         Self {
             open_files: Limit::of(Resource::Nofile),
             locked_bytes: Limit::of(Resource::Memlock),

@@ -114,10 +114,10 @@ fn limits(found: &Found, said: &mut String) {
     }
     match &limits.control_group {
         Some(group) => {
-            let [limit, used, left] = [group.limit_bytes, group.used_bytes, group.left_bytes].map(size_text);
-            line(said, format_args!("control group: {limit}, of which {used} used and {left} can be had"));
+            let [limit, left] = [group.limit_bytes, group.left_bytes].map(size_text);
+            line(said, format_args!("control groups: {limit}, of which {left} can be had"));
         }
-        None => line(said, format_args!("control group: no limit of memory")),
+        None => line(said, format_args!("control groups: no limit of memory")),
     }
 }
 
