@@ -334,7 +334,8 @@ impl BlockTable {
         Fate::Waits(users)
     }
 
-    /// A waiting block lost one of its users.
+    /// A waiting block lost one of its users. One that leaves is cached until [`clear`](Self::clear): its thread may wait for more
+    /// events first, and others find it.
     pub(super) fn event_done(&mut self, id: BlockId, call: Option<&Context>) -> Fate {
         let block = self.block_mut(id);
         block.waits -= 1;
@@ -343,7 +344,11 @@ impl BlockTable {
         }
         let size = block.size;
         self.totals.end_wait(size);
-        self.complete(id, call)
+        let fate = self.complete(id, call);
+        if matches!(fate, Fate::Leaves) {
+            self.stays(id);
+        }
+        fate
     }
 
     /// No device uses the block any more.
@@ -387,6 +392,18 @@ impl BlockTable {
         all
     }
 
+    /// Lets those of these blocks leave that are still cached.
+    pub(super) fn clear(&mut self, mut ids: Vec<BlockId>) -> Vec<BlockId> {
+        ids.retain(|id| {
+            let block = self.blocks[id.index() as usize].as_ref();
+            let place =
+                block.filter(|block| block.phase == Phase::Cached).map(|block| (block.pool, block.size));
+            place.is_some_and(|(pool, size)| self.cache(pool).free.take(*id, size))
+        });
+        ids.iter().for_each(|id| self.leave(*id));
+        ids
+    }
+
     /// Lets all blocks leave that graphs might use: they are gone.
     pub(super) fn clear_kept(&mut self) -> Vec<BlockId> {
         let kept: Vec<BlockId> =
@@ -406,7 +423,7 @@ impl BlockTable {
         self.leftovers.contexts.extend(block.context);
     }
 
-    /// The driver refused to take a leaving block back: it is cached again.
+    /// A leaving block is cached again: the driver refused to take it back, or is not asked yet.
     pub(super) fn stays(&mut self, id: BlockId) {
         let block = self.block_mut(id);
         let was_apart = std::mem::take(&mut block.apart);
