@@ -53,7 +53,6 @@ use crate::config::{PolicyName, Settings};
 use crate::error::{AllocError, Result, log_end};
 use crate::process::attention::{ProcessState, Reason};
 use crate::process::pinned::{self, Pins};
-use crate::process::state;
 use crate::process::unified::Membership;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::types::{DevicePtr, PoolId, Stream};
@@ -478,6 +477,5 @@ impl Drop for HostAllocator {
             let ended = self.cache.shut_down().or_else(|_| self.cache.shut_down());
             log_end(driver.noticing(ended), "pinned memory could not be given back");
         }
-        state::take_back(driver.attention());
     }
 }
