@@ -466,7 +466,7 @@ impl Drop for HostAllocator {
             return;
         }
         self.stop_background();
-        pinned::remove(&(Arc::clone(&self.cache) as Arc<dyn Pins>));
+        pinned::remove(driver.backend().id(), &(Arc::clone(&self.cache) as Arc<dyn Pins>));
         if let Some(unified) = &self.unified {
             unified.end(driver.process_state().is_none());
         }
