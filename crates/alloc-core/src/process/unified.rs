@@ -224,6 +224,13 @@ impl Unified {
         Ok(coming)
     }
 
+    /// The host's memory, where a device shares it and it is too short for these bytes. Reads files. Hold no lock.
+    pub(crate) fn short_host(&self, bytes: u64) -> Option<HostRoom> {
+        let visits = self.visit(&self.parties.lock().devices);
+        let mut rooms = visits.iter().filter_map(|visit| visit.party.reserve()?.look());
+        rooms.find(|room| room.is_short_of(bytes))
+    }
+
     /// Counts bytes that are pinned no more.
     pub(crate) fn give_up(&self, bytes: u64) {
         let mut parties = self.parties.lock();
