@@ -53,7 +53,6 @@ use crate::config::{PolicyName, Settings};
 use crate::error::{AllocError, Result, log_end};
 use crate::process::attention::{ProcessState, Reason};
 use crate::process::pinned::{self, Pins};
-use crate::process::state;
 use crate::process::unified::Membership;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::types::{DevicePtr, PoolId, Stream};
@@ -464,7 +463,7 @@ impl Drop for HostAllocator {
             return;
         }
         self.stop_background();
-        pinned::remove(&(Arc::clone(&self.cache) as Arc<dyn Pins>));
+        pinned::remove(driver.backend().id(), &(Arc::clone(&self.cache) as Arc<dyn Pins>));
         if let Some(unified) = &self.unified {
             unified.end(driver.process_state().is_none());
         }
@@ -475,6 +474,5 @@ impl Drop for HostAllocator {
             let ended = self.cache.shut_down().or_else(|_| self.cache.shut_down());
             log_end(driver.noticing(ended), "pinned memory could not be given back");
         }
-        state::take_back(driver.attention());
     }
 }

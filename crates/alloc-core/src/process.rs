@@ -5,6 +5,7 @@ pub(crate) mod attention;
 pub(crate) mod callbacks;
 pub(crate) mod held_event;
 pub(crate) mod host_reserve;
+mod leaked_list;
 pub mod own;
 pub(crate) mod pinned;
 pub(crate) mod state;

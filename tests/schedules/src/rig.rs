@@ -78,9 +78,8 @@ impl Rig {
     }
 
     /// An allocator of pinned memory.
-    pub(crate) fn pinning(&self) -> HostAllocator {
-        let options = HostOptions::default();
-        HostAllocator::new(Arc::clone(&self.backend), &Settings::default(), options).unwrap()
+    pub(crate) fn pinning(&self, settings: &Settings) -> HostAllocator {
+        HostAllocator::new(Arc::clone(&self.backend), settings, HostOptions::default()).unwrap()
     }
 
     pub(crate) fn home(&self) -> Stream {

@@ -2,17 +2,23 @@
 
 use crate::machines::{calls, idle, plain, slow, with};
 use crate::watched::{over, world};
-use alloc_core::AllocError;
-use alloc_core::backend::{Backend, CaptureMode, CopyKind, ErrorKind, PinnedHost};
+use alloc_core::backend::{
+    Backend, BackendError, CaptureMode, CopyKind, ErrorKind, PinnedHost, Result as DriverResult,
+};
 use alloc_core::config::Settings;
 use alloc_core::pool::Filter;
-use alloc_core::types::{KIB, MIB, PoolId};
+use alloc_core::sleep::{Backup, Retention, Tags};
+use alloc_core::types::{DeviceIndex, DevicePtr, KIB, MIB, PoolId};
+use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{Call, Clock, FaultPlan};
+use granule_conformance::interpose::{Hook, Interposed};
 use granule_tests::alone::alone;
 use granule_tests::pinned::nothing_is_pinned;
 use granule_tests::quiet::Retires;
 use granule_tests::rig::DEVICE;
-use std::sync::atomic::Ordering;
+use granule_tests::sleepers::{malloc_in, tagged};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn the_end_makes_no_contexts() {
@@ -81,6 +87,57 @@ fn a_driver_that_goes_away_is_not_called_again() {
     assert_eq!(host.stats().allocations.current, 2, "what only looks still works");
     drop(host);
     assert_eq!(machine.calls().total(), before);
+}
+
+/// A driver that takes no pinned memory back, and says that it is unloading.
+#[derive(Debug, Default)]
+struct Unloads(Arc<AtomicBool>);
+
+impl Unloads {
+    fn answer(&self, call: &'static str) -> DriverResult<()> {
+        if !self.0.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(BackendError::new(ErrorKind::Unusable, 4, call, DEVICE, "the driver is unloading"))
+    }
+}
+
+impl Hook for Unloads {
+    unsafe fn host_free(&self, inner: &dyn PinnedHost, ptr: DevicePtr) -> DriverResult<()> {
+        self.answer("host_free")?;
+        // SAFETY: the caller's promise.
+        unsafe { inner.host_free(ptr) }
+    }
+
+    fn has_primary_context(&self, inner: &dyn Backend, device: DeviceIndex) -> DriverResult<bool> {
+        self.answer("has_primary_context")?;
+        inner.has_primary_context(device)
+    }
+}
+
+/// The word of an allocator that was gone said to another one that its driver was.
+#[test]
+fn what_a_backup_learns_of_its_driver_does_not_concern_a_later_allocator() {
+    alone(|| {
+        let (machine, unloads) = (idle(), Arc::<AtomicBool>::default());
+        let driver: Arc<dyn Backend> =
+            Arc::new(Interposed::new(machine.clone(), Unloads(Arc::clone(&unloads))));
+        let host = over(&driver, &Settings { pinned_free_catch_all: true, ..Settings::default() });
+        let allocator = Arc::new(CachingAllocator::new(driver, Settings::default()).unwrap());
+        let pool = tagged(&allocator, "weights");
+        let block = malloc_in(&pool, &allocator, 4 * MIB, machine.default_stream(DEVICE));
+        // SAFETY: nothing uses the memory.
+        unsafe { allocator.sleep_mode().sleep(Tags::All, &Backup::HostPinned(Retention::Release)) }.unwrap();
+        assert!(host.stats().active_bytes.current >= 4 << 20, "it has the backup");
+        drop(host);
+        let later = plain(&idle());
+        unloads.store(true, Ordering::Relaxed);
+        allocator.sleep_mode().wake(Tags::All).unwrap();
+        unloads.store(false, Ordering::Relaxed);
+        let pinned = later.allocate(KIB).expect("its driver is there");
+        later.free(pinned.id).unwrap();
+        allocator.free(block).unwrap();
+    });
 }
 
 /// The child of a fork is told so, and touches neither locks nor the driver.

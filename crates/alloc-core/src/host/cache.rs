@@ -73,11 +73,13 @@ impl PinnedCache {
         let node = numa::resolve(options.numa, &*backend, &options.sysfs)?;
         let driver = Arc::new(DriverAccess::new(Arc::clone(&backend), options.captures_are_told)?);
         let callbacks = Arc::new(Callbacks::default());
+        let source = PinnedSource::new(backend, node, settings);
+        let slow_path = source.unified().map(|unified| Arc::clone(unified.slow_path())).unwrap_or_default();
         Ok(Self {
-            source: PinnedSource::new(backend, node, settings),
+            source,
             table: SharedTable::new(settings, options.sizing, Arc::clone(&callbacks)),
             pools: PinnedPools::new(Arc::clone(&driver), callbacks),
-            completions: Completions::new(Arc::clone(&driver)),
+            completions: Completions::new(Arc::clone(&driver), slow_path),
             wants_thread: AtomicBool::new(settings.pinned_use_background_threads),
             driver,
         })
@@ -259,10 +261,11 @@ impl PinnedCache {
                 Ok(())
             }
             Fate::Leaves => {
+                // Under the lock: whoever finds it nowhere finds that it is on its way.
+                let _moving = self.moving();
                 let catch_all = table.knobs().free_catch_all;
                 drop(table);
                 let _relaxed = self.driver.relaxed().ok();
-                let _moving = self.moving();
                 self.give_back(vec![block], context).or_else(|error| {
                     if !catch_all {
                         tracing::warn!(%error, "Exception in pinned allocator free(), rethrowing");
@@ -293,6 +296,7 @@ impl PinnedCache {
             return Ok(());
         }
         let _relaxed = self.driver.relaxed()?;
+        let _ends = self.source.unified().map(|_| self.table.hold_back());
         self.notice(context, |done| self.completions.poll(done))
     }
 
@@ -308,14 +312,14 @@ impl PinnedCache {
         context: Option<&Context>,
         ask: impl FnOnce(&mut dyn FnMut(BlockId)) -> Result<()>,
     ) -> Result<()> {
-        let (mut leaving, mut moving) = (Vec::new(), None);
+        let mut leaving = Vec::new();
         let asked = ask(&mut |block| {
             if matches!(self.table.lock().event_done(block, context), Fate::Leaves) {
                 leaving.push(block);
-                moving = moving.take().or_else(|| self.moving());
             }
         });
-        asked.and(self.give_back(leaving, context))
+        // Nothing is on its way before: others wait for that, and this thread has waited for devices.
+        asked.and(self.give_up(|table| table.clear(leaving), context))
     }
 
     /// Gives blocks that are leaving, which the caller has said to be [on their way](Self::moving), back to the driver. What it refuses is cached again; the first error is returned.

@@ -23,7 +23,8 @@ pub(super) struct Completions {
     driver: Arc<DriverAccess>,
     /// By device: one whose events cannot be asked for holds up no other.
     pending: Vec<PendingFrees>,
-    slow_path: SlowPath,
+    /// Of all that share the memory: a block between its event and the table is on its way.
+    slow_path: Arc<SlowPath>,
     /// Driver calls under way that name a stream.
     naming: InFlight<Stream>,
     /// Frees whose streams are being captured: nothing can be recorded on these now.
@@ -34,11 +35,11 @@ pub(super) struct Completions {
 }
 
 impl Completions {
-    pub(super) fn new(driver: Arc<DriverAccess>) -> Self {
+    pub(super) fn new(driver: Arc<DriverAccess>, slow_path: Arc<SlowPath>) -> Self {
         Self {
             pending: driver.devices().map(|_| PendingFrees::new(driver.attention())).collect(),
             driver,
-            slow_path: SlowPath::default(),
+            slow_path,
             naming: InFlight::default(),
             deferred: Mutex::new(Rank::Pending, Vec::new()),
             any_deferred: AtomicBool::new(false),

@@ -19,6 +19,13 @@ pub(super) struct DriverAccess {
     told: bool,
 }
 
+impl Drop for DriverAccess {
+    /// The last that looks at the word is gone: a backup may have outlived its allocator.
+    fn drop(&mut self) {
+        state::take_back(self.attention);
+    }
+}
+
 impl DriverAccess {
     /// For a process that the backend [admits](state::admit).
     pub(super) fn new(backend: Arc<dyn Backend>, told: bool) -> Result<Self> {

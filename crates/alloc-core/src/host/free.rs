@@ -54,6 +54,13 @@ impl FreeBlocks {
         self.by_size.remove(&key).map(|id| (id, key.0))
     }
 
+    /// This block, unless it was taken.
+    pub(super) fn take(&mut self, id: BlockId, size: u64) -> bool {
+        let of_size = (size, Reverse(u64::MAX))..=(size, Reverse(0));
+        let key = self.by_size.range(of_size).find(|(_, other)| **other == id).map(|(key, _)| *key);
+        key.is_some_and(|key| self.by_size.remove(&key).is_some())
+    }
+
     /// All blocks, by rising size.
     pub(super) fn take_all(&mut self) -> Vec<BlockId> {
         std::mem::take(&mut self.by_size).into_values().collect()

@@ -130,8 +130,13 @@ impl PinnedSource {
     fn pin(&self, bytes: u64, knobs: &Knobs) -> Result<(DevicePtr, PinMethod, Duration)> {
         let claimed = self.unified.map_or(Ok(None), |unified| unified.claim(bytes));
         let _coming = claimed.map_err(AllocError::PinnedOutOfMemory)?;
-        self.pin_unasked(bytes, knobs).map_err(|error| {
+        self.pin_unasked(bytes, knobs).map_err(|mut error| {
             self.give_up(bytes);
+            if error.kind == ErrorKind::OutOfMemory
+                && let Some(host) = self.unified.and_then(|unified| unified.short_host(bytes))
+            {
+                error.detail = format!("{}. {host}", error.detail);
+            }
             AllocError::Backend(error)
         })
     }

@@ -126,11 +126,6 @@ impl Totals {
         self.allocated_bytes.current.unsigned_abs()
     }
 
-    /// Bytes handed out or pending.
-    pub(super) fn active(&self) -> u64 {
-        self.granule.active_bytes.current.unsigned_abs()
-    }
-
     /// A block that was given back waits for devices.
     pub(super) fn begin_wait(&mut self, size: u64) {
         self.granule.pending_bytes += signed(size);

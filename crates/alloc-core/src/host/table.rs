@@ -77,7 +77,9 @@ pub(super) struct BlockTable {
     /// Rounded bytes of the blocks in use, and the most that this was since the cache was emptied.
     wanted: u64,
     most_wanted: u64,
-    /// Bytes of blocks that are not cached after their end, and are not among those.
+    /// Bytes that these blocks have beyond that.
+    waste: u64,
+    /// Bytes of blocks that are not cached after their end, until that: they are not among those.
     apart: u64,
     /// Memory of the program's own that it has pinned: its size, and where.
     registered: BTreeMap<DevicePtr, (u64, Option<Context>)>,
@@ -101,6 +103,7 @@ impl BlockTable {
             totals: Totals::default(),
             wanted: 0,
             most_wanted: 0,
+            waste: 0,
             apart: 0,
             registered: BTreeMap::new(),
             trace: Trace::default(),
@@ -218,8 +221,7 @@ impl BlockTable {
                 self.known(order.pool)?.free.take_newest(sizes)
             }
             HostSizing::Granule => {
-                let waste = self.totals.active().saturating_sub(self.wanted + self.apart);
-                let largest = size.saturating_add(self.spare(size).saturating_sub(waste));
+                let largest = size.saturating_add(self.spare(size).saturating_sub(self.waste));
                 self.known(order.pool)?.free.take_smallest(size..=largest)
             }
         }?;
@@ -304,6 +306,7 @@ impl BlockTable {
             self.apart += size;
         } else {
             self.wanted += rounded;
+            self.waste += size - rounded;
             self.most_wanted = self.most_wanted.max(self.wanted);
         }
         self.note(Action::Alloc, id, order.context.as_deref());
@@ -331,7 +334,8 @@ impl BlockTable {
         Fate::Waits(users)
     }
 
-    /// A waiting block lost one of its users.
+    /// A waiting block lost one of its users. One that leaves is cached until [`clear`](Self::clear): its thread may wait for more
+    /// events first, and others find it.
     pub(super) fn event_done(&mut self, id: BlockId, call: Option<&Context>) -> Fate {
         let block = self.block_mut(id);
         block.waits -= 1;
@@ -340,7 +344,11 @@ impl BlockTable {
         }
         let size = block.size;
         self.totals.end_wait(size);
-        self.complete(id, call)
+        let fate = self.complete(id, call);
+        if matches!(fate, Fate::Leaves) {
+            self.stays(id);
+        }
+        fate
     }
 
     /// No device uses the block any more.
@@ -349,10 +357,9 @@ impl BlockTable {
         self.note(Action::FreeCompleted, id, call);
         self.cache(pool).histogram.end(size);
         self.totals.end(size, requested);
-        if apart {
-            self.apart -= size;
-        } else {
+        if !apart {
             self.wanted -= rounded;
+            self.waste -= size - rounded;
         }
         if apart || size > self.knobs.max_cached {
             self.leave(id);
@@ -385,6 +392,18 @@ impl BlockTable {
         all
     }
 
+    /// Lets those of these blocks leave that are still cached.
+    pub(super) fn clear(&mut self, mut ids: Vec<BlockId>) -> Vec<BlockId> {
+        ids.retain(|id| {
+            let block = self.blocks[id.index() as usize].as_ref();
+            let place =
+                block.filter(|block| block.phase == Phase::Cached).map(|block| (block.pool, block.size));
+            place.is_some_and(|(pool, size)| self.cache(pool).free.take(*id, size))
+        });
+        ids.iter().for_each(|id| self.leave(*id));
+        ids
+    }
+
     /// Lets all blocks leave that graphs might use: they are gone.
     pub(super) fn clear_kept(&mut self) -> Vec<BlockId> {
         let kept: Vec<BlockId> =
@@ -400,12 +419,16 @@ impl BlockTable {
         self.vacant.push(id);
         self.cache(block.pool).blocks -= 1;
         self.totals.gone(block.size, took);
+        self.apart -= if block.apart { block.size } else { 0 };
         self.leftovers.contexts.extend(block.context);
     }
 
-    /// The driver refused to take a leaving block back: it is cached again.
+    /// A leaving block is cached again: the driver refused to take it back, or is not asked yet.
     pub(super) fn stays(&mut self, id: BlockId) {
-        let ptr = self.block(id).ptr;
+        let block = self.block_mut(id);
+        let was_apart = std::mem::take(&mut block.apart);
+        let (ptr, size) = (block.ptr, block.size);
+        self.apart -= if was_apart { size } else { 0 };
         self.by_ptr.insert(ptr, id);
         self.shelve(id);
     }
@@ -533,5 +556,32 @@ mod tests {
         assert!(matches!(table.event_done(id, None), Fate::Free));
         let again = table.take_cached(4096, &order(8)).expect("it is free");
         assert!(again.ptr == block.ptr && again.id != block.id, "a name is never used twice");
+    }
+
+    #[test]
+    fn a_block_apart_is_no_surplus_while_it_leaves() {
+        let order = |requested, apart| Order {
+            requested,
+            pool: PoolId::DEFAULT,
+            capturing: false,
+            apart,
+            context: None,
+        };
+        let fresh = |at, size| Fresh { ptr: DevicePtr(at), size, origin: PinMethod::Driver, took: None };
+        for stays in [false, true] {
+            let mut table = BlockTable::new(&Settings::default(), HostSizing::Granule);
+            let block = table.add(fresh(1 << 40, 16 * MIB), &order(16 * MIB, false));
+            let apart = table.add(fresh(2 << 40, 64 * MIB), &order(64 * MIB, true));
+            let [block, apart] = [block, apart].map(|made| table.handed_out(made.id).unwrap());
+            assert!(matches!(table.release(block, None), Fate::Free));
+            assert!(matches!(table.release(apart, None), Fate::Leaves));
+            assert!(table.clear_surplus(0).is_empty(), "what is cached was all wanted");
+            if stays {
+                table.stays(apart);
+                assert_eq!(table.clear_surplus(0), [apart], "it is cached like any other now");
+            }
+            table.gone(apart, None, None);
+            assert_eq!((table.apart, table.totals.held()), (0, 16 * MIB));
+        }
     }
 }

@@ -9,14 +9,15 @@
 
 use crate::backend::{Backend, BackendError, ErrorKind};
 use crate::process::attention::{Attention, ProcessState, Reason};
+use crate::process::leaked_list::LeakedList;
 use crate::process::own::OwnFile;
 use crate::sync::Ordering;
-use crate::sync::plain::{AtomicBool, AtomicPtr, AtomicU64};
+use crate::sync::plain::{AtomicBool, AtomicU64};
 use crate::types::{BackendId, DeviceIndex};
 use std::sync::atomic::fence;
 use std::time::Duration;
 
-/// Entry of the list. Never given back to the heap, and alone in its cache line.
+/// Entry of the list, alone in its cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct EdgeWord {
@@ -28,11 +29,9 @@ struct EdgeWord {
     device: AtomicU64,
     /// File in which other processes read how much is held.
     published: OwnFile,
-    next: AtomicPtr<EdgeWord>,
 }
 
-/// The newest word.
-static WORDS: AtomicPtr<EdgeWord> = AtomicPtr::new(std::ptr::null_mut());
+static WORDS: LeakedList<EdgeWord> = LeakedList::new();
 /// The process is at its end.
 static ENDED: AtomicBool = AtomicBool::new(false);
 static WATCHED: AtomicBool = AtomicBool::new(false);
@@ -67,30 +66,10 @@ impl Drop for AtWork {
     }
 }
 
-fn words() -> impl Iterator<Item = &'static EdgeWord> {
-    let follow = |at: &AtomicPtr<EdgeWord>| {
-        // SAFETY: the list's pointers are null or come from leaked boxes, and words are only ever shared.
-        unsafe { at.load(Ordering::Acquire).as_ref() }
-    };
-    std::iter::successors(follow(&WORDS), move |word| follow(&word.next))
-}
-
 /// A word for a new allocator of a device of `backend`, or of page-locked memory.
 pub(crate) fn lend(backend: BackendId, device: Option<DeviceIndex>) -> &'static Attention {
-    let vacant = words().find(|word| !word.lent.swap(true, Ordering::AcqRel));
-    let word = vacant.unwrap_or_else(|| {
-        let word: &'static EdgeWord =
-            Box::leak(Box::new(EdgeWord { lent: AtomicBool::new(true), ..EdgeWord::default() }));
-        let this = std::ptr::from_ref(word).cast_mut();
-        let mut newest = WORDS.load(Ordering::Acquire);
-        loop {
-            word.next.store(newest, Ordering::Relaxed);
-            match WORDS.compare_exchange_weak(newest, this, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return word,
-                Err(newer) => newest = newer,
-            }
-        }
-    });
+    let borrow = |word: &EdgeWord| !word.lent.swap(true, Ordering::AcqRel);
+    let word = WORDS.find_or_add(borrow, || EdgeWord { lent: AtomicBool::new(true), ..EdgeWord::default() });
     word.attention.reset();
     word.device.store(device.map_or(NO_DEVICE, |device| u64::from(device.0)), Ordering::Release);
     word.backend.store(u64::from(backend.0), Ordering::Release);
@@ -101,7 +80,7 @@ pub(crate) fn lend(backend: BackendId, device: Option<DeviceIndex>) -> &'static 
 }
 
 fn word_of(attention: &'static Attention) -> Option<&'static EdgeWord> {
-    words().find(|word| std::ptr::eq(&raw const word.attention, attention))
+    WORDS.iter().find(|word| std::ptr::eq(&raw const word.attention, attention))
 }
 
 /// File of a word's allocator in which other processes read what it holds.
@@ -134,7 +113,7 @@ fn captured(backend: BackendId) -> impl Iterator<Item = &'static EdgeWord> {
     let is_of = move |word: &&EdgeWord| {
         word.backend.load(Ordering::Acquire) == u64::from(backend.0) && word.attention.has(Reason::CAPTURE)
     };
-    any.then(words).into_iter().flatten().filter(is_of)
+    any.then(|| WORDS.iter()).into_iter().flatten().filter(is_of)
 }
 
 /// True if a capture of this process is under way over a backend, on any device.
@@ -169,7 +148,7 @@ fn watch() {
 }
 
 extern "C" fn in_child() {
-    words().for_each(|word| {
+    WORDS.iter().for_each(|word| {
         word.attention.set(Reason::FORKED, true);
         word.published.let_go();
     });
@@ -178,7 +157,7 @@ extern "C" fn in_child() {
 
 extern "C" fn at_exit() {
     ENDED.store(true, Ordering::Release);
-    words().for_each(|word| {
+    WORDS.iter().for_each(|word| {
         word.attention.set(Reason::DRIVER_GONE, true);
         word.published.remove();
     });
@@ -208,7 +187,7 @@ pub(crate) fn may_destroy(backend: BackendId) -> bool {
             && word.backend.load(Ordering::Acquire) == u64::from(backend.0)
             && word.attention.process_state().is_some()
     };
-    admit(backend).is_ok() && !words().any(is_gone)
+    admit(backend).is_ok() && !WORDS.iter().any(is_gone)
 }
 
 /// Notes a driver's error that means that it is unloading. Its kind alone does not say so: drivers also answer it about
@@ -236,10 +215,10 @@ mod tests {
         assert_eq!((one.process_state(), other.process_state()), (Some(ProcessState::DriverGone), None));
         take_back(one);
         take_back(other);
-        let all = words().count();
+        let all = WORDS.iter().count();
         let again = lend(BackendId(1), device);
         assert!(!again.concerns_requests());
-        assert!(words().count() >= all, "words are kept");
+        assert!(WORDS.iter().count() >= all, "words are kept");
         take_back(again);
     }
 

@@ -11,12 +11,12 @@
 //! ```
 
 use super::host_reserve::{Coming, HostReserve, HostRoom, Spending};
+use super::leaked_list::LeakedList;
 use super::pinned::Pins;
 use super::system::{Shared, SharedMemory, System};
 use crate::backend::{Backend, BackendError};
 use crate::base::round::format_bytes;
-use crate::sync::plain::AtomicPtr;
-use crate::sync::{Arc, Flight, InFlight, MemoryInFlight, Mutex, Ordering, Rank, SlowPath, this_thread};
+use crate::sync::{Arc, Flight, InFlight, MemoryInFlight, Mutex, Rank, SlowPath, this_thread};
 use crate::types::{BackendId, DeviceIndex};
 use std::fmt;
 
@@ -88,7 +88,6 @@ pub(crate) struct Unified {
     slow_path: Arc<SlowPath>,
     /// Visits to parties, by their number.
     visits: InFlight<u64>,
-    next: AtomicPtr<Unified>,
 }
 
 impl fmt::Debug for Unified {
@@ -108,9 +107,8 @@ struct Parties {
     caches: Vec<(u64, Arc<dyn Pins>)>,
 }
 
-/// List for every backend that has such devices. Never given back to the heap: a forked child must find it without a
-/// lock.
-static ALL: AtomicPtr<Unified> = AtomicPtr::new(std::ptr::null_mut());
+/// One for every backend that has such devices.
+static ALL: LeakedList<Unified> = LeakedList::new();
 
 /// A party, while it is asked for something.
 struct PartyVisit<'u, P: ?Sized> {
@@ -145,34 +143,12 @@ pub(crate) struct Membership {
 impl Unified {
     /// The memory `memory` of a backend's devices.
     pub(crate) fn of(backend: BackendId, memory: Shared) -> &'static Self {
-        let find = || {
-            let follow = |at: &AtomicPtr<Self>| {
-                // SAFETY: the list's pointers are null or come from leaked boxes, which are only ever shared.
-                unsafe { at.load(Ordering::Acquire).as_ref() }
-            };
-            std::iter::successors(follow(&ALL), move |one| follow(&one.next))
-                .find(|one| one.backend == backend && one.memory == memory)
-        };
-        if let Some(known) = find() {
-            return known;
-        }
-        let parties = Mutex::new(Rank::Unified, Parties::default());
-        let (spending, slow_path, visits) = (Spending::default(), Arc::default(), InFlight::default());
-        let new = Self { backend, memory, spending, parties, slow_path, visits, next: AtomicPtr::default() };
-        let new: &'static Self = Box::leak(Box::new(new));
-        let mut newest = ALL.load(Ordering::Acquire);
-        loop {
-            // Another thread may have been faster; this one stays out of the list then, which is a few bytes.
-            if let Some(known) = find() {
-                return known;
-            }
-            new.next.store(newest, Ordering::Relaxed);
-            let this = std::ptr::from_ref(new).cast_mut();
-            match ALL.compare_exchange(newest, this, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return new,
-                Err(newer) => newest = newer,
-            }
-        }
+        let is_meant = |one: &Self| one.backend == backend && one.memory == memory;
+        ALL.find_or_add(is_meant, || {
+            let parties = Mutex::new(Rank::Unified, Parties::default());
+            let (spending, slow_path, visits) = (Spending::default(), Arc::default(), InFlight::default());
+            Self { backend, memory, spending, parties, slow_path, visits }
+        })
     }
 
     /// Memory of pages on `node`, or on the system's choice of node, if devices share that. Calls the driver.
@@ -253,6 +229,13 @@ impl Unified {
         }
         parties.pinned = parties.pinned.saturating_add(bytes);
         Ok(coming)
+    }
+
+    /// The host's memory, where a device shares it and it is too short for these bytes. Reads files. Hold no lock.
+    pub(crate) fn short_host(&self, bytes: u64) -> Option<HostRoom> {
+        let visits = self.visit(&self.parties.lock().devices);
+        let mut rooms = visits.iter().filter_map(|visit| visit.party.reserve()?.look());
+        rooms.find(|room| room.is_short_of(bytes))
     }
 
     /// Counts bytes that are pinned no more.

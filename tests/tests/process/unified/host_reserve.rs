@@ -235,6 +235,21 @@ fn off_it_refuses_nothing_and_is_advised_where_the_host_is_short() {
     }
 }
 
+/// As of device memory, where the driver has no more.
+#[test]
+fn off_it_is_advised_where_the_driver_pins_no_more() {
+    for settings in [Settings::default(), keeping(PolicyName::Granule, 0)] {
+        let host = Host::with(1200 * MIB);
+        let (allocator, pinning) = (host.allocator(settings), host.pinning());
+        let held = allocator.malloc(1180 * MIB, host.stream()).unwrap();
+        let text = pinning.allocate(40 * MIB).unwrap_err().to_string();
+        let advice = "This device's memory is the host's, of which 20.00 MiB can be had. Set host_reserve:300M, so that \
+                      requests are refused before the host swaps or freezes";
+        assert!(text.contains(advice), "{text}");
+        allocator.free(held).unwrap();
+    }
+}
+
 #[test]
 fn what_is_cached_goes_before_a_request_is_refused() {
     let host = Host::with(256 * MIB);

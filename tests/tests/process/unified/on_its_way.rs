@@ -2,12 +2,12 @@
 
 use super::{Board, DEVICE};
 use alloc_core::CachingAllocator;
-use alloc_core::backend::{Backend, BackendError};
+use alloc_core::backend::{Backend, BackendError, CaptureMode};
 use alloc_core::config::{MemoryLimit, PolicyName, Settings};
 use alloc_core::history::{CallContext, Context, HistoryOptions, RecordContext};
 use alloc_core::host::{HostAllocator, HostBlock, HostOptions};
 use alloc_core::snapshot::Stack;
-use alloc_core::types::{MIB, Stream};
+use alloc_core::types::{KIB, MIB, Stream};
 use granule_conformance::interpose::{Hook, Interposed};
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -66,6 +66,13 @@ impl Slow {
         HostAllocator::new(Arc::clone(&self.backend), &Settings::default(), HostOptions::default()).unwrap()
     }
 
+    /// One that caches no block of more than 1 MiB.
+    fn pinning_little(&self) -> HostAllocator {
+        let (pinned_max_cached_size, pinned_max_round_threshold) = (MIB, MIB);
+        let settings = Settings { pinned_max_cached_size, pinned_max_round_threshold, ..Settings::default() };
+        HostAllocator::new(Arc::clone(&self.backend), &settings, HostOptions::default()).unwrap()
+    }
+
     fn stream(&self) -> Stream {
         self.board.machine.default_stream(DEVICE)
     }
@@ -74,13 +81,13 @@ impl Slow {
         *self.act.lock().unwrap() = Some(Arc::new(act));
     }
 
-    /// The first call with one of these names says that it has begun, and ends once a request was answered, or after a long time.
-    fn holds_up(&self, names: &'static [&'static str]) -> (Receiver<()>, Sender<()>) {
+    /// The `nth` call with one of these names says that it has begun, and ends once a request was answered, or after a long time.
+    fn holds_up(&self, names: &'static [&'static str], nth: u32) -> (Receiver<()>, Sender<()>) {
         let ((begins, begun), (answers, answered)) = (channel(), channel());
-        let once = Mutex::new(Some((begins, answered)));
+        let (once, calls) = (Mutex::new(Some((begins, answered))), AtomicU32::new(0));
         self.act(move |method| {
-            let first = names.contains(&method).then(|| once.lock().unwrap().take()).flatten();
-            if let Some((begins, answered)) = first {
+            let is_meant = names.contains(&method) && calls.fetch_add(1, Ordering::Relaxed) + 1 == nth;
+            if let Some((begins, answered)) = is_meant.then(|| once.lock().unwrap().take()).flatten() {
                 begins.send(()).unwrap();
                 let _answered = answered.recv_timeout(LONG);
             }
@@ -95,7 +102,7 @@ impl Slow {
         gives_back: impl FnOnce() + Send,
         request: impl FnOnce() -> T,
     ) -> T {
-        let (begun, answers) = self.holds_up(names);
+        let (begun, answers) = self.holds_up(names, 1);
         std::thread::scope(|scope| {
             scope.spawn(gives_back);
             begun.recv().unwrap();
@@ -148,6 +155,53 @@ fn a_request_of_pinned_memory_waits_for_pinned_memory() {
     host.free(idle.id).unwrap();
     let pinned = slow.during(OF_PINNED, || host.empty_cache().unwrap(), || other.allocate(40 * MIB));
     other.free(pinned.unwrap().id).unwrap();
+}
+
+/// Pinned memory that is not cached after its free is on its way before the driver has it.
+#[test]
+fn a_request_of_device_memory_waits_for_pinned_memory_that_is_just_freed() {
+    for policy in POLICIES {
+        let slow = Slow::new(1 << 30);
+        let (allocator, host) = (slow.allocator(policy, Some(64 * MIB)), slow.pinning_little());
+        let large = host.allocate(48 * MIB).unwrap();
+        let frees = || host.free(large.id).unwrap();
+        let block =
+            slow.during(&["Capture::exchange_mode"], frees, || allocator.malloc(40 * MIB, slow.stream()));
+        allocator.free(block.unwrap_or_else(|refused| panic!("{policy}: {refused}"))).unwrap();
+    }
+}
+
+/// A capture waits for no device, nor for a thread that does. It gets what that thread would give back later.
+#[test]
+fn a_thread_that_waits_for_devices_has_no_pinned_memory_on_its_way() {
+    for policy in POLICIES {
+        let slow = Slow::new(1 << 30);
+        let (allocator, host) = (slow.allocator(policy, Some(64 * MIB)), slow.pinning_little());
+        let streams = [(); 3].map(|()| slow.board.machine.create_stream(DEVICE, 0).unwrap());
+        let used = [48 * MIB, KIB].map(|bytes| host.allocate(bytes).unwrap());
+        for (used, stream) in used.into_iter().zip(streams) {
+            host.record_event(used.ptr, used.id, stream).unwrap();
+            host.free(used.id).unwrap();
+        }
+        let capture = slow.board.machine.capture().unwrap();
+        allocator.pools().mark_capture_begin(DEVICE).unwrap();
+        capture.begin(streams[2], CaptureMode::Relaxed).unwrap();
+        let (begun, answers) = slow.holds_up(&["Backend::synchronize_event"], 2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| host.synchronise().unwrap());
+            begun.recv().unwrap();
+            let refused = allocator.malloc(1 << 40, streams[2]).unwrap_err();
+            let pinned = host.allocate_for(40 * MIB, streams[2]);
+            answers.send(()).unwrap_or_else(|_| panic!("{policy}: the capture waited for a device"));
+            assert!(refused.is_out_of_memory(), "{policy}: {refused}");
+            host.free(pinned.unwrap_or_else(|refused| panic!("{policy}: {refused}")).id).unwrap();
+        });
+        let graph = capture.end(streams[2]).unwrap();
+        allocator.pools().mark_capture_end(DEVICE).unwrap();
+        // SAFETY: rule 1: it was never launched.
+        unsafe { capture.destroy_graph(graph) }.unwrap();
+        assert_eq!(host.stats().allocations.current, 0, "{policy}: all went back");
+    }
 }
 
 /// Both have memory on its way, and requests of both wait for both.
