@@ -145,13 +145,13 @@ fn opencl() -> Result<()> {
 /// with all.
 pub(crate) fn feature_combinations(every: bool) -> Result<()> {
     process::install_if_missing("cargo-hack")?;
-    for package in ["granule", "granule-metrics", "granule-capi", "cuda-program"] {
+    for package in ["granule", "granule-export", "granule-capi", "cuda-program"] {
         let mut arguments = vec!["hack", "check", "-p", package, "--feature-powerset"];
         if !every {
             arguments.extend(["--depth", "2"]);
         }
         match package {
-            // They only pass features of `granule-metrics` on, which is checked by itself.
+            // They only pass features of `granule-export` on, which is checked by itself.
             // `cuda-of-cudarc` alone leaves the choice of CUDA's version to a program, and here is none.
             "granule" => {
                 arguments.extend(["--group-features", "metrics,ranges"]);

@@ -20,7 +20,7 @@ pub(crate) use notes::Ledger;
 
 use crate::lifetimes::uses::{BlockUse, UseLists, UsesOf};
 use crate::memory::address_map::AddressMap;
-use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, Live, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::region::{Place, RegionId};
 use crate::memory::segment::Origin;
@@ -346,13 +346,13 @@ impl ArenaOf {
         ptr: DevicePtr,
         id: BlockId,
     ) -> Option<(SegmentId, Range<u64>, SmallVec<[BlockUse; 4]>)> {
-        let is_mine = |block: &&Block| block.addr == ptr.0 && block.state == BlockPhase::Asleep;
+        let is_mine = |block: &&Block| block.addr == ptr.0 && block.state == BlockPhase::Live(Live::Asleep);
         let block = self.layout().blocks().get(id).filter(is_mine)?;
         let (segment, range) = (block.segment, block.addr..block.end());
         let uses = self.uses_of(id).forget();
         self.map.remove(ptr);
         self.ledger.took_back(id, &mut self.heap.layout_mut().blocks_mut()[id]);
-        heap::residency::make_dormant(&mut self.heap, id);
+        heap::residency::free_asleep(&mut self.heap, id);
         Some((segment, range, uses))
     }
 }

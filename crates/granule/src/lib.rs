@@ -141,7 +141,7 @@ pub mod prelude {
 
 /// Figures for the tools that watch programs.
 #[cfg(any(feature = "metrics", feature = "ranges"))]
-pub use granule_metrics as metrics;
+pub use granule_export::metrics;
 
 /// The snapshot model.
 pub use alloc_core::snapshot;

@@ -10,7 +10,7 @@ mod unmapped;
 use super::granule::Memory;
 use super::rules::Rules;
 use crate::base::steps::Counted;
-use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, Live, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::order::TieBreak;
 use crate::memory::region::{RegionId, Regions};
@@ -187,7 +187,7 @@ impl<P: Rules + ?Sized> Heap<P> {
     #[inline(always)]
     pub(super) fn give(&mut self, id: BlockId, requested: u64) -> &Block {
         let block = &mut self.layout.blocks_mut()[id];
-        (block.state, block.requested) = (BlockPhase::Allocated, requested);
+        (block.state, block.requested) = (BlockPhase::Live(Live::Awake), requested);
         block
     }
 

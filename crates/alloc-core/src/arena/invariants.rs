@@ -3,7 +3,7 @@
 use crate::arena::granule::{check_shown, check_views};
 use crate::arena::{ArenaState, Binding};
 use crate::memory::address_map::AddressMap;
-use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, Live, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::region::{GranuleState, Regions};
 use crate::memory::segment::{Origin, Segment};
@@ -33,14 +33,14 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
             assert_eq!(block.tier, segment.tier, "and its tier");
             assert!(block.size > 0 && block.size.is_multiple_of(512), "sizes are multiples of 512");
             let joinable =
-                matches!(block.state, BlockPhase::Free | BlockPhase::Unmapped | BlockPhase::Dormant)
+                matches!(block.state, BlockPhase::Free | BlockPhase::Unmapped | BlockPhase::FreeAsleep)
                     || segment.origin == Origin::View && block.state == BlockPhase::Alias;
             assert!(!(joinable && block.state == below_state), "neighbours of one free state are joined");
             assert_ne!(block.state, BlockPhase::Unused, "vacant records are in no segment");
             assert!(
                 segment.is_growable()
-                    || !(block.state.is_asleep()
-                        || matches!(block.state, BlockPhase::Unmapped | BlockPhase::Dormant)),
+                    || !(block.live().is_some_and(Live::is_asleep)
+                        || matches!(block.state, BlockPhase::Unmapped | BlockPhase::FreeAsleep)),
                 "fixed memory is never unmapped and never sleeps"
             );
             check_place(segment, block);
@@ -85,7 +85,7 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
 fn check_place(segment: &Segment, block: &Block) {
     let fits = match (segment.origin, block.state) {
         (Origin::View, state) => {
-            state.is_awake() || matches!(state, BlockPhase::Alias | BlockPhase::Pending | BlockPhase::Busy)
+            block.is_awake() || matches!(state, BlockPhase::Alias | BlockPhase::Pending | BlockPhase::Busy)
         }
         (Origin::Growable { .. }, _) => true,
         (Origin::Fixed, state) => !matches!(state, BlockPhase::Lent | BlockPhase::Alias),
@@ -99,7 +99,7 @@ fn check_map(binding: &Binding, map: &AddressMap, id: BlockId, block: &Block) {
     if block.state == BlockPhase::Busy {
         // Its memory may be back at the driver already, and handed out to another arena at the same address.
         assert!(!mine, "a block in flight is nobody's");
-    } else if block.state.is_live() {
+    } else if block.live().is_some() {
         assert!(mine, "the address map knows every block that is handed out");
     } else {
         assert!(entry.is_none(), "the address map knows only blocks that are handed out");
@@ -114,12 +114,8 @@ fn check_counters(counters: &Counters, layout: &Layout, tier: Tier) {
         };
         let growable = layout.segments()[block.segment].is_growable();
         match block.state {
-            BlockPhase::Allocated
-            | BlockPhase::Owned
-            | BlockPhase::Asleep
-            | BlockPhase::OwnedAsleep
-            | BlockPhase::Pending => {
-                if block.state.is_live() {
+            BlockPhase::Live(_) | BlockPhase::Pending => {
+                if block.live().is_some() {
                     add(Count::Allocation, 1);
                     add(Count::AllocatedBytes, block.size);
                 }
@@ -134,7 +130,7 @@ fn check_counters(counters: &Counters, layout: &Layout, tier: Tier) {
             BlockPhase::Free
             | BlockPhase::Unmapped
             | BlockPhase::Busy
-            | BlockPhase::Dormant
+            | BlockPhase::FreeAsleep
             | BlockPhase::Lent
             | BlockPhase::Alias
             | BlockPhase::Unused => {}
@@ -181,11 +177,11 @@ pub(crate) fn check_regions(arena: &ArenaState, regions: &Regions) -> usize {
                     assert_eq!(segment.granules.at(range.start), range, "a granule is an alias by itself");
                     assert!(states.all(|state| state == GranuleState::Alias), "and its region knows");
                 }
-                BlockPhase::Dormant => assert!(
+                BlockPhase::FreeAsleep => assert!(
                     states.all(|state| state == GranuleState::Asleep),
                     "free memory sleeps on sleeping granules"
                 ),
-                BlockPhase::Asleep | BlockPhase::OwnedAsleep => assert!(
+                BlockPhase::Live(live) if live.is_asleep() => assert!(
                     states.any(|state| state == GranuleState::Asleep),
                     "a block sleeps while a granule under it does"
                 ),

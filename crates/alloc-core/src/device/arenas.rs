@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::lifetimes::pending::Waiting;
 use crate::memory::address_map::Location;
-use crate::memory::block::{Block, BlockPhase, Tier};
+use crate::memory::block::{Block, BlockPhase, Live, Tier};
 use crate::memory::region::Region;
 use crate::policy::Policy;
 use crate::sync::{Arc, Guard, Mutex, Rank};
@@ -305,7 +305,7 @@ impl Arenas {
     pub(crate) fn is_owned(&self, ptr: DevicePtr, location: Location) -> bool {
         let is_owned = |arena: &Arc<Arena>| {
             let state = arena.lock();
-            state.layout().live(ptr, location.block).is_some_and(|block| block.state.is_owned())
+            state.layout().live(ptr, location.block).and_then(Block::live).is_some_and(Live::is_owned)
         };
         self.directory.get(location.arena).is_some_and(is_owned)
     }
@@ -313,8 +313,7 @@ impl Arenas {
     /// True if the block at `ptr` sleeps; `None` where it is not in the program's hands.
     pub(crate) fn sleeps(&self, ptr: DevicePtr, location: Location) -> Option<bool> {
         let state = self.directory.get(location.arena)?.lock();
-        let block = state.layout().live(ptr, location.block)?;
-        Some(block.state.is_asleep())
+        Some(state.layout().live(ptr, location.block)?.live()?.is_asleep())
     }
 }
 
@@ -329,15 +328,15 @@ pub(in crate::device) fn diagnose(device: &Device, ptr: DevicePtr) -> Option<Pro
             Block { addr, state: BlockPhase::Pending, requested, .. } if *addr == ptr.0 => {
                 Problem::PendingFree { requested: *requested }
             }
-            Block { addr, state: BlockPhase::Owned | BlockPhase::OwnedAsleep, .. } if *addr == ptr.0 => {
+            Block { addr, state: BlockPhase::Live(live), .. } if *addr == ptr.0 && live.is_owned() => {
                 Problem::Owned
             }
             // A live block that begins there was handed out after the pointer had been refused.
-            Block { addr, state: BlockPhase::Allocated, .. } if *addr == ptr.0 => Problem::Freed,
+            Block { addr, state: BlockPhase::Live(Live::Awake), .. } if *addr == ptr.0 => Problem::Freed,
             // Epoch 0 marks memory that was never in the program's hands.
             Block { addr, state: BlockPhase::Free, epoch: 1.., .. } if *addr == ptr.0 => Problem::Freed,
-            Block { addr, state: BlockPhase::Dormant, .. } if *addr == ptr.0 => Problem::Freed,
-            Block { addr, size, state, requested, .. } if state.is_live() => {
+            Block { addr, state: BlockPhase::FreeAsleep, .. } if *addr == ptr.0 => Problem::Freed,
+            Block { addr, size, state: BlockPhase::Live(_), requested, .. } => {
                 Problem::InsideBlock { block: DevicePtr(*addr), bytes: *size, requested: *requested }
             }
             _ => Problem::NotHandedOut {

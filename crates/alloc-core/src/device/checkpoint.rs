@@ -10,7 +10,7 @@ use crate::device::{frees, pools, recorder};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::uses::BlockUse;
 use crate::memory::address_map::AddressMap;
-use crate::memory::block::{BlockId, BlockPhase};
+use crate::memory::block::{BlockId, BlockPhase, Live};
 use crate::memory::layout::Layout;
 use crate::memory::segment::Origin;
 use crate::sync::{Arc, Guard, Weak};
@@ -78,7 +78,7 @@ pub struct CheckpointDelta {
 }
 
 fn live_blocks(layout: &Layout) -> impl Iterator<Item = BlockId> + '_ {
-    layout.blocks().iter().filter(|(_, block)| block.state.is_awake()).map(|(id, _)| id)
+    layout.blocks().iter().filter(|(_, block)| block.is_awake()).map(|(id, _)| id)
 }
 
 fn refuse(pool: PoolId, problem: String) -> AllocError {
@@ -99,7 +99,7 @@ fn refuse_undecided(pool: PoolId, arena: &ArenaState) -> Result<()> {
                     ),
                 ));
             }
-            BlockPhase::Asleep | BlockPhase::OwnedAsleep | BlockPhase::Dormant => {
+            BlockPhase::Live(Live::Asleep | Live::OwnedAsleep) | BlockPhase::FreeAsleep => {
                 return Err(refuse(pool, format!("the memory at {ptr} sleeps; wake its tag first")));
             }
             BlockPhase::Busy => {
@@ -120,7 +120,7 @@ fn refuse_not_stale(pool: PoolId, arena: &ArenaState, stale: Option<&BTreeSet<De
     for id in live_blocks(arena.layout()) {
         let block = &arena.layout().blocks()[id];
         let ptr = DevicePtr(block.addr);
-        if block.state.is_owned() {
+        if block.live().is_some_and(Live::is_owned) {
             return Err(refuse(
                 pool,
                 format!(
@@ -211,7 +211,7 @@ impl Device {
                         live: arena
                             .layout()
                             .of_segment(id)
-                            .filter(|(_, block)| block.state.is_awake())
+                            .filter(|(_, block)| block.is_awake())
                             .map(|(id, block)| SavedBlock {
                                 addr: block.addr,
                                 size: block.size,

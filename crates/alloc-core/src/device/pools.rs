@@ -8,7 +8,7 @@ use crate::base::steps::Counted;
 use crate::error::{AllocError, Result};
 use crate::features::sleep::{SleepTag, Tags};
 use crate::lifetimes::last_work::LastWork;
-use crate::memory::block::{BlockPhase, Tier};
+use crate::memory::block::{Block, BlockPhase, Tier};
 use crate::memory::region::Source;
 use crate::memory::source::SegmentSource;
 use crate::process::attention::Reason;
@@ -383,8 +383,9 @@ pub(in crate::device) fn forget_empty(device: &Device, only: Option<PoolSlot>) {
 pub(crate) fn has_live(device: &Device, id: PoolId, expected: &BTreeSet<DevicePtr>) -> Result<bool> {
     let slot = slot_of(device, id)?;
     Ok(device.arenas.with_arenas_of(slot, |arenas| {
-        let live =
-            arenas.iter().flat_map(|arena| arena.layout().blocks().iter().filter(|(_, b)| b.state.is_live()));
+        let live = arenas
+            .iter()
+            .flat_map(|arena| arena.layout().blocks().iter().filter(|(_, b)| b.live().is_some()));
         let mut count = 0;
         let known = live.inspect(|_| count += 1).all(|(_, b)| expected.contains(&DevicePtr(b.addr)));
         known && count == expected.len()
@@ -407,11 +408,12 @@ pub(crate) fn stats(device: &Device, id: PoolId) -> Result<PoolStats> {
             }
             let free = arena.layout().blocks().iter().filter(|(_, block)| block.state == BlockPhase::Free);
             stats.free_bytes += free.map(|(_, block)| block.size).sum::<u64>();
-            let has_memory = |state: BlockPhase| {
-                !state.is_asleep()
-                    && !matches!(state, BlockPhase::Unmapped | BlockPhase::Dormant | BlockPhase::Alias)
+            let has_memory = |block: &Block| match block.state {
+                BlockPhase::Live(live) => !live.is_asleep(),
+                BlockPhase::Unmapped | BlockPhase::FreeAsleep | BlockPhase::Alias => false,
+                _ => true,
             };
-            let backed = |id| arena.layout().of_segment(id).any(|(_, block)| has_memory(block.state));
+            let backed = |id| arena.layout().of_segment(id).any(|(_, block)| has_memory(block));
             let segments = arena.layout().segments();
             let counted = |id| !segments.is_view(id) && backed(id);
             stats.segments += segments.iter().filter(|(id, _)| counted(*id)).count() as u64;

@@ -43,7 +43,7 @@ pub(super) struct Gathering {
 /// Notes live blocks of an arena whose calls are logged from now on.
 fn note_live(arena: &ArenaState) {
     let mut live: Vec<_> =
-        arena.layout().blocks().iter().filter(|(_, block)| block.state.is_live()).collect();
+        arena.layout().blocks().iter().filter(|(_, block)| block.live().is_some()).collect();
     live.sort_unstable_by_key(|(_, block)| block.addr);
     for (_, block) in live {
         arena.ledger().history().found(block.addr, block.requested);

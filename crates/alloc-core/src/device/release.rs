@@ -312,7 +312,7 @@ unsafe fn free_segment(
 fn evict_tier(device: &Device, arena: &Arena, slot: PoolSlot, tier: Tier, call: &Call<'_>) -> Result<()> {
     let Ok(vm) = device.driver.backend().virtual_memory() else { return Ok(()) };
     let calls = device.driver.calls();
-    let (_, dropped) = space::drop_dormant(device, arena, slot, vm);
+    let (_, dropped) = space::drop_free_asleep(device, arena, slot, vm);
     let is_of_pool = arena.lock().binding().slot() == slot;
     let dropped = match tier {
         Tier::Large if is_of_pool => {

@@ -11,7 +11,7 @@ use crate::features::share::exchange::{BlockPlace, in_handle};
 use crate::features::share::handle::{BlockMemory, Handle};
 use crate::features::share::{ImportedMemory, Share, SharedBlock};
 use crate::memory::address_map::Location;
-use crate::memory::block::{Block, BlockId, SegmentId};
+use crate::memory::block::{Block, BlockId, Live, SegmentId};
 use crate::memory::layout::Layout;
 use crate::memory::region::{GranuleState, Piece, ToExport};
 use crate::memory::segment::{Origin, Segment};
@@ -42,7 +42,7 @@ fn place(block: &Block, state: &ArenaState) -> std::result::Result<BlockPlace, S
 
 /// The live block at `ptr`, awake, if a value owns it or none does, as `owned` says.
 fn held_by(layout: &Layout, ptr: DevicePtr, id: BlockId, owned: bool) -> Option<&Block> {
-    layout.awake(ptr, id).filter(|block| block.state.is_owned() == owned)
+    layout.awake(ptr, id).filter(|block| block.live().is_some_and(Live::is_owned) == owned)
 }
 
 /// Place of a block in a view: the granules that own its memory, by their homes. These keep it while the block lives or
@@ -133,7 +133,7 @@ impl Device {
     pub(in crate::device) fn withdraw_shares(&self, arena: &Arena) {
         let shared: Vec<(BlockId, Arc<Share>)> = {
             let state = arena.lock();
-            let live = state.layout().blocks().iter().filter(|(_, block)| block.state.is_awake());
+            let live = state.layout().blocks().iter().filter(|(_, block)| block.is_awake());
             live.filter_map(|(id, block)| Some((id, state.uses().share(block.uses).cloned()?))).collect()
         };
         // Fixed memory does not sleep.

@@ -325,7 +325,7 @@ pub(in crate::device) fn handle_type(device: &Device) -> HandleType {
 
 /// Forgets free memory that sleeps: it need not be woken. Returns the bytes, and the driver's answer where that left
 /// empty address space.
-pub(in crate::device) fn drop_dormant(
+pub(in crate::device) fn drop_free_asleep(
     device: &Device,
     arena: &Arena,
     slot: PoolSlot,
@@ -342,7 +342,7 @@ pub(in crate::device) fn drop_dormant(
         for (segment, region_id) in state.layout().growable() {
             let mut accounting = device.accounting.lock();
             let Some(region) = accounting.regions().get(region_id) else { continue };
-            let (ranges, whole) = Bed::of(state.heap_mut(), segment).drop_dormant(region);
+            let (ranges, whole) = Bed::of(state.heap_mut(), segment).drop_free_asleep(region);
             for range in ranges {
                 bytes += range.end - range.start;
                 forgotten.extend(accounting.regions_mut().forget_saved(region_id, range.clone()));

@@ -33,7 +33,7 @@ impl Device {
         if let Ok(vm) = self.driver.backend().virtual_memory() {
             for pool in pools.iter().filter(|pool| !pools::is_known_to_graphs(self, pool.slot)) {
                 for arena in self.arenas.directory().of_pool(pool.slot) {
-                    let (dropped, outcome) = space::drop_dormant(self, arena, pool.slot, vm);
+                    let (dropped, outcome) = space::drop_free_asleep(self, arena, pool.slot, vm);
                     report.dropped += dropped;
                     emptied = emptied.and(outcome);
                 }

@@ -12,47 +12,30 @@ use crate::base::steps::Counted;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SegmentId(pub(crate) u32);
 
-/// Phase of a block's life.
+/// Phase of a block's life, in one byte: a hit compares and writes it.
 ///
 /// ```text
-///            hand out            free, unused elsewhere
-///   Free ───────────────▶ Allocated ──────────────────▶ Free (merged)
-///    │ ▲                      │ free, used on other streams
-///    │ │ last event done      ▼
-///    │ └───────────────── Pending
-///    │ take for a driver call
-///    ▼           commit map / roll back
-///   Busy ◀──────────────▶ Unmapped   (growable segments)
-///
-///   Allocated ◀── sleep / wake ──▶ Asleep ── free ──▶ Dormant ── wake ──▶ Free or Unmapped
-///
-///   Allocated ◀── a value takes it, gives it up ──▶ Owned      (Asleep and OwnedAsleep alike)
-///
-///   Free (owner) ── a view takes it ──▶ Lent        Alias (view) ── is used ──▶ Allocated
-///
-///   Free ── another stream owns its memory ──▶ Alias ── owns it again ──▶ Free, or ── is unmapped ──▶ Unmapped
+///   Free ── hand out ──▶ Live ── free ──▶ Free, or Pending while other streams use it ── last event ──▶ Free
+///   Free, Unmapped ── take for a driver call ──▶ Busy ── map, unmap, roll back ──▶ Free, Unmapped
+///   Live ◀── an owner takes it, gives it up ──▶ Live, owned          (awake and asleep alike)
+///   Live, awake ◀── sleep, wake ──▶ Live, asleep ── free ──▶ FreeAsleep ── wake ──▶ Free, Unmapped
+///   Free (owner) ── a view takes it ──▶ Lent          Alias (view) ── is used ──▶ Live
+///   Free ── another stream owns its memory ──▶ Alias ── owns it again ──▶ Free, or is unmapped ──▶ Unmapped
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockPhase {
-    /// In its tier's index.
-    Free,
     /// In the program's hands.
-    Allocated,
-    /// In the hands of a value that frees it, a [`DeviceBuffer`](crate::DeviceBuffer): nobody else does.
-    Owned,
+    Live(Live),
+    /// In its tier's index, with memory.
+    Free,
+    /// Free, on granules that all sleep; in no index.
+    FreeAsleep,
     /// Given back; other streams may still use it.
     Pending,
     /// Address space of a growable segment without memory, in its tier's list.
     Unmapped,
     /// Being mapped, unmapped or given back by a thread that holds no lock, or parked (`arena/short.rs`): nobody else may touch it.
     Busy,
-    /// [`Allocated`](Self::Allocated), with granules under it that have no memory.
-    Asleep,
-    /// [`Owned`](Self::Owned), with granules under it that have no memory.
-    OwnedAsleep,
-    /// Free, on granules that have no memory; in no index.
-    Dormant,
     /// Memory that a block in a view uses, at its owner's address.
     Lent,
     /// An alias that no block uses: its memory is its owner's, who may use it at another address. Part of a view, or a granule
@@ -62,49 +45,36 @@ pub enum BlockPhase {
     Unused,
 }
 
-impl BlockPhase {
-    /// True if the block is in the program's hands.
-    #[must_use]
-    pub const fn is_live(self) -> bool {
-        self.is_awake() || self.is_asleep()
+/// Holder and memory of a live block. Anyone frees it by its address, or only its owner does, a
+/// [`DeviceBuffer`](crate::DeviceBuffer).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Live {
+    /// Freed by its address; all of it has memory.
+    Awake,
+    /// Freed by its address; some of it has no memory.
+    Asleep,
+    /// Freed by its owner; all of it has memory.
+    OwnedAwake,
+    /// Freed by its owner; some of it has no memory.
+    OwnedAsleep,
+}
+
+impl Live {
+    pub(crate) const fn new(owned: bool, asleep: bool) -> Self {
+        match (owned, asleep) {
+            (false, false) => Self::Awake,
+            (false, true) => Self::Asleep,
+            (true, false) => Self::OwnedAwake,
+            (true, true) => Self::OwnedAsleep,
+        }
     }
 
-    /// True if the block is in the program's hands, and all of it has memory.
-    #[must_use]
-    pub const fn is_awake(self) -> bool {
-        matches!(self, Self::Allocated | Self::Owned)
+    pub(crate) const fn is_owned(self) -> bool {
+        matches!(self, Self::OwnedAwake | Self::OwnedAsleep)
     }
 
-    /// True if the block is in the program's hands, and some of it has no memory.
-    #[must_use]
-    pub const fn is_asleep(self) -> bool {
+    pub(crate) const fn is_asleep(self) -> bool {
         matches!(self, Self::Asleep | Self::OwnedAsleep)
-    }
-
-    /// True if a value has the block, and frees it.
-    #[must_use]
-    pub const fn is_owned(self) -> bool {
-        matches!(self, Self::Owned | Self::OwnedAsleep)
-    }
-
-    /// Phase of a live block in the hands of a value, or not; asleep or awake, it stays so.
-    pub(crate) const fn owned(self, owned: bool) -> Self {
-        match (self.is_asleep(), owned) {
-            (false, false) => Self::Allocated,
-            (false, true) => Self::Owned,
-            (true, false) => Self::Asleep,
-            (true, true) => Self::OwnedAsleep,
-        }
-    }
-
-    /// Phase of a live block asleep, or awake; its holder stays.
-    pub(crate) const fn asleep(self, asleep: bool) -> Self {
-        match (asleep, self.is_owned()) {
-            (false, false) => Self::Allocated,
-            (false, true) => Self::Owned,
-            (true, false) => Self::Asleep,
-            (true, true) => Self::OwnedAsleep,
-        }
     }
 }
 
@@ -141,6 +111,7 @@ pub struct Block {
 }
 
 const _: () = assert!(std::mem::size_of::<Block>() == 64, "a block record is one cache line");
+const _: () = assert!(std::mem::size_of::<BlockPhase>() == 1, "a phase is one byte");
 
 /// End of a use list.
 pub const NO_USES: u32 = u32::MAX;
@@ -175,10 +146,20 @@ impl Block {
         self.addr + self.size
     }
 
+    /// Its holder and its memory, if it is live.
+    pub(crate) fn live(&self) -> Option<Live> {
+        if let BlockPhase::Live(live) = self.state { Some(live) } else { None }
+    }
+
+    /// True if it is live, and all of it has memory.
+    pub(crate) fn is_awake(&self) -> bool {
+        self.live().is_some_and(|live| !live.is_asleep())
+    }
+
     /// True if anyone may free it by this address.
     #[inline(always)]
     pub(crate) fn is_handed_out_at(&self, addr: u64) -> bool {
-        self.addr == addr && self.state == BlockPhase::Allocated
+        self.addr == addr && self.state == BlockPhase::Live(Live::Awake)
     }
 
     /// Part of a segment that has other blocks too (PyTorch: `is_split`).

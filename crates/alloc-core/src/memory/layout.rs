@@ -1,7 +1,7 @@
 //! Segments, and the blocks that they are divided into.
 
 use crate::base::steps::Counted;
-use crate::memory::block::{Block, BlockId, BlockPhase, BlockTable, NO_USES, SegmentId, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, BlockTable, Live, NO_USES, SegmentId, Tier};
 use crate::memory::granules::Granules;
 use crate::memory::region::RegionId;
 use crate::memory::segment::{Origin, Segment, SegmentTable};
@@ -166,7 +166,10 @@ impl Layout {
 
     /// True if some block sleeps.
     pub(crate) fn has_sleepers(&self) -> bool {
-        self.blocks.iter().any(|(_, block)| block.state.is_asleep() || block.state == BlockPhase::Dormant)
+        self.blocks.iter().any(|(_, block)| match block.state {
+            BlockPhase::Live(live) => live.is_asleep(),
+            state => state == BlockPhase::FreeAsleep,
+        })
     }
 
     /// The block handed out at `ptr` that anyone may free, if the map's entry is still true.
@@ -177,23 +180,20 @@ impl Layout {
 
     /// The block handed out at `ptr`, a value's or not, if the map's entry is still true.
     pub(crate) fn awake(&self, ptr: DevicePtr, id: BlockId) -> Option<&Block> {
-        self.live(ptr, id).filter(|block| block.state.is_awake())
+        self.live(ptr, id).filter(|block| block.is_awake())
     }
 
     /// The block at `ptr`, if it is in the program's hands, awake or asleep.
     pub(crate) fn live(&self, ptr: DevicePtr, id: BlockId) -> Option<&Block> {
-        self.blocks.get(id).filter(|block| block.addr == ptr.0 && block.state.is_live())
+        self.blocks.get(id).filter(|block| block.addr == ptr.0 && block.live().is_some())
     }
 
     /// Gives these bytes of the live block at `ptr` to a value, or takes them back. `false` where that is so already,
     /// or there is no live block, or one that is too small.
     pub(crate) fn set_owned(&mut self, ptr: DevicePtr, id: BlockId, owned: Option<u64>) -> bool {
-        let Some(block) = self.live(ptr, id).filter(|block| owned.is_none_or(|bytes| bytes <= block.size))
-        else {
-            return false;
-        };
-        let (was, state) = (block.state.is_owned(), block.state.owned(owned.is_some()));
-        self.blocks[id].state = state;
-        was != owned.is_some()
+        let block = self.live(ptr, id).filter(|block| owned.is_none_or(|bytes| bytes <= block.size));
+        let Some(live) = block.and_then(Block::live) else { return false };
+        self.blocks[id].state = BlockPhase::Live(Live::new(owned.is_some(), live.is_asleep()));
+        live.is_owned() != owned.is_some()
     }
 }

@@ -9,7 +9,7 @@ use crate::size::Size;
 use crate::workload::{Input, WorkloadArgs, limits, stem};
 use clap::Parser;
 use granule_analysis::Run;
-use granule_export::Source;
+use granule_export::runs::Source;
 use granule_snapshot::LoadError;
 use std::ffi::OsString;
 use std::io;

@@ -4,7 +4,7 @@ use crate::listener::Listener;
 use crate::refused::exception;
 use crate::table::Table;
 use granule_analysis::curve::curve;
-use granule_export::parquet;
+use granule_export::runs::parquet;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use std::path::PathBuf;

@@ -36,7 +36,7 @@ pub(crate) fn check_views(heap: &Heap<Granule>) {
                 assert_eq!(block.state, BlockPhase::Alias, "a block that is used in a view has a home");
                 continue;
             };
-            let in_use = block.state.is_awake() || block.state == BlockPhase::Pending;
+            let in_use = block.is_awake() || block.state == BlockPhase::Pending;
             assert!(in_use, "loans are for blocks in use");
             live.insert(block.addr, id);
             check_loan(heap, view, block, homes);

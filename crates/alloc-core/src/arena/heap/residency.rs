@@ -1,11 +1,11 @@
 //! Blocks whose memory sleeps. The granules' states are the truth; blocks follow them.
 //!
-//! A block that is in the program's hands is [`BlockPhase::Asleep`] while some granule under it has no memory; free memory without
-//! granules is [`BlockPhase::Dormant`], in no index.
+//! A live block is asleep while some granule under it has no memory; free memory without granules is
+//! [`BlockPhase::FreeAsleep`], in no index.
 
 use super::Heap;
 use crate::features::sleep::KeptBecause;
-use crate::memory::block::{BlockId, BlockPhase, SegmentId};
+use crate::memory::block::{BlockId, BlockPhase, Live, SegmentId};
 use crate::memory::region::{GranuleState, Region};
 use std::ops::Range;
 
@@ -67,15 +67,11 @@ impl Sleepers {
         let mut groups: Vec<(Range<u64>, Option<KeptBecause>)> = Vec::new();
         for (_, block) in heap.layout.of_segment(segment) {
             let why = match block.state {
-                BlockPhase::Unmapped | BlockPhase::Dormant | BlockPhase::Alias | BlockPhase::Unused => {
+                BlockPhase::Unmapped | BlockPhase::FreeAsleep | BlockPhase::Alias | BlockPhase::Unused => {
                     continue;
                 }
                 BlockPhase::Free if !free_too => continue,
-                BlockPhase::Free
-                | BlockPhase::Allocated
-                | BlockPhase::Owned
-                | BlockPhase::Asleep
-                | BlockPhase::OwnedAsleep => None,
+                BlockPhase::Free | BlockPhase::Live(_) => None,
                 BlockPhase::Pending => Some(KeptBecause::Pending),
                 BlockPhase::Busy | BlockPhase::Lent => Some(KeptBecause::Busy),
             };
@@ -113,11 +109,11 @@ impl<'a> Bed<'a> {
     pub(crate) fn lie_down(&mut self, range: &Range<u64>) {
         for id in self.on(range) {
             match self.heap.layout.blocks()[id].state {
-                awake if awake.is_awake() => self.set(id, awake.asleep(true)),
+                BlockPhase::Live(live) => self.set(id, BlockPhase::Live(Live::new(live.is_owned(), true))),
                 BlockPhase::Free => {
                     self.heap.take_free(id);
                     let id = self.trim_free(id, range);
-                    make_dormant(self.heap, id);
+                    free_asleep(self.heap, id);
                 }
                 _ => {}
             }
@@ -149,16 +145,18 @@ impl<'a> Bed<'a> {
         for id in self.on(range) {
             let block = &self.heap.layout.blocks()[id];
             match block.state {
-                asleep if asleep.is_asleep() && !region.states(block.addr..block.end()).any(sleeps) => {
-                    self.set(id, asleep.asleep(false));
+                BlockPhase::Live(live)
+                    if live.is_asleep() && !region.states(block.addr..block.end()).any(sleeps) =>
+                {
+                    self.set(id, BlockPhase::Live(Live::new(live.is_owned(), false)));
                 }
-                BlockPhase::Dormant => self.wake_pieces(region, id),
+                BlockPhase::FreeAsleep => self.wake_pieces(region, id),
                 _ => {}
             }
         }
     }
 
-    /// Cuts a dormant block into pieces, each on granules that are all awake or all asleep. The former are free.
+    /// Cuts free memory that sleeps into pieces, each on granules that are all awake or all asleep. The former are free.
     fn wake_pieces(&mut self, region: &Region, mut piece: BlockId) {
         loop {
             let block = &self.heap.layout.blocks()[piece];
@@ -171,7 +169,7 @@ impl<'a> Bed<'a> {
             }
             let rest = (border < end).then(|| self.heap.cut_above(piece, border - addr, BlockPhase::Busy));
             if asleep {
-                self.set(piece, BlockPhase::Dormant);
+                self.set(piece, BlockPhase::FreeAsleep);
             } else {
                 self.set(piece, BlockPhase::Busy);
                 self.heap.return_free(piece);
@@ -183,13 +181,13 @@ impl<'a> Bed<'a> {
 
     /// Turns free memory that sleeps into address space without memory, by whole granules: it need not be woken.
     /// Returns the ranges, and the segment's one block, busy, if nothing else is left of the segment.
-    pub(crate) fn drop_dormant(&mut self, region: &Region) -> (Vec<Range<u64>>, Option<BlockId>) {
-        let dormant = self.heap.layout.of_segment(self.segment);
-        let dormant = dormant.filter(|(_, block)| block.state == BlockPhase::Dormant);
-        let dormant: Vec<BlockId> = dormant.map(|(id, _)| id).collect();
+    pub(crate) fn drop_free_asleep(&mut self, region: &Region) -> (Vec<Range<u64>>, Option<BlockId>) {
+        let asleep = self.heap.layout.of_segment(self.segment);
+        let asleep = asleep.filter(|(_, block)| block.state == BlockPhase::FreeAsleep);
+        let asleep: Vec<BlockId> = asleep.map(|(id, _)| id).collect();
         let mut dropped = Vec::new();
         let mut whole = None;
-        for id in dormant {
+        for id in asleep {
             let block = &self.heap.layout.blocks()[id];
             let (addr, end) = (block.addr, block.end());
             let inner = region.within(addr..end);
@@ -203,7 +201,7 @@ impl<'a> Bed<'a> {
                 middle = self.heap.cut_above(id, inner.start - addr, BlockPhase::Busy);
             }
             if inner.end < end {
-                self.heap.cut_above(middle, inner.end - inner.start, BlockPhase::Dormant);
+                self.heap.cut_above(middle, inner.end - inner.start, BlockPhase::FreeAsleep);
             }
             self.set(middle, BlockPhase::Busy);
             if let Some((_, block)) = self.heap.commit_evict(middle, inner.end - inner.start) {
@@ -219,9 +217,9 @@ fn sleeps(state: GranuleState) -> bool {
     matches!(state, GranuleState::Asleep | GranuleState::Pending)
 }
 
-/// Turns a busy or sleeping block into dormant free memory, joined with its dormant neighbours.
-pub(in crate::arena) fn make_dormant(heap: &mut Heap, id: BlockId) {
-    let id = heap.layout.join(id, BlockPhase::Dormant);
+/// Turns a busy or sleeping block into free memory that sleeps, joined with neighbours of its kind.
+pub(in crate::arena) fn free_asleep(heap: &mut Heap, id: BlockId) {
+    let id = heap.layout.join(id, BlockPhase::FreeAsleep);
     let block = &mut heap.layout.blocks_mut()[id];
-    (block.state, block.requested) = (BlockPhase::Dormant, 0);
+    (block.state, block.requested) = (BlockPhase::FreeAsleep, 0);
 }

@@ -174,7 +174,7 @@ fn blockers(layout: &Layout, tier: Tier) -> Vec<Blocker> {
     let free = |id: BlockId| {
         id.some().map(|id| &layout.blocks()[id]).filter(|b| b.state == BlockPhase::Free).map_or(0, |b| b.size)
     };
-    let live = layout.blocks().iter().filter(|(_, b)| b.state.is_awake() && b.tier == tier);
+    let live = layout.blocks().iter().filter(|(_, b)| b.is_awake() && b.tier == tier);
     let mut found: Vec<_> = live
         .map(|(_, b)| Blocker { ptr: DevicePtr(b.addr), size: b.size, beside: free(b.prev) + free(b.next) })
         .filter(|b| b.beside > 0)

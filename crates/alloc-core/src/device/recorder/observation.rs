@@ -2,7 +2,7 @@
 
 use crate::arena::ArenaState;
 use crate::device::accounting::recording::RecordingState;
-use crate::memory::block::BlockPhase;
+use crate::memory::block::{BlockPhase, Live};
 use crate::process::stream_identity::shown_raw;
 use crate::sync::Arc;
 use crate::types::DeviceIndex;
@@ -67,11 +67,9 @@ pub(in crate::device) fn segments(device: DeviceIndex, arena: &ArenaState) -> Ve
         let mut open = false;
         for (block_id, block) in arena.layout().of_segment(id) {
             let state = match block.state {
-                BlockPhase::Allocated | BlockPhase::Owned | BlockPhase::Asleep | BlockPhase::OwnedAsleep => {
-                    BlockState::ActiveAllocated
-                }
+                BlockPhase::Live(_) => BlockState::ActiveAllocated,
                 BlockPhase::Pending => BlockState::ActivePendingFree,
-                BlockPhase::Free | BlockPhase::Dormant => BlockState::Inactive,
+                BlockPhase::Free | BlockPhase::FreeAsleep => BlockState::Inactive,
                 BlockPhase::Busy if segment.is_fixed() => BlockState::Inactive,
                 // Lent memory shows where it is used.
                 BlockPhase::Unmapped
@@ -105,7 +103,7 @@ pub(in crate::device) fn segments(device: DeviceIndex, arena: &ArenaState) -> Ve
                 requested_size: block.requested,
                 state,
                 frames: Some(Arc::default()),
-                extra: if block.state.is_asleep() || block.state == BlockPhase::Dormant {
+                extra: if block.live().is_some_and(Live::is_asleep) || block.state == BlockPhase::FreeAsleep {
                     vec![("asleep".into(), Value::Bool(true))]
                 } else {
                     Vec::new()

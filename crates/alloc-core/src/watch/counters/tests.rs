@@ -53,7 +53,7 @@ fn a_block_that_is_taken_again_beside_one_that_nobody_was_told_of_makes_a_peak()
 }
 
 /// A block of the model: its arena, tier, size and requested bytes, and whether it is pending.
-type Live = (usize, Tier, u64, u64, bool);
+type LiveBlock = (usize, Tier, u64, u64, bool);
 
 proptest! {
     /// Against plain global counters: peaks and sums are exact whichever arenas the changes come from, and
@@ -65,7 +65,7 @@ proptest! {
         let mut arenas: Vec<_> = (0..4).map(Counters::new).collect();
         let mut peaks = Peaks::default();
         let mut model = Model::default();
-        let mut live: Vec<Live> = Vec::new();
+        let mut live: Vec<LiveBlock> = Vec::new();
         let mut since_boundary = [0; COUNTS];
         for (mut who, small, step, size, slack, boundary) in steps {
             let mut all = arenas.iter_mut().collect::<Vec<_>>();

@@ -11,9 +11,9 @@ use crate::table;
 use crate::workload::{WorkloadArgs, stem};
 use granule::config::PolicyName;
 use granule::round::size_text;
-use granule_export::parquet::Table;
-use granule_export::perfetto::{self, Options, Written};
-use granule_export::{Kind, Source};
+use granule_export::runs::parquet::Table;
+use granule_export::runs::perfetto::{self, Options, Written};
+use granule_export::runs::{Kind, Source};
 use serde::Serialize;
 use std::fs;
 use std::io::Write;
@@ -138,7 +138,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
 /// Tables of one run are not put over those of another, which they would take the place of without a word.
 fn refuse_another_run(directory: &Path, id: &str) -> Result<(), Failure> {
     let path = directory.join(format!("{}.parquet", Table::Runs.name()));
-    match granule_export::parquet::run_of(&path) {
+    match granule_export::runs::parquet::run_of(&path) {
         Some(there) if there != id => Err(Failure::OtherRun { path: directory.to_owned(), there }),
         _ => Ok(()),
     }

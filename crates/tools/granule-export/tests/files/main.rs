@@ -9,7 +9,7 @@ use alloc_core::snapshot::{Frame, Stack};
 use alloc_core::types::PoolId;
 use granule_analysis::Run;
 use granule_analysis::run::{Allocation, Iteration, Moment, NEVER, Refusal, Span};
-use granule_export::{Kind, Source};
+use granule_export::runs::{Kind, Source};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

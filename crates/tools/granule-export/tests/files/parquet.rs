@@ -1,7 +1,7 @@
 use super::{any_run, small, source};
 use alloc_core::snapshot::{Action, Frame, Snapshot, TraceEntry};
 use granule_analysis::Run;
-use granule_export::parquet::Table;
+use granule_export::runs::parquet::Table;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 use super::parquet::asked_for_by_a_program;
 use super::{any_run, small, source};
 use granule_analysis::Run;
-use granule_export::perfetto::{Options, Written, write};
+use granule_export::runs::perfetto::{Options, Written, write};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::collections::HashMap;

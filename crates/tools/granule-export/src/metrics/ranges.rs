@@ -5,7 +5,7 @@
 //! other files.
 //!
 //! ```
-//! use granule_metrics::ranges::{MemoryRange, Range};
+//! use granule_export::metrics::ranges::{MemoryRange, Range};
 //! # use alloc_core::{AllocError, CachingAllocator, types::Stream};
 //! # use std::sync::Arc;
 //! fn step(allocator: &Arc<CachingAllocator>, stream: Stream) -> Result<(), AllocError> {

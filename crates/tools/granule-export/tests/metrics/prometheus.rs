@@ -4,7 +4,7 @@ use crate::support::{DEVICE, program};
 use alloc_core::budget::Budget;
 use alloc_core::config::MemoryLimit;
 use alloc_core::types::{MIB, PoolId};
-use granule_metrics::prometheus::{Collector, text};
+use granule_export::metrics::prometheus::{Collector, text};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use std::sync::Arc;

@@ -5,8 +5,8 @@ mod counters;
 mod packet;
 mod slices;
 
-use crate::Source;
-use crate::clock::Clock;
+use crate::runs::Source;
+use crate::runs::clock::Clock;
 use granule_analysis::run::{Moment, Run};
 use packet::{Args, Packet, Phase, Track};
 use serde_json::json;

@@ -7,7 +7,7 @@ use alloc_core::pool::PoolStats;
 use alloc_core::snapshot::HistoryStatus;
 use alloc_core::stats::{DeviceStats, GranuleStats, Stat, StatArray};
 use alloc_core::types::{DeviceIndex, DeviceKind, PoolId};
-use granule_metrics::{
+use granule_export::metrics::{
     DeviceReading, HostReading, Kind, Label, Metric, PoolReading, Reading, Sample, Unit, Value, metrics,
 };
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! Ranges over lookalikes of the profilers' libraries, compiled here.
 
 use crate::support::{DEVICE, program};
-use granule_metrics::ranges::{Markers, MemoryRange, Range, Vendor};
+use granule_export::metrics::ranges::{Markers, MemoryRange, Range, Vendor};
 use std::ffi::{CStr, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,6 @@
-//! Granule's figures for the tools that watch programs.
+//! The figures of a running program, for the tools that watch it.
 //!
-//! [`metrics`] is the one table of them: name, unit, help and how each is read. What exports them goes through that
+//! [`metrics()`] is the one table of them: name, unit, help and how each is read. What exports them goes through that
 //! table, so that all say the same:
 //!
 //! * `prometheus`: `prometheus::text`, or a `prometheus::Collector` for a registry.

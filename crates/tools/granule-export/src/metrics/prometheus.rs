@@ -1,6 +1,6 @@
 //! Figures as Prometheus reads them: OpenMetrics text.
 //!
-//! Names are those of [`metrics`](crate::metrics()) after `granule_`, with the unit at their end, and `_total` after
+//! Names are those of [`metrics`](crate::metrics::metrics()) after `granule_`, with the unit at their end, and `_total` after
 //! sums: `granule_reserved_bytes{device="0",kind="cuda",pool="all"}`.
 //!
 //! Whatever serves HTTP can serve them, for example the standard library:
@@ -14,16 +14,16 @@
 //!         let mut connection = connection?;
 //!         // One scrape fits in one read; what it says does not matter.
 //!         let _ = connection.read(&mut [0; 4096])?;
-//!         let text = granule_metrics::prometheus::text(allocator);
-//!         let (kind, length) = (granule_metrics::prometheus::CONTENT_TYPE, text.len());
+//!         let text = granule_export::metrics::prometheus::text(allocator);
+//!         let (kind, length) = (granule_export::metrics::prometheus::CONTENT_TYPE, text.len());
 //!         write!(connection, "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{text}")?;
 //!     }
 //!     Ok(())
 //! }
 //! ```
 
-use crate::metric::{Kind, Value};
-use crate::reading::{Reading, Source};
+use crate::metrics::metric::{Kind, Value};
+use crate::metrics::reading::{Reading, Source};
 use alloc_core::stats::Unit;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -54,7 +54,7 @@ pub fn text(source: &(impl Source + ?Sized)) -> String {
 ///
 /// fn add(registry: &mut Registry, allocator: &Arc<alloc_core::CachingAllocator>) {
 ///     // The registry does not keep the allocator alive.
-///     let collector = granule_metrics::prometheus::Collector::new(Arc::downgrade(allocator));
+///     let collector = granule_export::metrics::prometheus::Collector::new(Arc::downgrade(allocator));
 ///     registry.register_collector(Box::new(collector));
 /// }
 /// ```
@@ -90,7 +90,7 @@ impl prometheus_client::collector::Collector for Read {
 }
 
 fn encode(reading: &Reading, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-    for metric in crate::metrics() {
+    for metric in crate::metrics::metrics() {
         let samples = metric.samples(reading);
         if samples.is_empty() {
             continue;

@@ -26,14 +26,14 @@ macro_rules! row {
 #[cfg(feature = "arrow")]
 macro_rules! columns {
     ($name:ident<$life:lifetime> { $(pub $field:ident: $type:ty,)* }) => {
-        impl<$life> crate::columns::Columns for $name<$life> {
+        impl<$life> crate::runs::columns::Columns for $name<$life> {
             fn schema() -> arrow_schema::Schema {
-                use crate::columns::Cell;
+                use crate::runs::columns::Cell;
                 arrow_schema::Schema::new(vec![$(<$type>::field(stringify!($field)),)*])
             }
 
             fn columns(rows: &[Self]) -> Vec<arrow_array::ArrayRef> {
-                use crate::columns::Cell;
+                use crate::runs::columns::Cell;
                 vec![$(<$type>::column(rows.iter().map(|row| &row.$field)),)*]
             }
         }
@@ -210,12 +210,12 @@ impl Row for EventRow<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::events::What;
-    use crate::parquet::Table;
+    use crate::runs::events::What;
+    use crate::runs::parquet::Table;
     use parquet::basic::{LogicalType, Repetition, Type as Physical};
     use parquet::schema::types::Type;
 
-    const DOC: &str = include_str!("../../../../docs/tables.md");
+    const DOC: &str = include_str!("../../../../../docs/tables.md");
 
     /// The columns under a heading, a line each: - `name` type: what it is.
     fn columns_under(heading: &str) -> Vec<(&'static str, String)> {

@@ -1,9 +1,9 @@
 //! The rows of the tables, of a run.
 
-use crate::Source;
-use crate::clock::Clock;
-use crate::events::{Event, Events, What};
-use crate::schema::{AllocationRow, EventRow, IterationRow, RunRow, SegmentRow, SiteRow};
+use crate::runs::Source;
+use crate::runs::clock::Clock;
+use crate::runs::events::{Event, Events, What};
+use crate::runs::schema::{AllocationRow, EventRow, IterationRow, RunRow, SegmentRow, SiteRow};
 use alloc_core::snapshot::Frame;
 use granule_analysis::Run;
 use granule_analysis::inspect::program_frame;

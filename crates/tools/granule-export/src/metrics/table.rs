@@ -1,7 +1,7 @@
 //! The table of all metrics: what follows from the rows of the statistics, and what is computed beyond them.
 
-use crate::metric::{Kind, Metric, Read, Value};
-use crate::reading::DeviceReading;
+use crate::metrics::metric::{Kind, Metric, Read, Value};
+use crate::metrics::reading::DeviceReading;
 use alloc_core::budget::TenantStats;
 use alloc_core::host::HostStats;
 use alloc_core::ledger::DeviceLedger;

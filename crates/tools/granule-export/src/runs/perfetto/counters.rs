@@ -1,6 +1,6 @@
 //! What was live and what was held, over time.
 
-use crate::clock::Clock;
+use crate::runs::clock::Clock;
 use granule_analysis::Run;
 use granule_analysis::run::{Moment, NEVER};
 use std::collections::BTreeMap;

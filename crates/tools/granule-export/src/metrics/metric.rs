@@ -1,6 +1,6 @@
 //! What a metric is.
 
-use crate::reading::{DeviceReading, HostReading, PoolReading, Reading};
+use crate::metrics::reading::{DeviceReading, HostReading, PoolReading, Reading};
 use alloc_core::budget::TenantStats;
 use alloc_core::host::HostStats;
 use alloc_core::pool::PoolStats;

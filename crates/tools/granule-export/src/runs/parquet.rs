@@ -1,11 +1,11 @@
 //! A run as Parquet files, one for each table; with the feature `arrow`, as tables in memory.
 
-use crate::Source;
+use crate::runs::Source;
 #[cfg(feature = "arrow")]
-use crate::columns::Columns;
-use crate::events::Events;
-use crate::rows::Rows;
-use crate::schema::{AllocationRow, EventRow, IterationRow, Row, RunRow, SegmentRow, SiteRow};
+use crate::runs::columns::Columns;
+use crate::runs::events::Events;
+use crate::runs::rows::Rows;
+use crate::runs::schema::{AllocationRow, EventRow, IterationRow, Row, RunRow, SegmentRow, SiteRow};
 #[cfg(feature = "arrow")]
 use arrow_array::RecordBatch;
 #[cfg(feature = "arrow")]
@@ -183,7 +183,7 @@ fn groups<R: Row>(rows: impl Iterator<Item = R>) -> impl Iterator<Item = Vec<R>>
 #[cfg(all(test, feature = "arrow"))]
 mod tests {
     use super::Table;
-    use crate::{Kind, Source};
+    use crate::runs::{Kind, Source};
     use arrow_array::cast::AsArray;
     use arrow_array::types::{Int64Type, UInt64Type};
     use granule_analysis::Run;
