@@ -89,7 +89,11 @@ mod tests {
             (waited, status) == (child, 0)
         };
         std::thread::scope(|scope| {
-            let parent = scope.spawn(|| while comes_and_goes(of_parent) && !ended.load(Ordering::Acquire) {});
+            let parent = scope.spawn(|| {
+                while !ended.load(Ordering::Acquire) {
+                    assert!(comes_and_goes(of_parent));
+                }
+            });
             let all = (0..100).all(|_| in_child());
             ended.store(true, Ordering::Release);
             parent.join().expect("it ends");
