@@ -454,7 +454,7 @@ impl HostAllocator {
 
 impl Drop for HostAllocator {
     /// Gives everything back that is not in the program's hands. **Blocks** until devices are done with it; graphs that
-    /// use pinned memory have to be gone. At an edge of the process nothing is done.
+    /// use pinned memory have to be gone. At an edge of the process nothing is done: what backups look at stays.
     fn drop(&mut self) {
         let driver = self.cache.driver();
         if driver.is_forked() {

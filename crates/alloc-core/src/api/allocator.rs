@@ -398,7 +398,7 @@ impl CachingAllocator {
     /// Replaces the settings of all devices. Memory that is handed out or cached stays. The memory fraction stays as it
     /// was set, as in PyTorch. So do limits from [`set_memory_limits`](Self::set_memory_limits) where `settings` say of
     /// `memory_limit`, or `memory_soft_limit`, what the settings before said. `publish` and `system_root` always stay;
-    /// where others are asked for, the log says so.
+    /// where others than the defaults are asked for, the log says so.
     ///
     /// # Errors
     /// * [`AllocError::PolicyFixed`] where `settings` names another policy;

@@ -20,7 +20,6 @@ fn waiting(block: BlockId) -> Waiting {
 /// Blocks that wait for devices.
 #[derive(Debug)]
 pub(super) struct Completions {
-    driver: Arc<DriverAccess>,
     /// By device: one whose events cannot be asked for holds up no other.
     pending: Vec<PendingFrees>,
     /// Of all that share the memory: a block between its event and the table is on its way.
@@ -32,6 +31,8 @@ pub(super) struct Completions {
     any_deferred: AtomicBool,
     /// The thread that looks, if there is one: while nothing waits, it sleeps.
     watcher: OnceLock<Thread>,
+    /// Dropped last: the end of events asks it for the driver.
+    driver: Arc<DriverAccess>,
 }
 
 impl Completions {

@@ -56,7 +56,7 @@ pub(super) struct PinnedBlock {
     pub(super) in_graph: bool,
     /// A buffer has it, and frees it.
     pub(super) buffered: bool,
-    /// Counts for itself, and is not cached after its end; see [`Pins::take`](crate::process::pinned::Pins::take).
+    /// Counts for itself: it leaves, or is not cached after its end; see [`Pins::take`](crate::process::pinned::Pins::take).
     pub(super) apart: bool,
     pub(super) context: Option<Context>,
 }

@@ -79,7 +79,7 @@ pub(super) struct BlockTable {
     most_wanted: u64,
     /// Bytes that these blocks have beyond that.
     waste: u64,
-    /// Bytes of blocks that are not cached after their end, until that: they are not among those.
+    /// Bytes of blocks that are not cached after their end, which are not among those, and of blocks that leave.
     apart: u64,
     /// Memory of the program's own that it has pinned: its size, and where.
     registered: BTreeMap<DevicePtr, (u64, Option<Context>)>,
@@ -319,7 +319,12 @@ impl BlockTable {
         let block = self.block_mut(id);
         block.name = 0;
         if block.users.is_empty() && !block.in_graph {
-            return self.complete(id, call);
+            if self.complete(id, call) {
+                self.shelve(id);
+                return Fate::Free;
+            }
+            self.leave(id);
+            return Fate::Leaves;
         }
         let (size, users) = (block.size, std::mem::take(&mut block.users));
         // A graph uses its memory whenever it is launched, so nothing says when it has done so for the last time.
@@ -344,15 +349,13 @@ impl BlockTable {
         }
         let size = block.size;
         self.totals.end_wait(size);
-        let fate = self.complete(id, call);
-        if matches!(fate, Fate::Leaves) {
-            self.stays(id);
-        }
-        fate
+        let keeps = self.complete(id, call);
+        self.shelve(id);
+        if keeps { Fate::Free } else { Fate::Leaves }
     }
 
-    /// No device uses the block any more.
-    fn complete(&mut self, id: BlockId, call: Option<&Context>) -> Fate {
+    /// No device uses the block any more. `false` where it is not to be cached.
+    fn complete(&mut self, id: BlockId, call: Option<&Context>) -> bool {
         let PinnedBlock { size, requested, rounded, pool, apart, .. } = *self.block(id);
         self.note(Action::FreeCompleted, id, call);
         self.cache(pool).histogram.end(size);
@@ -361,18 +364,15 @@ impl BlockTable {
             self.wanted -= rounded;
             self.waste -= size - rounded;
         }
-        if apart || size > self.knobs.max_cached {
-            self.leave(id);
-            return Fate::Leaves;
-        }
-        self.shelve(id);
-        Fate::Free
+        !apart && size <= self.knobs.max_cached
     }
 
     fn shelve(&mut self, id: BlockId) {
         let block = self.block_mut(id);
         block.phase = Phase::Cached;
+        let was_apart = std::mem::take(&mut block.apart);
         let (pool, size) = (block.pool, block.size);
+        self.apart -= if was_apart { size } else { 0 };
         self.cache(pool).free.put(id, size);
     }
 
@@ -380,7 +380,9 @@ impl BlockTable {
     fn leave(&mut self, id: BlockId) {
         let block = self.block_mut(id);
         block.phase = Phase::Leaving;
-        let ptr = block.ptr;
+        let was_apart = std::mem::replace(&mut block.apart, true);
+        let (ptr, size) = (block.ptr, block.size);
+        self.apart += if was_apart { 0 } else { size };
         self.by_ptr.remove(&ptr);
     }
 
@@ -423,12 +425,9 @@ impl BlockTable {
         self.leftovers.contexts.extend(block.context);
     }
 
-    /// A leaving block is cached again: the driver refused to take it back, or is not asked yet.
+    /// A leaving block is cached again: the driver refused to take it back.
     pub(super) fn stays(&mut self, id: BlockId) {
-        let block = self.block_mut(id);
-        let was_apart = std::mem::take(&mut block.apart);
-        let (ptr, size) = (block.ptr, block.size);
-        self.apart -= if was_apart { size } else { 0 };
+        let ptr = self.block(id).ptr;
         self.by_ptr.insert(ptr, id);
         self.shelve(id);
     }
@@ -583,5 +582,28 @@ mod tests {
             table.gone(apart, None, None);
             assert_eq!((table.apart, table.totals.held()), (0, 16 * MIB));
         }
+    }
+
+    #[test]
+    fn a_block_that_leaves_is_no_surplus_of_another_thread() {
+        let order = |requested| Order {
+            requested,
+            pool: PoolId::DEFAULT,
+            capturing: false,
+            apart: false,
+            context: None,
+        };
+        let fresh = |at| Fresh { ptr: DevicePtr(at), size: 64 * MIB, origin: PinMethod::Driver, took: None };
+        let mut table = BlockTable::new(&Settings::default(), HostSizing::Granule);
+        let [first, second] = [1 << 40, 2 << 40].map(|at| table.add(fresh(at), &order(64 * MIB)));
+        let [first, second] = [first, second].map(|made| table.handed_out(made.id).unwrap());
+        table.release(first, None);
+        assert_eq!(table.clear_cache(PoolId::DEFAULT), [first]);
+        table.stays(first);
+        table.release(second, None);
+        let leaving = table.clear_surplus(0);
+        assert_eq!((leaving.len(), table.clear_surplus(0).len()), (1, 0), "one of the two was wanted");
+        table.gone(leaving[0], None, None);
+        assert_eq!((table.apart, table.totals.held()), (0, 64 * MIB));
     }
 }

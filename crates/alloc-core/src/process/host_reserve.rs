@@ -182,6 +182,9 @@ impl HostReserve {
 
     /// Bytes that it is to be under other settings. Reads files.
     pub(crate) fn under(&self, settings: &Settings) -> Result<u64, String> {
+        if settings.host_reserve_of(u64::MAX) == 0 {
+            return Ok(0);
+        }
         Ok(HostRoom::of(&self.system, settings)?.map_or(self.bytes(), |room| room.reserve))
     }
 

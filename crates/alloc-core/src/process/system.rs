@@ -46,6 +46,8 @@ pub struct SharedMemory {
     pub which: Shared,
     /// Figures of AMD's kernel driver, where the device is an APU.
     pub apu: Option<Apu>,
+    /// Its driver is AMD's, which does not count the page cache as taken.
+    is_amds: bool,
     system: System,
 }
 
@@ -285,12 +287,13 @@ impl SharedMemory {
         let system = system.clone();
         if asked(Attribute::Integrated) != Some(1) {
             let node = u32::try_from(asked(Attribute::MemoryNode)?).ok()?;
-            return Some(Self { which: Shared::Node(node), apu: None, system });
+            return Some(Self { which: Shared::Node(node), apu: None, is_amds: false, system });
         }
         let properties = backend.properties(device).inspect_err(|_| backend.clear_error()).ok();
         let bus = properties.and_then(|properties| properties.pci_bus_id);
         let apu = bus.as_ref().and_then(|bus| system.apu(bus));
-        if apu.is_none() && backend.name().starts_with("hip") {
+        let is_amds = backend.name().starts_with("hip");
+        if apu.is_none() && is_amds {
             tracing::warn!(%device, bus, "the system does not say what memory the device has; what the driver says counts");
         }
         // MI300A has no VRAM, and its GTT is of the whole machine. The driver tells each device's part of that.
@@ -298,7 +301,7 @@ impl SharedMemory {
         // KFD takes all of an APU's memory from the larger of the two (`apu_prefer_gtt`, since Linux 6.10). What the
         // firmware set aside is not the host's.
         let is_aside = apu.as_ref().is_some_and(|apu| apu.vram >= apu.gtt);
-        Some(Self { which: if is_aside { Shared::Aside } else { Shared::Host }, apu, system })
+        Some(Self { which: if is_aside { Shared::Aside } else { Shared::Host }, apu, is_amds, system })
     }
 
     /// Free and total bytes of the device, for which the driver reports `driver`.
@@ -322,20 +325,20 @@ impl SharedMemory {
         }
     }
 
-    /// Memory of a device whose memory is the host's. Its driver counts the page cache as taken, which the system gives
-    /// up on demand. It knows no control groups, and of an APU maybe a part alone.
+    /// Memory of a device whose memory is the host's. Drivers but AMD's count the page cache as taken, which the system
+    /// gives up on demand. They know no control groups, and of an APU maybe a part alone.
     fn of_host(&self, driver: MemoryInfo) -> MemoryInfo {
         let memory = self.system.memory();
         let available = memory.map_or(0, |memory| memory.available);
         let ControlGroups { limit, left, .. } = self.system.control_groups();
-        let (mut had, mut total) = (available.min(left), driver.total.min(limit));
+        let (mut had, mut total) = (if self.is_amds { 0 } else { available }, driver.total.min(limit));
         if let Some(Apu { gtt, folder, .. }) = &self.apu {
             let host = memory.map_or(u64::MAX, |memory| memory.total);
             total = total.max((*gtt).min(host).min(limit));
             let used = self.system.bytes(folder.join("mem_info_gtt_used")).unwrap_or(0);
-            had = had.min(gtt.saturating_sub(used));
+            had = available.min(gtt.saturating_sub(used));
         }
-        MemoryInfo { free: driver.free.min(left).max(had).min(total), total }
+        MemoryInfo { free: driver.free.max(had).min(left).min(total), total }
     }
 
     /// The system, where its memory is the host's.
@@ -391,7 +394,7 @@ mod tests {
     }
 
     fn host(system: &System) -> SharedMemory {
-        SharedMemory { which: Shared::Host, apu: None, system: system.clone() }
+        SharedMemory { which: Shared::Host, apu: None, is_amds: false, system: system.clone() }
     }
 
     const MEMORY: (&str, &str) =

@@ -121,7 +121,11 @@ fn without_vram_the_drivers_figures_count() {
             kernel.allocator(&backend, PolicyName::Granule)
         });
         assert_eq!(log.take("what memory the device has"), [], "nothing is amiss");
-        assert_eq!(allocator.statistics().memory_info(DEVICE).unwrap().total, 70 * MIB);
+        let info = || allocator.statistics().memory_info(DEVICE).unwrap();
+        assert_eq!(info().total, 70 * MIB);
+        let block = allocator.malloc(60 * MIB, backend.default_stream(DEVICE)).unwrap();
+        assert_eq!(info(), backend.memory_info(DEVICE).unwrap(), "what the host has is not this device's");
+        allocator.free(block).unwrap();
         let told = examine(&*backend).unwrap().0.remove(0);
         assert_eq!((told.total_bytes, told.integrated, told.kernel_memory.is_none()), (70 * MIB, true, true));
     });

@@ -452,9 +452,9 @@ fn all_limits_of_control_groups_hold() {
         host.board.file(&format!("sys/fs/cgroup/{name}"), &bytes.to_string());
     }
     host.board.file("proc/self/cgroup", "0::/pod/job\n");
-    let allocator = host.allocator(granule());
-    let info = allocator.statistics().memory_info(DEVICE).unwrap();
+    let info = host.allocator(Settings::default()).statistics().memory_info(DEVICE).unwrap();
     assert_eq!(info, MemoryInfo { free: 100 * MIB, total: GIB });
+    let allocator = host.allocator(granule());
     let room = report(allocator.malloc(200 * MIB, host.stream())).host.unwrap();
     assert_eq!((room.available, room.reserve), (100 * MIB, 256 * MIB));
 }
