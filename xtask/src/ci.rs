@@ -88,8 +88,8 @@ fn lints() -> Result<()> {
     }
     feature_combinations(false)?;
     bindgen::check_where_headers_are()?;
-    parity::run(&parity::Options { check: true })?;
-    header::run(&header::Options { check: true })
+    parity::run(true)?;
+    header::run(true)
 }
 
 fn documentation() -> Result<()> {

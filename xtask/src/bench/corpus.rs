@@ -36,7 +36,6 @@ enum Step {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let folder = folder();
-    recipe::check_split(&folder.recipes()?)?;
     match &options.step {
         Step::List => list(&folder),
         Step::Record(options) => record::run(&folder, options),

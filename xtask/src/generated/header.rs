@@ -7,19 +7,11 @@ use anyhow::{Context, Result};
 use cbindgen::{Builder, Config};
 use std::path::{Path, PathBuf};
 
-/// What is to be done.
-#[derive(clap::Args)]
-pub(crate) struct Options {
-    /// Change nothing; fail where the header is not what would be written
-    #[arg(long)]
-    pub(crate) check: bool,
-}
-
 const CRATE: &str = "crates/granule-capi";
 const HEADER: &str = "crates/granule-capi/include/granule.h";
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    files::settle(HEADER, &generate(&root().join(CRATE))?, options.check, "header")
+pub(crate) fn run(check: bool) -> Result<()> {
+    files::settle(HEADER, &generate(&root().join(CRATE))?, check, "header")
 }
 
 fn generate(folder: &Path) -> Result<String> {
@@ -72,11 +64,11 @@ fn modules(folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CRATE, Options, generate, root, run};
+    use super::{CRATE, generate, root, run};
 
     #[test]
     fn the_header_follows_from_its_sources() {
-        run(&Options { check: true }).unwrap();
+        run(true).unwrap();
     }
 
     #[test]

@@ -8,7 +8,6 @@ use crate::python::e2e_torch::Place;
 use anyhow::{Result, bail};
 use clap::Args;
 use std::fs;
-use std::path::PathBuf;
 
 /// What is recorded.
 #[derive(Args)]
@@ -19,9 +18,6 @@ pub(super) struct Options {
     /// Where a program asks for other things than before: let its recipe follow
     #[arg(long)]
     update: bool,
-    /// An environment that has torch: its packages are used, and it is not changed
-    #[arg(long, env = "GRANULE_TORCH_VENV", value_name = "FOLDER")]
-    venv: Option<PathBuf>,
 }
 
 /// The recorder's and the converter's folder.
@@ -38,7 +34,7 @@ fn known(name: &str) -> Result<String> {
 }
 
 pub(super) fn run(folder: &Folder, options: &Options) -> Result<()> {
-    let place = Place::prepare(None, options.venv.as_deref())?;
+    let place = Place::prepare(None)?;
     for name in &options.names {
         record(folder, &folder.recipe(name)?, &place, options.update)?;
     }

@@ -34,13 +34,11 @@ pub(super) fn emit(contract: &Contract) -> Result<String> {
 
         #(#implementations)*
     };
-    text::file(HEADING, code, |line| {
-        if line.starts_with("unsafe impl") {
-            "I1 to I4 are the inner backend's; a hook that breaks them is made to."
-        } else {
-            "rules 1 to 3 are the caller's promise, passed on."
-        }
-    })
+    let rules = [
+        "I1 to I4 are the inner backend's; a hook that breaks them is made to.",
+        "rules 1 to 3 are the caller's promise, passed on.",
+    ];
+    text::file(HEADING, code, Some(rules))
 }
 
 /// The hook's name of a method.

@@ -29,13 +29,11 @@ pub(super) fn emit_forward(contract: &Contract) -> Result<String> {
 
         #(#implementations)*
     };
-    text::file("Every method of the contract, forwarded to the backend behind.", code, |line| {
-        if line.starts_with("unsafe impl") {
-            "I1 to I4 are the inner backend's; labels touch neither memory nor order."
-        } else {
-            "rules 1 to 3 are the caller's promise, passed on; only labels of handles changed."
-        }
-    })
+    let rules = [
+        "I1 to I4 are the inner backend's; labels touch neither memory nor order.",
+        "rules 1 to 3 are the caller's promise, passed on; only labels of handles changed.",
+    ];
+    text::file("Every method of the contract, forwarded to the backend behind.", code, Some(rules))
 }
 
 /// The table by which errors name functions.
@@ -45,7 +43,7 @@ pub(super) fn emit_calls(contract: &Contract) -> Result<String> {
         /// Functions of HIP's and CUDA's that the contract names for the same thing.
         pub(crate) const CALLS: &[(&str, &str)] = &[#((#hip, #cuda)),*];
     };
-    text::file("HIP's functions and CUDA's.", code, |_| unreachable!("a table calls nothing"))
+    text::file("HIP's functions and CUDA's.", code, None)
 }
 
 /// HIP's functions with CUDA's.

@@ -24,13 +24,11 @@ pub(crate) fn emit(contract: &Contract) -> Result<String> {
 
         #(#implementations)*
     };
-    text::file(HEADING, code, |line| {
-        if line.starts_with("unsafe impl") {
-            "I1 to I4 are the table's; who called `from_table` promised them."
-        } else {
-            "the table keeps its header's word (`from_table`), and the caller's promise is passed on."
-        }
-    })
+    let rules = [
+        "I1 to I4 are the table's; who called `from_table` promised them.",
+        "the table keeps its header's word (`from_table`), and the caller's promise is passed on.",
+    ];
+    text::file(HEADING, code, Some(rules))
 }
 
 fn implementation(contract: &Contract, functions: &[Function<'_>], of: &Trait) -> Result<TokenStream> {
