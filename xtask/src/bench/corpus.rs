@@ -56,8 +56,7 @@ fn list(folder: &Folder) -> Result<()> {
             Some(path) => format!("{} kB", std::fs::metadata(path)?.len().div_ceil(1000)),
             None => "not here".to_owned(),
         };
-        let fields = recipe.fields;
-        table.row([recipe.name, fields.half.name().to_owned(), fields.kind, trace, fields.about]);
+        table.row([recipe.name, recipe.half.name().to_owned(), recipe.kind, trace, recipe.about]);
     }
     print!("{}", table.text());
     Ok(())

@@ -2,6 +2,7 @@
 //!
 //! Modules stand in the header in the order in which they are named, each before those within it.
 
+use crate::generated::syntax;
 use crate::process::{files, root};
 use anyhow::{Context, Result};
 use cbindgen::{Builder, Config};
@@ -47,10 +48,9 @@ fn shortened(text: &str) -> String {
 /// The files of the public modules that the file `name` of `folder` names, in its order, each with those within it.
 fn modules(folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
     let file = folder.join(name);
-    let text = files::read(&file)?;
     let within = if name == "lib.rs" { folder.to_owned() } else { file.with_extension("") };
     let mut found = Vec::new();
-    for item in syn::parse_file(&text)?.items {
+    for item in syntax(&file)?.items {
         if let syn::Item::Mod(module) = item
             && matches!(module.vis, syn::Visibility::Public(_))
         {

@@ -26,16 +26,12 @@ impl Half {
 }
 
 /// How a program is recorded, and which trace that gives.
-#[derive(Debug)]
-pub(super) struct Recipe {
-    /// The recipe's file, and the function of its program.
-    pub(super) name: String,
-    pub(super) fields: Fields,
-}
-
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Fields {
+pub(super) struct Recipe {
+    /// The recipe's file, and the function of its program.
+    #[serde(skip)]
+    pub(super) name: String,
     pub(super) half: Half,
     pub(super) kind: String,
     /// The Python file of the program.
@@ -51,16 +47,16 @@ pub(super) struct Fields {
 
 impl Recipe {
     pub(super) fn parse(name: String, text: &str) -> Result<Self> {
-        let fields: Fields = toml::from_str(text).context("this is no recipe")?;
-        ensure!(fields.iterations > 0, "a recipe has at least one iteration");
-        for (key, value) in [("kind", &fields.kind), ("family", &fields.family), ("about", &fields.about)] {
+        let recipe: Self = toml::from_str(text).context("this is no recipe")?;
+        ensure!(recipe.iterations > 0, "a recipe has at least one iteration");
+        for (key, value) in [("kind", &recipe.kind), ("family", &recipe.family), ("about", &recipe.about)] {
             ensure!(!value.trim().is_empty(), "'{key}' says nothing");
         }
-        if let Some(hash) = &fields.hash {
+        if let Some(hash) = &recipe.hash {
             let hexadecimal = hash.len() == 64 && hash.chars().all(|c| c.is_ascii_hexdigit());
             ensure!(hexadecimal, "'hash' is not the 64 digits of a SHA-256");
         }
-        Ok(Self { name, fields })
+        Ok(Self { name, ..recipe })
     }
 }
 
@@ -86,8 +82,8 @@ pub(super) mod tests {
     #[test]
     fn a_recipe_is_read() {
         let found = recipe("judging", "speech");
-        assert_eq!((found.fields.half, found.fields.seed, found.fields.iterations), (Half::Judging, 3, 5));
-        assert_eq!(found.fields.hash, None);
+        assert_eq!((found.half, found.seed, found.iterations), (Half::Judging, 3, 5));
+        assert_eq!(found.hash, None);
     }
 
     #[test]
@@ -112,22 +108,21 @@ pub(super) mod tests {
         let once = with_hash(TEXT, &first);
         assert_eq!(once, format!("{TEXT}hash = \"{first}\"\n"));
         assert_eq!(with_hash(&once, &second), format!("{TEXT}hash = \"{second}\"\n"));
-        assert_eq!(Recipe::parse("x".into(), &once).unwrap().fields.hash, Some(first));
+        assert_eq!(Recipe::parse("x".into(), &once).unwrap().hash, Some(first));
     }
 
     /// So that a constant is never judged by what it was chosen on.
     #[test]
     fn the_halves_of_this_repository_share_no_kind_and_are_large_enough() {
         let recipes = crate::bench::corpus::folder().recipes().unwrap();
-        let of = |half| recipes.iter().filter(move |it| it.fields.half == half);
-        let [choosing, judging] =
-            Half::ALL.map(|half| of(half).map(|it| &it.fields.kind).collect::<BTreeSet<_>>());
+        let of = |half| recipes.iter().filter(move |it| it.half == half);
+        let [choosing, judging] = Half::ALL.map(|half| of(half).map(|it| &it.kind).collect::<BTreeSet<_>>());
         assert!(choosing.is_disjoint(&judging), "a kind stays in the half where it was first");
         assert!(judging.len() >= 8 && choosing.len() + judging.len() >= 12, "{choosing:?} {judging:?}");
         let [choosing, judging] = Half::ALL.map(|half| of(half).count());
         assert!(choosing + judging >= 24 && judging.abs_diff(choosing) <= 1, "{choosing} and {judging}");
         for recipe in &recipes {
-            assert!(recipe.fields.hash.is_some(), "{} was not recorded", recipe.name);
+            assert!(recipe.hash.is_some(), "{} was not recorded", recipe.name);
         }
     }
 }

@@ -96,7 +96,7 @@ impl Contract {
     pub(crate) fn read() -> Result<Self> {
         let mut found = Vec::new();
         for source in TRAITS {
-            for item in syntax(&format!("{SOURCES}/{source}"))?.items {
+            for item in syntax(format!("{SOURCES}/{source}"))?.items {
                 if let Item::Trait(item) = item {
                     found.push(Trait::read(item)?);
                 }
@@ -231,17 +231,13 @@ fn from_outside(mut ty: Type) -> Type {
 
 /// The lines of a doc comment.
 pub(crate) fn documentation(attributes: &[Attribute]) -> Vec<String> {
-    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
-        Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
-            Expr::Lit(literal) => match &literal.lit {
-                Lit::Str(text) => Some(text.value().trim().to_owned()),
-                _ => None,
-            },
-            _ => None,
-        },
-        _ => None,
-    });
-    lines.collect()
+    let line = |attribute: &Attribute| {
+        let Meta::NameValue(pair) = &attribute.meta else { return None };
+        let Expr::Lit(literal) = &pair.value else { return None };
+        let Lit::Str(text) = &literal.lit else { return None };
+        pair.path.is_ident("doc").then(|| text.value().trim().to_owned())
+    };
+    attributes.iter().filter_map(line).collect()
 }
 
 /// The driver functions in back quotes whose names begin with `prefix` ("cu", "hip") and a capital, in order.
