@@ -59,7 +59,7 @@ enum Task {
     Header(Check),
     /// Write a crate for a new accelerator that compiles and passes the required part of the conformance kit
     NewBackend(new_backend::Options),
-    /// Make docs/parity.md anew: the behaviours of PyTorch's allocator and the tests that show them; --check also names those without
+    /// Make docs/parity.md anew: the behaviours of PyTorch's allocator and the tests that show them; --check fails where one has none
     Parity(Check),
     /// Run the conformance kit and a recorded program on every personality of the lookalike drivers
     Personalities(personalities::Options),

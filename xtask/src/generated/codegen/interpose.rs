@@ -103,11 +103,10 @@ fn output(answer: &Answer) -> TokenStream {
 }
 
 fn implementation(contract: &Contract, of: &Trait) -> TokenStream {
-    let name = &of.name;
-    let marker = of.is_unsafe.then(|| quote!(unsafe));
+    let Trait { name, unsafety, .. } = of;
     let methods = of.methods.iter().map(|method| forward(contract, of, method));
     quote! {
-        #marker impl<H: Hook + ?Sized> #name for Interposed<H> { #(#methods)* }
+        #unsafety impl<H: Hook + ?Sized> #name for Interposed<H> { #(#methods)* }
     }
 }
 

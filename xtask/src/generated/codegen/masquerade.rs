@@ -18,9 +18,9 @@ const OWN: [&str; 6] = ["id", "kind", "name", "label", "error_name", "dropped"];
 pub(super) fn emit_forward(contract: &Contract) -> Result<String> {
     let mut implementations = Vec::new();
     for of in &contract.traits {
-        let (name, marker) = (&of.name, of.is_unsafe.then(|| quote!(unsafe)));
+        let Trait { name, unsafety, .. } = of;
         let methods = of.methods.iter().map(|method| forward(of, method)).collect::<Result<Vec<_>>>()?;
-        implementations.push(quote!(#marker impl #name for Masquerade { #(#methods)* }));
+        implementations.push(quote!(#unsafety impl #name for Masquerade { #(#methods)* }));
     }
     let code = quote! {
         use crate::masquerade::{Masquerade, answer, family};

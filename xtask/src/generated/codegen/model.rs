@@ -11,7 +11,7 @@ use crate::generated::syntax;
 use anyhow::{Context, Result, bail};
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
-use syn::{Attribute, Expr, FnArg, Item, Lit, Meta, Pat, ReturnType, TraitItem, Type};
+use syn::{Attribute, Expr, FnArg, Item, Lit, Meta, Pat, ReturnType, Token, TraitItem, Type};
 
 /// Where the contract is.
 pub(super) const SOURCES: &str = "crates/backend-api/src";
@@ -33,8 +33,8 @@ pub(crate) struct Contract {
 pub(crate) struct Trait {
     /// Its name (`Backend`, `VirtualMemory`).
     pub(crate) name: Ident,
-    /// Whether implementing it is unsafe.
-    pub(crate) is_unsafe: bool,
+    /// `unsafe` where implementing it is.
+    pub(crate) unsafety: Option<Token![unsafe]>,
     /// Families that it builds on.
     pub(crate) builds_on: Vec<Ident>,
     /// `Backend`'s method that offers it (`virtual_memory`); none for `Backend` itself.
@@ -148,7 +148,7 @@ impl Trait {
             _ => None,
         });
         let builds_on = above.filter(|of| !MARKERS.iter().any(|marker| of == marker)).collect();
-        Ok(Self { name, is_unsafe: item.unsafety.is_some(), builds_on, accessor: None, methods })
+        Ok(Self { name, unsafety: item.unsafety, builds_on, accessor: None, methods })
     }
 }
 
@@ -266,7 +266,7 @@ mod tests {
     fn the_contract_is_read_from_its_sources() {
         let contract = Contract::read().unwrap();
         let backend = &contract.traits[0];
-        assert_eq!((backend.name.to_string().as_str(), backend.is_unsafe), ("Backend", true));
+        assert_eq!((backend.name.to_string().as_str(), backend.unsafety.is_some()), ("Backend", true));
         let families: Vec<String> =
             contract.traits[1..].iter().map(|family| family.name.to_string()).collect();
         assert_eq!(families.first().map(String::as_str), Some("PinnedHost"));

@@ -32,8 +32,7 @@ pub(crate) fn emit(contract: &Contract) -> Result<String> {
 }
 
 fn implementation(contract: &Contract, functions: &[Function<'_>], of: &Trait) -> Result<TokenStream> {
-    let name = &of.name;
-    let marker = of.is_unsafe.then(|| quote!(unsafe));
+    let Trait { name, unsafety, .. } = of;
     let methods = of.methods.iter().map(|method| {
         let function = functions.iter().find(|f| f.of.name == of.name && f.method.name == method.name);
         match function {
@@ -42,7 +41,7 @@ fn implementation(contract: &Contract, functions: &[Function<'_>], of: &Trait) -
         }
     });
     let methods: Vec<_> = methods.collect::<Result<_>>()?;
-    Ok(quote! { #marker impl #name for CBackend { #(#methods)* } })
+    Ok(quote! { #unsafety impl #name for CBackend { #(#methods)* } })
 }
 
 /// A method that is no function of the table.
