@@ -44,9 +44,6 @@ pub(crate) struct Options {
     /// How long a round measures one case, in seconds
     #[arg(long, default_value_t = 0.3)]
     seconds: f64,
-    /// With `planner`: write the figures there
-    #[arg(long)]
-    json: Option<PathBuf>,
     /// Write a page with the results, the machine and the commit into docs/results
     #[arg(long)]
     write: bool,

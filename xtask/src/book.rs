@@ -17,11 +17,7 @@ use std::path::PathBuf;
 pub(crate) struct Options {
     /// Without the website (what CI runs): `mdbook` is not needed
     #[arg(long)]
-    check: bool,
-}
-
-impl Options {
-    pub(crate) const SLICE: Self = Self { check: true };
+    pub(crate) check: bool,
 }
 
 /// What the front page may have: it is read in two screens.

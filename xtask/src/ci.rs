@@ -22,7 +22,7 @@ pub(crate) fn run() -> Result<()> {
     minutes.of("emulation", aarch64::slice)?;
     minutes.of("nights: kept seeds, and new ones", night::slice)?;
     minutes.of("book, tables and pages", || {
-        book::run(&book::Options::SLICE)?;
+        book::run(&book::Options { check: true })?;
         tables::run()?;
         browser::run(&browser::Options::default())
     })?;
@@ -88,8 +88,8 @@ fn lints() -> Result<()> {
     }
     feature_combinations(false)?;
     bindgen::check_where_headers_are()?;
-    parity::run(&parity::Options { check: true })?;
-    header::run(&header::Options { check: true })
+    parity::run(true)?;
+    header::run(true)
 }
 
 fn documentation() -> Result<()> {

@@ -23,6 +23,7 @@ use clap::{Parser, Subcommand};
 use generated::{bindgen, codegen, header};
 use machines::{aarch64, gpu, personalities};
 use night::fuzz;
+use process::files::Check;
 use process::{cargo, has_nextest};
 use python::{e2e_torch, integrations, tables, whatif_exact};
 use std::process::ExitCode;
@@ -53,13 +54,13 @@ enum Task {
     /// Make the C declarations in the tree anew from headers (needs libclang)
     Bindgen(bindgen::Options),
     /// Make the code that follows from the Backend trait anew: delegation and the C table
-    Codegen(codegen::Options),
+    Codegen(Check),
     /// Make the header of the C ABI anew from crates/granule-capi
-    Header(header::Options),
+    Header(Check),
     /// Write a crate for a new accelerator that compiles and passes the required part of the conformance kit
     NewBackend(new_backend::Options),
-    /// Make docs/parity.md anew: the behaviours of PyTorch's allocator and the tests that show them
-    Parity(parity::Options),
+    /// Make docs/parity.md anew: the behaviours of PyTorch's allocator and the tests that show them; --check fails where one has none
+    Parity(Check),
     /// Run the conformance kit and a recorded program on every personality of the lookalike drivers
     Personalities(personalities::Options),
     /// Make the kit for a machine with a GPU, try it on the simulated drivers, or make a page of its results (tests/gpu)
@@ -111,10 +112,10 @@ fn run(task: Task) -> Result<()> {
         Task::Corpus(options) => corpus::run(&options),
         Task::Decisions(options) => decisions::run(&options),
         Task::Bindgen(options) => bindgen::run(&options),
-        Task::Codegen(options) => codegen::run(&options),
-        Task::Header(options) => header::run(&options),
+        Task::Codegen(options) => codegen::run(options.check),
+        Task::Header(options) => header::run(options.check),
         Task::NewBackend(options) => new_backend::run(&options),
-        Task::Parity(options) => parity::run(&options),
+        Task::Parity(options) => parity::run(options.check),
         Task::Personalities(options) => personalities::run(&options),
         Task::Gpu(options) => gpu::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),

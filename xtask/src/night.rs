@@ -20,9 +20,6 @@ pub(crate) struct Options {
     /// The first seed; without it one that follows from the commit
     #[arg(long)]
     seed: Option<u64>,
-    /// Operations of each seed
-    #[arg(long, default_value_t = 4000)]
-    ops: usize,
     /// Look for this defect of tests/night/plants.toml, or for `all` one after another, in a copy of the tree that has them
     #[arg(long)]
     plant: Option<String>,
@@ -44,20 +41,14 @@ const SLICE: Duration = Duration::from_secs(600);
 const NEW: u64 = 64;
 /// Of these, so many have several threads, too.
 const THREADED: u64 = 16;
-/// The longest that they may take.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// The most minutes that they may take.
+const PATIENCE: u32 = 10;
 
 /// What CI runs: the kept seeds, and new ones that follow from the commit, in the build that tests have.
 pub(crate) fn slice() -> Result<()> {
     let run = |program: &Path, seed: u64, seeds: u64| {
-        let minutes = PATIENCE.as_secs_f64() / 60.0;
-        let numbers = [seed.to_string(), seeds.to_string(), minutes.to_string()];
-        let [seed, seeds, minutes] = &numbers;
-        process::run(
-            process::command(program)
-                .args(["--no-shrink", "--seed", seed, "--seeds", seeds])
-                .args(["--minutes", minutes]),
-        )
+        let options = format!("--no-shrink --seed {seed} --seeds {seeds} --minutes {PATIENCE}");
+        process::run(process::command(program).args(options.split(' ')))
     };
     let program = process::build_as_tests(&["--bin", "night"])?.join("night");
     kept()?.into_iter().try_for_each(|seed| run(&program, seed, 1))?;
@@ -93,13 +84,8 @@ fn look(options: &Options) -> Result<u8> {
     let program = build(&process::root(), &process::target(), "night", options.threads)?;
     let one = options.seed.is_some() && options.minutes.is_none();
     let first = options.seed.map_or_else(of_commit, Ok)?;
-    let night = Night {
-        program,
-        first,
-        ops: options.ops,
-        jobs: if one { 1 } else { process::cores() as u64 },
-        plant: None,
-    };
+    let jobs = if one { 1 } else { process::cores() as u64 };
+    let night = Night { program, first, jobs, plant: None };
     let report = night.run(if one { Duration::ZERO } else { minutes(options) })?;
     if let Some(file) = &options.json {
         process::write_json(file, &report.json())?;
@@ -148,7 +134,6 @@ fn kept() -> Result<Vec<u64>> {
 struct Night {
     program: PathBuf,
     first: u64,
-    ops: usize,
     jobs: u64,
     /// The planted defect that is looked for. A finding is neither made short nor printed then.
     plant: Option<String>,
@@ -194,7 +179,7 @@ impl Night {
         let minutes = time.as_secs_f64() / 60.0;
         let mut command = process::command(&self.program);
         command.args(["--seed", &seed.to_string(), "--stride", &self.jobs.to_string()]);
-        command.args(["--ops", &self.ops.to_string(), "--minutes", &minutes.to_string()]);
+        command.args(["--minutes", &minutes.to_string()]);
         if let Some(plant) = &self.plant {
             command.arg("--no-shrink").env("NIGHT_PLANT", plant).stdout(Stdio::null());
         }

@@ -22,15 +22,8 @@ const CHECKLIST: &str = "tests/parity.toml";
 const OFFERS: &str = "tests/parity_torch.toml";
 const DOCUMENT: &str = "docs/parity.md";
 
-/// What is to be done.
-#[derive(clap::Args)]
-pub(crate) struct Options {
-    /// Change nothing; fail where the table is out of date, or a behaviour has no test, or a test no behaviour
-    #[arg(long)]
-    pub(crate) check: bool,
-}
-
-pub(crate) fn run(options: &Options) -> Result<()> {
+/// To check is to fail, too, where a behaviour has no test, or a test no behaviour.
+pub(crate) fn run(check: bool) -> Result<()> {
     let checklist = Checklist::parse(&files::read(CHECKLIST)?)
         .with_context(|| format!("{CHECKLIST} is not a checklist"))?;
     let offers =
@@ -44,10 +37,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let fresh = table::write(&checklist, &tests) + &tables;
     let mut problems = problems(&checklist, &tests);
     problems.append(&mut found);
-    if let Err(error) = files::settle(DOCUMENT, &fresh, options.check, "parity") {
+    if let Err(error) = files::settle(DOCUMENT, &fresh, check, "parity") {
         problems.push(error.to_string());
     }
-    if options.check && !problems.is_empty() {
+    if check && !problems.is_empty() {
         bail!("the parity table does not hold:\n  {}", problems.join("\n  "));
     }
     for problem in problems {

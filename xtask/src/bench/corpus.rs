@@ -36,7 +36,6 @@ enum Step {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let folder = folder();
-    recipe::check_split(&folder.recipes()?)?;
     match &options.step {
         Step::List => list(&folder),
         Step::Record(options) => record::run(&folder, options),
@@ -57,8 +56,7 @@ fn list(folder: &Folder) -> Result<()> {
             Some(path) => format!("{} kB", std::fs::metadata(path)?.len().div_ceil(1000)),
             None => "not here".to_owned(),
         };
-        let fields = recipe.fields;
-        table.row([recipe.name, fields.half.name().to_owned(), fields.kind, trace, fields.about]);
+        table.row([recipe.name, recipe.half.name().to_owned(), recipe.kind, trace, recipe.about]);
     }
     print!("{}", table.text());
     Ok(())

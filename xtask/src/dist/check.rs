@@ -145,8 +145,8 @@ fn install(venv: &Venv, wheel: &Path) -> Result<()> {
 
 /// What a user has who never heard of Rust.
 fn there(venv: &Venv, program: &str) -> Command {
-    let bin = venv.folder().join("bin");
-    let mut command = command(bin.join(program));
-    command.env("PATH", format!("{}:/usr/bin:/bin", bin.display())).env_remove("CARGO_HOME");
+    let mut command = venv.program(program);
+    let path = format!("{}:/usr/bin:/bin", venv.folder().join("bin").display());
+    command.env("PATH", path).env_remove("CARGO_HOME");
     command
 }

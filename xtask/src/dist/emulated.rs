@@ -1,7 +1,7 @@
 //! Python for 64-bit ARM, in an emulator: Debian's own, unpacked into a folder, and not installed.
 
 use super::machine::Machine;
-use super::tools::Tools;
+use super::tools;
 use crate::process::{self, command, debian, files, target};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -29,8 +29,8 @@ impl Python {
     /// Has this machine's pip take and unpack a wheel as that system's would.
     pub(super) fn install(&self, wheel: &Path) -> Result<()> {
         process::run(
-            Tools::prepare()?
-                .command("python")
+            tools::prepare()?
+                .program("python")
                 .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"])
                 .args(["--no-index", "--no-deps", "--only-binary=:all:", "--python-version", PYTHON])
                 .args(["--platform", &Machine::Arm.tag(), "--target"])

@@ -1,8 +1,7 @@
 //! The wheels.
 
 use super::machine::{self, Machine};
-use super::tools::Tools;
-use super::{say, wheel_in, wheels_in};
+use super::{say, tools, wheel_in, wheels_in};
 use crate::process::{self, files, root, target, targets};
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -13,9 +12,9 @@ const MOST: u64 = 25_000_000;
 
 /// The wheel with the module `granule_alloc` and the command.
 pub(super) fn alloc(out: &Path, machine: Machine) -> Result<PathBuf> {
-    let tools = Tools::prepare()?;
+    let tools = tools::prepare()?;
     forget(out, "granule_alloc")?;
-    let mut build = tools.command("maturin");
+    let mut build = tools.program("maturin");
     build.args(["build", "--manifest-path", "crates/tools/granule-python/Cargo.toml", "--zig"]);
     build.args(["--compatibility", &machine::compatibility(), "--out"]).arg(out);
     if machine != Machine::X86 {
@@ -28,7 +27,7 @@ pub(super) fn alloc(out: &Path, machine: Machine) -> Result<PathBuf> {
 /// The same of what the workspace's tests have built. Maturin, which builds one crate alone, would choose fewer features of the
 /// libraries, and build all of them again.
 pub(super) fn alloc_of_tests(out: &Path) -> Result<PathBuf> {
-    let tools = Tools::prepare()?;
+    let tools = tools::prepare()?;
     forget(out, "granule_alloc")?;
     process::libraries()?;
     let folder = out.join("granule_alloc");
@@ -44,12 +43,12 @@ pub(super) fn alloc_of_tests(out: &Path) -> Result<PathBuf> {
     fs::copy(&library, package.join("_native.abi3.so")).with_context(|| library.display().to_string())?;
     process::run(
         tools
-            .command("maturin")
+            .program("maturin")
             .current_dir(root().join("crates/tools/granule-python"))
             .args(["pep517", "write-dist-info", "--metadata-directory"])
             .arg(&folder),
     )?;
-    process::run(tools.command("wheel").arg("pack").arg(&folder).arg("--dest-dir").arg(out))?;
+    process::run(tools.program("wheel").arg("pack").arg(&folder).arg("--dest-dir").arg(out))?;
     let wheel = wheel_in(out, "granule_alloc")?;
     say(&wheel)?;
     Ok(wheel)
@@ -57,15 +56,15 @@ pub(super) fn alloc_of_tests(out: &Path) -> Result<PathBuf> {
 
 /// The wheel that puts Granule behind PyTorch. Its shim is compiled against the user's PyTorch, at first use.
 pub(super) fn torch(out: &Path, machine: Machine) -> Result<PathBuf> {
-    let tools = Tools::prepare()?;
+    let tools = tools::prepare()?;
     forget(out, "granule_torch")?;
-    let linker = tools.compiler(&machine.of_zig())?;
+    let linker = tools::compiler(&tools, &machine.of_zig())?;
     let built = out.join("granule_torch");
     // What a run left that did not come to its end.
     files::remove(&built)?;
     process::run(
         tools
-            .command("python")
+            .program("python")
             .args(["-m", "pip", "wheel", "--disable-pip-version-check", "--no-deps", "-w"])
             .arg(&built)
             .arg(root().join("crates/granule-torch"))
@@ -79,7 +78,7 @@ pub(super) fn torch(out: &Path, machine: Machine) -> Result<PathBuf> {
     let system = if machine == Machine::X86 { machine.tag() } else { "auto".into() };
     process::run(
         tools
-            .command("auditwheel")
+            .program("auditwheel")
             .args(["repair", "--plat", &system, "--wheel-dir"])
             .arg(out)
             .arg(wheel_in(&built, "granule_torch")?),

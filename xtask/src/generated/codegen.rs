@@ -15,14 +15,6 @@ use crate::process::{self, command, files};
 use anyhow::{Context, Result};
 use model::Contract;
 
-/// What is to be done.
-#[derive(clap::Args)]
-pub(crate) struct Options {
-    /// Change nothing; fail where a file is not what would be written
-    #[arg(long)]
-    check: bool,
-}
-
 /// Who makes what a file of the workspace is to be.
 type Emit = fn(&Contract) -> Result<String>;
 
@@ -35,10 +27,10 @@ const PRODUCTS: [(&str, Emit); 6] = [
     ("crates/granule-masquerade/src/forward.rs", masquerade::emit_forward),
 ];
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    rust_and_c(options.check)?;
+pub(crate) fn run(check: bool) -> Result<()> {
+    rust_and_c(check)?;
     // The classes of Python's answers, by a program in Python.
-    let check = options.check.then_some("--check");
+    let check = check.then_some("--check");
     process::run(command("python3").arg("crates/tools/granule-python/stubs.py").args(check))
 }
 

@@ -2,24 +2,17 @@
 //!
 //! Modules stand in the header in the order in which they are named, each before those within it.
 
+use crate::generated::syntax;
 use crate::process::{files, root};
 use anyhow::{Context, Result};
 use cbindgen::{Builder, Config};
 use std::path::{Path, PathBuf};
 
-/// What is to be done.
-#[derive(clap::Args)]
-pub(crate) struct Options {
-    /// Change nothing; fail where the header is not what would be written
-    #[arg(long)]
-    pub(crate) check: bool,
-}
-
 const CRATE: &str = "crates/granule-capi";
 const HEADER: &str = "crates/granule-capi/include/granule.h";
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    files::settle(HEADER, &generate(&root().join(CRATE))?, options.check, "header")
+pub(crate) fn run(check: bool) -> Result<()> {
+    files::settle(HEADER, &generate(&root().join(CRATE))?, check, "header")
 }
 
 fn generate(folder: &Path) -> Result<String> {
@@ -55,10 +48,9 @@ fn shortened(text: &str) -> String {
 /// The files of the public modules that the file `name` of `folder` names, in its order, each with those within it.
 fn modules(folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
     let file = folder.join(name);
-    let text = files::read(&file)?;
     let within = if name == "lib.rs" { folder.to_owned() } else { file.with_extension("") };
     let mut found = Vec::new();
-    for item in syn::parse_file(&text)?.items {
+    for item in syntax(&file)?.items {
         if let syn::Item::Mod(module) = item
             && matches!(module.vis, syn::Visibility::Public(_))
         {
@@ -72,11 +64,11 @@ fn modules(folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CRATE, Options, generate, root, run};
+    use super::{CRATE, generate, root, run};
 
     #[test]
     fn the_header_follows_from_its_sources() {
-        run(&Options { check: true }).unwrap();
+        run(true).unwrap();
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(folder) = &options.try_out {
         let program = folder.join("run.sh");
         ensure!(program.is_file(), "there is no {}: make the kit with --pack", program.display());
-        let place = venv.map_or_else(|| Place::prepare(Some(TORCH), None), Place::over)?;
+        let place = venv.map_or_else(|| Place::prepare(Some(TORCH)), Place::over)?;
         return try_out(folder, options.plan, &place);
     }
     options.page.as_deref().map_or(Ok(()), page)

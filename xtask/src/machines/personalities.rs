@@ -45,16 +45,8 @@ struct Row {
     backend: &'static str,
     /// What went wrong.
     failures: Vec<String>,
-    checks_passed: u64,
-    checks_failed: u64,
-    checks_skipped: u64,
-    /// Why checks were skipped, each reason once.
-    skipped_because: Vec<String>,
-    dropped: Vec<String>,
-    /// `growable` or `fixed`: the kind of segments with which a recorded program has the exact figures.
-    segments: Option<&'static str>,
-    /// Driver calls that failed in turn, under both policies, where that was asked for.
-    fault_calls: Option<u64>,
+    /// What was done there, each thing once.
+    notes: Vec<String>,
 }
 
 /// The command, and the drivers beside it.
@@ -103,9 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
     }
     let failed = rows.iter().filter(|row| !row.failures.is_empty()).count();
-    let skipped: u64 = rows.iter().map(|row| row.checks_skipped).sum();
-    let passed = rows.len() - failed;
-    println!("{passed} passed, {failed} failed; {skipped} checks were skipped, all for reasons above");
+    println!("{} passed, {failed} failed", rows.len() - failed);
     if failed > 0 {
         bail!("{failed} of {} personalities failed", rows.len());
     }
@@ -152,9 +142,9 @@ fn conforms(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) -> Res
         return Ok(());
     };
     let count = |name: &str| card[name].as_u64().unwrap_or(0);
-    (row.checks_passed, row.checks_failed, row.checks_skipped) =
-        (count("passed"), count("failed"), count("skipped"));
-    if row.checks_passed == 0 {
+    let [passed, failed, skipped] = ["passed", "failed", "skipped"].map(count);
+    row.notes.push(format!("{passed} checks passed, {failed} failed, {skipped} skipped"));
+    if passed == 0 {
         let said = String::from_utf8_lossy(&output.stdout);
         row.failures.push(format!("no check passed ({}): {}", output.status, said.trim_end()));
     }
@@ -170,8 +160,9 @@ fn conforms(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) -> Res
                 if listed.is_none() && !NEVER.iter().any(|reason| why.contains(reason)) {
                     row.failures.push(format!("{name} was skipped, which the file does not list: {why}"));
                 }
-                if !row.skipped_because.iter().any(|known| known == why) {
-                    row.skipped_because.push(why.to_owned());
+                let note = format!("skipped: {why}");
+                if !row.notes.contains(&note) {
+                    row.notes.push(note);
                 }
             }
             _ => {}
@@ -199,8 +190,9 @@ fn does_without(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) ->
             row.failures.push(format!("device {} does without {properties:?}", device["index"]));
         }
         if device["index"] == 0 {
-            let line = |one: &&Value| format!("{}: {}", text(&one["property"]), text(&one["reason"]));
-            row.dropped = dropped.iter().map(line).collect();
+            let note =
+                |one: &&Value| format!("does without {}: {}", text(&one["property"]), text(&one["reason"]));
+            row.notes.extend(dropped.iter().map(note));
         }
     }
     Ok(())
@@ -241,21 +233,10 @@ fn text(value: &Value) -> &str {
 }
 
 fn print(row: &Row) {
-    let Row { personality, backend, checks_passed, checks_failed, checks_skipped, failures, .. } = row;
-    let outcome = if failures.is_empty() { "passed" } else { "failed" };
-    let segments =
-        row.segments.map_or_else(String::new, |kind| format!(", a program served in {kind} segments"));
-    let faults =
-        row.fault_calls.map_or_else(String::new, |calls| format!(", {calls} driver calls failed in turn"));
-    println!(
-        "{personality} ({backend}): {outcome}: {checks_passed} checks passed, {checks_failed} failed, \
-         {checks_skipped} skipped{segments}{faults}"
-    );
-    for why in &row.skipped_because {
-        println!("    skipped: {why}");
-    }
-    for one in &row.dropped {
-        println!("    does without {one}");
+    let Row { personality, backend, failures, notes } = row;
+    println!("{personality} ({backend}): {}", if failures.is_empty() { "passed" } else { "failed" });
+    for note in notes {
+        println!("    {note}");
     }
     for failure in failures {
         println!("    FAILED: {failure}");

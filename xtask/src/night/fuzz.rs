@@ -28,9 +28,6 @@ pub(crate) struct Options {
     /// Long property, fuzz and fault-loop runs instead (CI runs a bounded slice of each)
     #[arg(long)]
     properties: bool,
-    /// Cases per property; CI runs at most a few hundred
-    #[arg(long, default_value_t = 20_000, requires = "properties")]
-    cases: u32,
 }
 
 /// What counts reached code and compares operands; `tests/fuzz` says what it is for.
@@ -45,7 +42,7 @@ const LIMITS: [&str; 3] = ["-max_len=4096", "-rss_limit_mb=2048", "-timeout=20"]
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.properties {
-        return properties(options.cases);
+        return properties();
     }
     let targets = if options.targets.is_empty() { &known()? } else { &options.targets };
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -193,10 +190,10 @@ const LONG: [&str; 5] = [
     "-p granule-tests --test faults -- --nocapture",
 ];
 
-fn properties(cases: u32) -> Result<()> {
+fn properties() -> Result<()> {
     LONG.iter().try_for_each(|arguments| {
         let mut test = command("cargo");
         test.args(["test", "--release"]).args(arguments.split(' '));
-        process::run(test.env("PROPTEST_CASES", cases.to_string()).env("GRANULE_LONG", "1"))
+        process::run(test.env("PROPTEST_CASES", "20000").env("GRANULE_LONG", "1"))
     })
 }

@@ -66,7 +66,6 @@ pub(super) fn run(name: &str, time: Duration, json: Option<&Path>) -> Result<u8>
         let night = Night {
             program: program.clone(),
             first: 1,
-            ops: 4000,
             jobs: process::cores() as u64,
             plant: Some(plant.name.clone()),
         };

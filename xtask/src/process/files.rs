@@ -82,6 +82,14 @@ pub(crate) fn script(file: &Path, lines: &str) -> Result<()> {
     write().with_context(|| file.display().to_string())
 }
 
+/// An option of tasks that write such files.
+#[derive(clap::Args)]
+pub(crate) struct Check {
+    /// Change nothing; fail where a file is not what would be written
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
 /// Makes a file of the repository what follows from its sources; to `check` is to refuse another one.
 pub(crate) fn settle(name: &str, fresh: &str, check: bool, task: &str) -> Result<()> {
     let file = root().join(name);

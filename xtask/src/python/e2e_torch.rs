@@ -21,9 +21,6 @@ pub(crate) struct Options {
     /// Another release of torch than the one that is pinned, such as 2.12.1, in an environment of its own
     #[arg(long, value_name = "VERSION")]
     torch: Option<String>,
-    /// An environment that has torch: its packages are used, and it is not changed
-    #[arg(long, env = "GRANULE_TORCH_VENV", value_name = "FOLDER")]
-    venv: Option<PathBuf>,
     /// Passed on to pytest, after `--`
     #[arg(last = true)]
     rest: Vec<String>,
@@ -67,13 +64,13 @@ pub(crate) fn install_ahead() -> Result<Option<JoinHandle<Result<()>>>> {
         return Ok(None);
     }
     let releases = [Some(OLDEST.0), None];
-    let install = move || releases.into_iter().try_for_each(|torch| environment(torch, None).map(drop));
+    let install = move || releases.into_iter().try_for_each(|torch| environment(torch).map(drop));
     Ok(Some(thread::spawn(install)))
 }
 
 /// Where the tests of these options run: installs, builds, or finds everything there, `granule-torch`, too.
 pub(crate) fn place(options: &Options) -> Result<Place> {
-    let place = Place::prepare(options.torch.as_deref(), options.venv.as_deref())?;
+    let place = Place::prepare(options.torch.as_deref())?;
     println!("building granule-torch");
     forget_old_package()?;
     process::run(
@@ -125,9 +122,8 @@ pub(crate) struct Place {
 
 impl Place {
     /// An environment with torch, and the rig.
-    pub(crate) fn prepare(torch: Option<&str>, base: Option<&Path>) -> Result<Self> {
-        let base = base.map(files::named).transpose()?;
-        Self::of(environment(torch, base.as_deref())?, &named("rig", torch))
+    pub(crate) fn prepare(torch: Option<&str>) -> Result<Self> {
+        Self::of(environment(torch)?, &named("rig", torch))
     }
 
     /// An environment that has torch, as it is, and a rig for it.
@@ -193,14 +189,15 @@ pub(crate) fn made(torch: &str) -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
-/// The environment with torch.
-fn environment(torch: Option<&str>, base: Option<&Path>) -> Result<Venv> {
+/// The environment with torch: over the one that a variable names, whose packages are used and which is not changed.
+fn environment(torch: Option<&str>) -> Result<Venv> {
+    let base = std::env::var_os("GRANULE_TORCH_VENV").map(|folder| files::named(Path::new(&folder)));
     let pinned = files::read(Path::new(TESTS).join("requirements.txt"))?;
     let requirements = match torch {
         Some(version) => for_torch(&pinned, version)?,
         None => pinned,
     };
-    Venv::prepare(&named("venv", torch), &requirements, base)
+    Venv::prepare(&named("venv", torch), &requirements, base.transpose()?.as_deref())
 }
 
 /// Removes what an earlier build collected: setuptools packs everything there, also files that are no longer in the tree.

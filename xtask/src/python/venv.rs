@@ -4,6 +4,7 @@ use crate::process::{self, command, files, target};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// An environment whose packages are installed.
 pub(crate) struct Venv {
@@ -69,6 +70,15 @@ impl Venv {
 
     pub(crate) fn python(&self) -> PathBuf {
         self.folder.join("bin/python")
+    }
+
+    /// A program that a package brought. They find each other.
+    pub(crate) fn program(&self, name: &str) -> Command {
+        let bin = self.folder.join("bin");
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut program = command(bin.join(name));
+        program.env("PATH", format!("{}:{path}", bin.display()));
+        program
     }
 
     pub(crate) fn folder(&self) -> &Path {

@@ -25,9 +25,6 @@ pub(crate) struct Options {
     /// Every setting of the grid
     #[arg(long)]
     all: bool,
-    /// An environment that has torch: its packages are used, and it is not changed
-    #[arg(long, env = "GRANULE_TORCH_VENV", value_name = "FOLDER")]
-    venv: Option<PathBuf>,
 }
 
 impl Options {
@@ -43,7 +40,7 @@ const STEP: u64 = 16 << 20;
 
 /// Prepares a place, and compares there.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    run_in(&Place::prepare(None, options.venv.as_deref())?, options)
+    run_in(&Place::prepare(None)?, options)
 }
 
 /// The same, in a place that is prepared.

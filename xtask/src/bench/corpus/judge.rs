@@ -40,12 +40,12 @@ fn judge(folder: &Folder, options: &Options) -> Result<Verdict> {
     let lag = options.conditions.lag.clone();
     let (mut verdict, mut found) = (Verdict { lag, ..Verdict::default() }, Vec::new());
     for recipe in folder.recipes()? {
-        if options.half.is_some_and(|half| half != recipe.fields.half) {
+        if options.half.is_some_and(|half| half != recipe.half) {
             continue;
         }
         match folder.trace(&recipe.name) {
             None => verdict.missing.push(recipe.name),
-            Some(path) if Some(trace::hash_of(&path)?) != recipe.fields.hash => {
+            Some(path) if Some(trace::hash_of(&path)?) != recipe.hash => {
                 verdict.changed.push(recipe.name);
             }
             Some(path) => found.push((recipe, path)),

@@ -8,7 +8,6 @@ use crate::python::e2e_torch::Place;
 use anyhow::{Result, bail};
 use clap::Args;
 use std::fs;
-use std::path::PathBuf;
 
 /// What is recorded.
 #[derive(Args)]
@@ -19,9 +18,6 @@ pub(super) struct Options {
     /// Where a program asks for other things than before: let its recipe follow
     #[arg(long)]
     update: bool,
-    /// An environment that has torch: its packages are used, and it is not changed
-    #[arg(long, env = "GRANULE_TORCH_VENV", value_name = "FOLDER")]
-    venv: Option<PathBuf>,
 }
 
 /// The recorder's and the converter's folder.
@@ -38,7 +34,7 @@ fn known(name: &str) -> Result<String> {
 }
 
 pub(super) fn run(folder: &Folder, options: &Options) -> Result<()> {
-    let place = Place::prepare(None, options.venv.as_deref())?;
+    let place = Place::prepare(None)?;
     for name in &options.names {
         record(folder, &folder.recipe(name)?, &place, options.update)?;
     }
@@ -46,7 +42,7 @@ pub(super) fn run(folder: &Folder, options: &Options) -> Result<()> {
 }
 
 fn record(folder: &Folder, recipe: &Recipe, place: &Place, update: bool) -> Result<()> {
-    let (name, fields) = (recipe.name.as_str(), &recipe.fields);
+    let name = recipe.name.as_str();
     let work = target().join("corpus/work");
     files::create(&work)?;
     let tool = |file: &str| root().join(TOOLS).join(file);
@@ -55,9 +51,9 @@ fn record(folder: &Folder, recipe: &Recipe, place: &Place, update: bool) -> Resu
             .python_on_rig()
             .env("FAKE_GPU_MEM_GB", AMPLE)
             .arg(tool("record.py"))
-            .args([name, "--mode", "record", "--seed", &fields.seed.to_string()])
-            .args(["--iters", &fields.iterations.to_string(), "--programs"])
-            .arg(folder.program(&fields.family))
+            .args([name, "--mode", "record", "--seed", &recipe.seed.to_string()])
+            .args(["--iters", &recipe.iterations.to_string(), "--programs"])
+            .arg(folder.program(&recipe.family))
             .arg("--out")
             .arg(work.join(format!("{name}.ev"))),
     )?;
@@ -66,7 +62,7 @@ fn record(folder: &Folder, recipe: &Recipe, place: &Place, update: bool) -> Resu
         place.python().arg(tool("convert.py")).arg(name).arg("--dir").arg(&work).arg("--out").arg(&made),
     )?;
     let hash = trace::hash_of(&made)?;
-    if let Some(known) = &fields.hash
+    if let Some(known) = &recipe.hash
         && *known != hash
         && !update
     {
@@ -80,7 +76,7 @@ fn record(folder: &Folder, recipe: &Recipe, place: &Place, update: bool) -> Resu
         Some(present) if trace::hash_of(&present).is_ok_and(|of_present| of_present == hash) => present,
         _ => folder.keep(name, &made)?,
     };
-    if fields.hash.as_ref() != Some(&hash) {
+    if recipe.hash.as_ref() != Some(&hash) {
         let file = folder.recipe_file(name);
         fs::write(&file, with_hash(&fs::read_to_string(&file)?, &hash))?;
     }

@@ -87,7 +87,7 @@ mod tests {
         let mut total = 0;
         for recipe in folder.recipes().unwrap() {
             let Some(path) = folder.trace(&recipe.name) else { continue };
-            assert_eq!(Some(hash_of(&path).unwrap()), recipe.fields.hash, "{}", recipe.name);
+            assert_eq!(Some(hash_of(&path).unwrap()), recipe.hash, "{}", recipe.name);
             let size = std::fs::metadata(&path).unwrap().len();
             if path.starts_with(crate::process::root().join("tests/corpus")) {
                 assert!(size <= COMMITTED, "{} has {size} bytes", recipe.name);

@@ -26,7 +26,7 @@ pub(super) struct Verdict {
 
 impl Verdict {
     fn of(&self, half: Half) -> impl Iterator<Item = &Judged> {
-        self.judged.iter().filter(move |it| it.recipe.fields.half == half)
+        self.judged.iter().filter(move |it| it.recipe.half == half)
     }
 
     pub(super) fn text(&self) -> String {
@@ -62,7 +62,7 @@ impl Verdict {
                 .collect()
         };
         for it in self.of(half) {
-            let name = [it.recipe.name.clone(), it.recipe.fields.kind.clone()];
+            let name = [it.recipe.name.clone(), it.recipe.kind.clone()];
             table.row(name.into_iter().chain(cells(&it.figures)));
         }
         let (mean, worst) = self.summary(half);

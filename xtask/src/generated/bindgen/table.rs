@@ -34,18 +34,15 @@ pub(super) fn from_extern_blocks(file: File, with_table: bool) -> Result<File> {
 
 /// What words name, and what that mentions in turn.
 pub(super) fn of_words(mut file: File, mut words: BTreeSet<String>) -> File {
+    fn renamed(item: &Item) -> Option<&Ident> {
+        let Item::Use(item) = item else { return None };
+        let UseTree::Path(path) = &item.tree else { return None };
+        let UseTree::Rename(to) = &*path.tree else { return None };
+        Some(&to.rename)
+    }
     fn is_named(item: &Item, words: &BTreeSet<String>) -> bool {
-        let renamed = match item {
-            Item::Use(item) => match &item.tree {
-                UseTree::Path(path) => match &*path.tree {
-                    UseTree::Rename(to) => Some(&to.rename),
-                    _ => None,
-                },
-                _ => None,
-            },
-            _ => None,
-        };
-        name(item).or(renamed).is_some_and(|name| words.contains(&name.to_string()))
+        let name = name(item).or_else(|| renamed(item));
+        name.is_some_and(|name| words.contains(&name.to_string()))
     }
     loop {
         let before = words.len();

@@ -34,13 +34,11 @@ pub(super) fn emit(contract: &Contract) -> Result<String> {
 
         #(#implementations)*
     };
-    text::file(HEADING, code, |line| {
-        if line.starts_with("unsafe impl") {
-            "I1 to I4 are the inner backend's; a hook that breaks them is made to."
-        } else {
-            "rules 1 to 3 are the caller's promise, passed on."
-        }
-    })
+    let rules = [
+        "I1 to I4 are the inner backend's; a hook that breaks them is made to.",
+        "rules 1 to 3 are the caller's promise, passed on.",
+    ];
+    text::file(HEADING, code, Some(rules))
 }
 
 /// The hook's name of a method.
@@ -105,11 +103,10 @@ fn output(answer: &Answer) -> TokenStream {
 }
 
 fn implementation(contract: &Contract, of: &Trait) -> TokenStream {
-    let name = &of.name;
-    let marker = of.is_unsafe.then(|| quote!(unsafe));
+    let Trait { name, unsafety, .. } = of;
     let methods = of.methods.iter().map(|method| forward(contract, of, method));
     quote! {
-        #marker impl<H: Hook + ?Sized> #name for Interposed<H> { #(#methods)* }
+        #unsafety impl<H: Hook + ?Sized> #name for Interposed<H> { #(#methods)* }
     }
 }
 

@@ -18,9 +18,9 @@ const OWN: [&str; 6] = ["id", "kind", "name", "label", "error_name", "dropped"];
 pub(super) fn emit_forward(contract: &Contract) -> Result<String> {
     let mut implementations = Vec::new();
     for of in &contract.traits {
-        let (name, marker) = (&of.name, of.is_unsafe.then(|| quote!(unsafe)));
+        let Trait { name, unsafety, .. } = of;
         let methods = of.methods.iter().map(|method| forward(of, method)).collect::<Result<Vec<_>>>()?;
-        implementations.push(quote!(#marker impl #name for Masquerade { #(#methods)* }));
+        implementations.push(quote!(#unsafety impl #name for Masquerade { #(#methods)* }));
     }
     let code = quote! {
         use crate::masquerade::{Masquerade, answer, family};
@@ -29,13 +29,11 @@ pub(super) fn emit_forward(contract: &Contract) -> Result<String> {
 
         #(#implementations)*
     };
-    text::file("Every method of the contract, forwarded to the backend behind.", code, |line| {
-        if line.starts_with("unsafe impl") {
-            "I1 to I4 are the inner backend's; labels touch neither memory nor order."
-        } else {
-            "rules 1 to 3 are the caller's promise, passed on; only labels of handles changed."
-        }
-    })
+    let rules = [
+        "I1 to I4 are the inner backend's; labels touch neither memory nor order.",
+        "rules 1 to 3 are the caller's promise, passed on; only labels of handles changed.",
+    ];
+    text::file("Every method of the contract, forwarded to the backend behind.", code, Some(rules))
 }
 
 /// The table by which errors name functions.
@@ -45,7 +43,7 @@ pub(super) fn emit_calls(contract: &Contract) -> Result<String> {
         /// Functions of HIP's and CUDA's that the contract names for the same thing.
         pub(crate) const CALLS: &[(&str, &str)] = &[#((#hip, #cuda)),*];
     };
-    text::file("HIP's functions and CUDA's.", code, |_| unreachable!("a table calls nothing"))
+    text::file("HIP's functions and CUDA's.", code, None)
 }
 
 /// HIP's functions with CUDA's.

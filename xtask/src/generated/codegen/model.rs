@@ -11,7 +11,7 @@ use crate::generated::syntax;
 use anyhow::{Context, Result, bail};
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
-use syn::{Attribute, Expr, FnArg, Item, Lit, Meta, Pat, ReturnType, TraitItem, Type};
+use syn::{Attribute, Expr, FnArg, Item, Lit, Meta, Pat, ReturnType, Token, TraitItem, Type};
 
 /// Where the contract is.
 pub(super) const SOURCES: &str = "crates/backend-api/src";
@@ -33,8 +33,8 @@ pub(crate) struct Contract {
 pub(crate) struct Trait {
     /// Its name (`Backend`, `VirtualMemory`).
     pub(crate) name: Ident,
-    /// Whether implementing it is unsafe.
-    pub(crate) is_unsafe: bool,
+    /// `unsafe` where implementing it is.
+    pub(crate) unsafety: Option<Token![unsafe]>,
     /// Families that it builds on.
     pub(crate) builds_on: Vec<Ident>,
     /// `Backend`'s method that offers it (`virtual_memory`); none for `Backend` itself.
@@ -96,7 +96,7 @@ impl Contract {
     pub(crate) fn read() -> Result<Self> {
         let mut found = Vec::new();
         for source in TRAITS {
-            for item in syntax(&format!("{SOURCES}/{source}"))?.items {
+            for item in syntax(format!("{SOURCES}/{source}"))?.items {
                 if let Item::Trait(item) = item {
                     found.push(Trait::read(item)?);
                 }
@@ -148,7 +148,7 @@ impl Trait {
             _ => None,
         });
         let builds_on = above.filter(|of| !MARKERS.iter().any(|marker| of == marker)).collect();
-        Ok(Self { name, is_unsafe: item.unsafety.is_some(), builds_on, accessor: None, methods })
+        Ok(Self { name, unsafety: item.unsafety, builds_on, accessor: None, methods })
     }
 }
 
@@ -231,17 +231,13 @@ fn from_outside(mut ty: Type) -> Type {
 
 /// The lines of a doc comment.
 pub(crate) fn documentation(attributes: &[Attribute]) -> Vec<String> {
-    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
-        Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
-            Expr::Lit(literal) => match &literal.lit {
-                Lit::Str(text) => Some(text.value().trim().to_owned()),
-                _ => None,
-            },
-            _ => None,
-        },
-        _ => None,
-    });
-    lines.collect()
+    let line = |attribute: &Attribute| {
+        let Meta::NameValue(pair) = &attribute.meta else { return None };
+        let Expr::Lit(literal) = &pair.value else { return None };
+        let Lit::Str(text) = &literal.lit else { return None };
+        pair.path.is_ident("doc").then(|| text.value().trim().to_owned())
+    };
+    attributes.iter().filter_map(line).collect()
 }
 
 /// The driver functions in back quotes whose names begin with `prefix` ("cu", "hip") and a capital, in order.
@@ -270,7 +266,7 @@ mod tests {
     fn the_contract_is_read_from_its_sources() {
         let contract = Contract::read().unwrap();
         let backend = &contract.traits[0];
-        assert_eq!((backend.name.to_string().as_str(), backend.is_unsafe), ("Backend", true));
+        assert_eq!((backend.name.to_string().as_str(), backend.unsafety.is_some()), ("Backend", true));
         let families: Vec<String> =
             contract.traits[1..].iter().map(|family| family.name.to_string()).collect();
         assert_eq!(families.first().map(String::as_str), Some("PinnedHost"));

@@ -6,13 +6,9 @@ use proc_macro2::{Ident, TokenStream};
 
 /// A file of generated code: a heading, the code with a `SAFETY:` comment at each unsafe block, formatted.
 ///
-/// `heading` holds the file's `//!` lines without their marks; `safety` says for a line of code with an unsafe
-/// block or `unsafe impl` on which rule it relies.
-pub(super) fn file(
-    heading: &str,
-    code: TokenStream,
-    safety: impl Fn(&str) -> &'static str,
-) -> Result<String> {
+/// `heading` holds the file's `//!` lines without their marks; `rules` are those on which each `unsafe impl` and each unsafe block
+/// relies.
+pub(super) fn file(heading: &str, code: TokenStream, rules: Option<[&str; 2]>) -> Result<String> {
     let parsed = syn::parse2(code).context("the generator wrote code that does not parse")?;
     let mut text = String::new();
     for line in heading.lines() {
@@ -29,8 +25,10 @@ pub(super) fn file(
         if after_imports || after_body {
             text.push('\n');
         }
-        if line.contains("unsafe {") || line.starts_with("unsafe impl") {
-            text.push_str(&format!("// SAFETY: {}\n", safety(line.trim_start())));
+        let of_impl = line.starts_with("unsafe impl");
+        if of_impl || line.contains("unsafe {") {
+            let [rule_of_impl, rule] = rules.context("the generator wrote unsafe code without a rule")?;
+            text.push_str(&format!("// SAFETY: {}\n", if of_impl { rule_of_impl } else { rule }));
         }
         text.push_str(line);
         text.push('\n');

@@ -110,12 +110,10 @@ fn copy(from: &str, to: &Path) -> Result<()> {
 
 /// Compiles the shim beforehand, for the torch of an environment.
 fn shim(venv: &Venv, stage: &Path) -> Result<()> {
-    let bin = venv.python().with_file_name("");
-    let path = std::env::var("PATH").unwrap_or_default();
-    run(command(venv.python())
+    run(venv
+        .program("python")
         .arg(root().join(KIT).join("shim.py"))
         .arg(stage.join("python/granule_torch/shims"))
-        .env("PATH", format!("{}:{path}", bin.display()))
         .env("PYTHONPATH", stage.join("python"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"))

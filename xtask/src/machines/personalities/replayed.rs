@@ -71,10 +71,7 @@ impl References {
                 }
             }
         }
-        row.segments = Some(match expect.segments {
-            Segments::Growable => "growable",
-            Segments::Fixed => "fixed",
-        });
+        row.notes.push(format!("a program was served in segments of the kind {:?}", expect.segments));
         Ok(())
     }
 }

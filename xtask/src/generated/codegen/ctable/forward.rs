@@ -24,18 +24,15 @@ pub(crate) fn emit(contract: &Contract) -> Result<String> {
 
         #(#implementations)*
     };
-    text::file(HEADING, code, |line| {
-        if line.starts_with("unsafe impl") {
-            "I1 to I4 are the table's; who called `from_table` promised them."
-        } else {
-            "the table keeps its header's word (`from_table`), and the caller's promise is passed on."
-        }
-    })
+    let rules = [
+        "I1 to I4 are the table's; who called `from_table` promised them.",
+        "the table keeps its header's word (`from_table`), and the caller's promise is passed on.",
+    ];
+    text::file(HEADING, code, Some(rules))
 }
 
 fn implementation(contract: &Contract, functions: &[Function<'_>], of: &Trait) -> Result<TokenStream> {
-    let name = &of.name;
-    let marker = of.is_unsafe.then(|| quote!(unsafe));
+    let Trait { name, unsafety, .. } = of;
     let methods = of.methods.iter().map(|method| {
         let function = functions.iter().find(|f| f.of.name == of.name && f.method.name == method.name);
         match function {
@@ -44,7 +41,7 @@ fn implementation(contract: &Contract, functions: &[Function<'_>], of: &Trait) -
         }
     });
     let methods: Vec<_> = methods.collect::<Result<_>>()?;
-    Ok(quote! { #marker impl #name for CBackend { #(#methods)* } })
+    Ok(quote! { #unsafety impl #name for CBackend { #(#methods)* } })
 }
 
 /// A method that is no function of the table.

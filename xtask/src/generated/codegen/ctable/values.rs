@@ -31,7 +31,7 @@ pub(super) struct Entry {
 pub(super) fn read() -> Result<Vec<Numbers>> {
     let mut numbers = Vec::new();
     for file in FILES {
-        for item in syntax(&format!("{SOURCES}/{file}"))?.items {
+        for item in syntax(format!("{SOURCES}/{file}"))?.items {
             match item {
                 Item::Enum(item) if item.variants.iter().all(|v| v.fields.is_empty()) => {
                     numbers.push(numbered(item)?);
