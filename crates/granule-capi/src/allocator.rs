@@ -17,6 +17,8 @@ use granule::config::{
     ConfigError, Flavour, Grammar, Parsed, PolicyName, PytorchRelease, Settings, environment, options,
     pytorch, strict,
 };
+use granule::oom::HostRoom;
+use granule::system::System;
 use granule::types::{BackendId, DeviceIndex, DeviceKind, Stream};
 use recording::Recording;
 use std::ffi::{CString, c_char};
@@ -308,6 +310,9 @@ pub unsafe extern "C" fn granule_check_settings(settings: *const c_char) -> gran
             Some(text) => read_settings(text, &Settings::default(), Flavour::Cuda)?,
             None => settled(environment::from_env(Flavour::Cuda))?,
         };
-        read.validate().map_err(|text| Failure::own(GRANULE_SETTINGS, text))
+        let system = System::at(&read.system_root);
+        let checked = read.validate().and_then(|()| system.problem().map_or(Ok(()), Err));
+        let checked = checked.and_then(|()| HostRoom::of(&system, &read).map(drop));
+        checked.map_err(|text| Failure::own(GRANULE_SETTINGS, text))
     })
 }

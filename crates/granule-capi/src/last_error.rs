@@ -61,7 +61,7 @@ fn details(failure: &Failure) -> granule_error {
         }
         AllocError::PinnedOutOfMemory(refusal) => {
             details.device = i32::from(refusal.device.0);
-            (details.requested, details.tried) = (refusal.bytes, refusal.bytes);
+            (details.requested, details.tried) = (refusal.requested, refusal.bytes);
             host = refusal.host;
         }
         AllocError::Rejected { requested, .. } => details.requested = *requested,
@@ -149,6 +149,7 @@ mod tests {
         let refusal = |host| PinnedRefusal {
             label: "CUDA",
             device: DeviceIndex(1),
+            requested: 4,
             bytes: 4,
             held: 0,
             pinned: 0,

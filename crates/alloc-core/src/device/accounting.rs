@@ -370,7 +370,7 @@ impl Accounting {
         let state = self.state.lock();
         let (held, pinned) = (state.accounts.whole().held(), state.accounts.whole().pinned());
         let (label, device) = (self.label, self.device);
-        PinnedRefusal { label, device, bytes, held, pinned, limit, allowed, host: None }
+        PinnedRefusal { label, device, requested: bytes, bytes, held, pinned, limit, allowed, host: None }
     }
 
     /// Sets the bytes pinned in the device's memory.

@@ -158,7 +158,7 @@ pub(crate) fn refuse_backup(device: &Device, backup: &Backup) -> Result<()> {
     if device.driver.is_unified() && matches!(backup, Backup::HostPinned(_)) {
         return Err(AllocError::Sleep(format!(
             "device {} shares the host's memory: contents in pinned memory would take as much as the sleep frees; \
-             keep them in files (Backup::File, in a directory on a disk), or give them up (Backup::Discard)",
+             keep them in files, in a directory on a disk, or discard them",
             device.driver.device()
         )));
     }

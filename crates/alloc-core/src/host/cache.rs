@@ -220,10 +220,13 @@ impl PinnedCache {
                 let _moving = self.moving();
                 self.source.take(size, !order.apart, knobs)
             };
-            let refused = match taken {
+            let mut refused = match taken {
                 Ok(fresh) => return Ok(self.table.lock().add(fresh, order)),
                 Err(error) => error,
             };
+            if let AllocError::PinnedOutOfMemory(refusal) = &mut refused {
+                refusal.requested = order.requested;
+            }
             self.driver.backend().clear_error();
             let Some((_, remedy)) = remedies.next().filter(|_| is_short(&refused)) else {
                 return Err(refused);

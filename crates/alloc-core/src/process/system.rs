@@ -176,7 +176,7 @@ impl System {
         };
         if !known {
             return Some(format!(
-                "{} does not say what memory there is: of devices that share it, what can be had is what the driver says",
+                "{} does not say what memory there is: of devices that share it, what can be had is what the driver says, and host_reserve is not kept",
                 self.root.join(file).display()
             ));
         }
@@ -294,7 +294,12 @@ impl SharedMemory {
         let apu = bus.as_ref().and_then(|bus| system.apu(bus));
         let is_amds = backend.name().starts_with("hip");
         if apu.is_none() && is_amds {
-            tracing::warn!(%device, bus, "the system does not say what memory the device has; what the driver says counts");
+            tracing::warn!(
+                %device,
+                bus,
+                "the system does not say what memory the device has, in mem_info_vram_total and mem_info_gtt_total of \
+                 sys/bus/pci/devices; what the driver says counts"
+            );
         }
         // MI300A has no VRAM, and its GTT is of the whole machine. The driver tells each device's part of that.
         let apu = apu.filter(|apu| apu.vram > 0);

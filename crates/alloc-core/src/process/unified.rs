@@ -43,7 +43,9 @@ pub struct PinnedRefusal {
     pub label: &'static str,
     /// The device that shares the memory.
     pub device: DeviceIndex,
-    /// Bytes that were to be pinned.
+    /// Bytes that were asked for.
+    pub requested: u64,
+    /// Bytes that were to be pinned for them.
     pub bytes: u64,
     /// Bytes that the device's allocator holds.
     pub held: u64,
@@ -60,19 +62,18 @@ pub struct PinnedRefusal {
 impl fmt::Display for PinnedRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { label, device, limit, .. } = self;
-        if let Some(host) = &self.host {
-            return write!(
-                f,
-                "{label} out of memory. Tried to pin {} of host memory. {host}",
-                format_bytes(self.bytes)
-            );
+        let [requested, bytes, held, pinned, allowed] =
+            [self.requested, self.bytes, self.held, self.pinned, self.allowed].map(format_bytes);
+        write!(f, "{label} out of memory. Tried to pin {bytes} of host memory")?;
+        if requested != bytes {
+            write!(f, " for {requested} that were asked for (pinned_sizes:granule takes whole pages)")?;
         }
-        let [bytes, held, pinned, allowed] =
-            [self.bytes, self.held, self.pinned, self.allowed].map(format_bytes);
+        if let Some(host) = &self.host {
+            return write!(f, ". {host}");
+        }
         write!(
             f,
-            "{label} out of memory. Tried to pin {bytes} of host memory, which is the memory of device {device}, too: {held} are \
-             held as device memory and {pinned} as pinned memory, and {limit} allows {allowed} for both together. Freeing either \
+            ", which is the memory of device {device}, too: {held} are held as device memory and {pinned} as pinned memory, and {limit} allows {allowed} for both together. Freeing either \
              would help, or raising {limit}"
         )
     }

@@ -68,10 +68,13 @@ GRANULE_TORCH_API bool granule_torch_install(const char* backend, const char* se
     // wrong with them is said in its words.
     native::CUDAAllocatorConfig::instance();
     c10::CachingAllocator::AcceleratorAllocatorConfig::instance();
+    auto* before = native::get();
+    TORCH_CHECK(
+        !before->initialized(),
+        "PyTorch has taken memory already, such as a pinned tensor: call granule_torch.enable() before that");
     // Asked first: once the device's allocator is changed nothing may fail.
     auto* pinned_before = pins ? at::getHostAllocator(c10::DeviceType::CUDA) : nullptr;
     auto fresh = std::make_shared<GranuleAllocator>();
-    auto* before = native::get();
     torch::cuda::CUDAPluggableAllocator::changeCurrentAllocator(fresh);
     // torch.accelerator asks by device type, and finds PyTorch's own allocator otherwise.
     constexpr uint8_t kAboveAll = 255;

@@ -19,13 +19,22 @@ impl Private {
 
     /// A text without them. The homes of other users are hidden, too.
     pub(super) fn hidden(&self, text: &str) -> String {
-        let text = self.0.iter().fold(text.to_owned(), |text, (hidden, shown)| text.replace(hidden, shown));
+        let is_of_a_name = |c: char| c.is_alphanumeric() || "-_.@+".contains(c);
+        let text = self.0.iter().fold(text.to_owned(), |text, (hidden, shown)| {
+            let mut all = String::new();
+            let mut rest = text.as_str();
+            while let Some((before, after)) = rest.split_once(hidden.as_str()) {
+                // A folder of that name within another is not it.
+                let is_it = !before.ends_with(is_of_a_name) && !after.starts_with(is_of_a_name);
+                all.extend([before, if is_it { shown } else { hidden }]);
+                rest = after;
+            }
+            all + rest
+        });
         let mut parts = text.split("/home/");
         let mut shown = parts.next().unwrap_or_default().to_owned();
         for part in parts {
-            let rest = part
-                .find(|c: char| !(c.is_alphanumeric() || "-_.@+".contains(c)))
-                .map_or("", |at| &part[at..]);
+            let rest = part.find(|c| !is_of_a_name(c)).map_or("", |at| &part[at..]);
             shown.push('~');
             shown.push_str(rest);
         }
@@ -55,6 +64,9 @@ mod tests {
         let hidden =
             private.hidden("tried /data/users/ada/lib/libcuda.so, '/home/eve.b/x' and /home/bob: none");
         assert_eq!(hidden, "tried ~/lib/libcuda.so, '~/x' and ~: none");
+        let others = "/tmp/new/root/x, /rooted and root:/root2";
+        assert_eq!(Private::of(Some("/root".into())).hidden(others), others);
+        assert_eq!(Private::of(Some("/root".into())).hidden("system_root:/root/x"), "system_root:~/x");
         let answer = serde_json::json!({"a": ["/home/eve/x", 3], "b": {"c": "/data/users/ada"}});
         assert_eq!(private.hidden_in(answer), serde_json::json!({"a": ["~/x", 3], "b": {"c": "~"}}));
     }
