@@ -8,15 +8,32 @@ use std::ops::RangeInclusive;
 /// Knows blocks by their ids only, and each until it is taken.
 #[derive(Debug, Default)]
 pub(super) struct FreeBlocks {
+    /// The block that was freed last: most requests take it again, so it is indexed once another is freed.
+    last: Option<(BlockId, u64)>,
     /// Of one size, those freed last come first.
     by_size: BTreeMap<(u64, Reverse<u64>), BlockId>,
     frees: u64,
 }
 
 impl FreeBlocks {
+    #[inline]
     pub(super) fn put(&mut self, id: BlockId, size: u64) {
-        self.frees += 1;
-        self.by_size.insert((size, Reverse(self.frees)), id);
+        self.index_last();
+        self.last = Some((id, size));
+    }
+
+    fn index_last(&mut self) {
+        if let Some((id, size)) = self.last.take() {
+            self.frees += 1;
+            self.by_size.insert((size, Reverse(self.frees)), id);
+        }
+    }
+
+    /// The block that was freed last, if it is of these sizes.
+    #[inline(always)]
+    fn take_last(&mut self, sizes: &RangeInclusive<u64>) -> Option<BlockId> {
+        let (id, _) = self.last.take_if(|(_, size)| sizes.contains(size))?;
+        Some(id)
     }
 
     /// The key of the smallest block of these sizes.
@@ -29,6 +46,9 @@ impl FreeBlocks {
     /// Of the blocks of these sizes, the one that was freed last.
     #[inline]
     pub(super) fn take_newest(&mut self, sizes: RangeInclusive<u64>) -> Option<BlockId> {
+        if let Some(last) = self.take_last(&sizes) {
+            return Some(last);
+        }
         let (mut from, end) = sizes.into_inner();
         let mut newest = None;
         // The newest of each size.
@@ -44,11 +64,17 @@ impl FreeBlocks {
 
     /// The smallest block of these sizes.
     pub(super) fn take_smallest(&mut self, sizes: RangeInclusive<u64>) -> Option<BlockId> {
+        let smallest = *sizes.start();
+        if let Some(last) = self.take_last(&(smallest..=smallest)) {
+            return Some(last);
+        }
+        self.index_last();
         self.smallest(*sizes.start(), *sizes.end()).and_then(|key| self.by_size.remove(&key))
     }
 
     /// The smallest block of at least that size, else the largest; and its size.
     pub(super) fn take_about(&mut self, size: u64) -> Option<(BlockId, u64)> {
+        self.index_last();
         let largest = || self.by_size.last_key_value().map(|(key, _)| *key);
         let key = self.smallest(size, u64::MAX).or_else(largest)?;
         self.by_size.remove(&key).map(|id| (id, key.0))
@@ -56,6 +82,7 @@ impl FreeBlocks {
 
     /// This block, unless it was taken.
     pub(super) fn take(&mut self, id: BlockId, size: u64) -> bool {
+        self.index_last();
         let of_size = (size, Reverse(u64::MAX))..=(size, Reverse(0));
         let key = self.by_size.range(of_size).find(|(_, other)| **other == id).map(|(key, _)| *key);
         key.is_some_and(|key| self.by_size.remove(&key).is_some())
@@ -63,6 +90,7 @@ impl FreeBlocks {
 
     /// All blocks, by rising size.
     pub(super) fn take_all(&mut self) -> Vec<BlockId> {
+        self.index_last();
         std::mem::take(&mut self.by_size).into_values().collect()
     }
 }
