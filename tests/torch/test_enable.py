@@ -52,6 +52,9 @@ def test_adaptors_are_imported_when_they_are_named():
 def test_refused_once_cuda_is_initialised():
     import granule_torch
 
+    pinned = torch.empty(5, pin_memory=True)
+    if not torch.cuda.is_initialized():
+        assert "taken memory already, such as a pinned tensor" in error(granule_torch.enable) and pinned.numel()
     kept = raw(5)
     said = error(granule_torch.enable)
     assert "CannotEnable" in said and "initialised CUDA already" in said and "left in place" in said
@@ -94,7 +97,8 @@ def test_a_release_is_tested_by_its_whole_version():
 def test_wrong_settings_are_refused_by_name():
     import granule_torch
 
-    for text in ("no_such_option:1", "expandable_segments:Maybe"):
+    wrong = ("no_such_option:1", "expandable_segments:Maybe", "host_reserve:900000G", "system_root:/no/such/folder")
+    for text in wrong:
         said = error(granule_torch.enable, settings=text)
         assert "CannotEnable" in said and text.split(":")[0] in said and "left in place" in said, said
     assert "There is no such option" in error(granule_torch.enable, settings="no_such_option:1")

@@ -57,6 +57,11 @@ fn a_limit_counts_both_and_a_refusal_names_both() {
         assert!(refusal.is_out_of_memory());
         let AllocError::PinnedOutOfMemory(why) = &refusal else { panic!("{refusal}") };
         assert_eq!((why.bytes, why.held, why.pinned, why.allowed), (16 * MIB, 40 * MIB, 16 * MIB, 64 * MIB));
+        let rounded = host.allocate(9 * MIB).unwrap_err().to_string();
+        assert!(
+            rounded.contains("pin 16.00 MiB of host memory for 9.00 MiB that were asked for (pinned_sizes"),
+            "{rounded}"
+        );
         let text = refusal.to_string();
         assert!(
             text.contains("40.00 MiB are held as device memory and 16.00 MiB as pinned memory"),
