@@ -272,7 +272,7 @@ def test_granule_comes_before_memory_is_pinned():
 
     kept = pinned(3 * MIB)
     said = error(granule_torch.enable)
-    assert "already initialized allocator" in said and "left in place" in said, said
+    assert "taken memory already, such as a pinned tensor" in said and "left in place" in said, said
     assert not granule_torch.is_enabled() and not _shim.load().granule_torch_pins()
     assert kept.to("cuda", non_blocking=True).numel() == 3 * MIB
 
