@@ -1080,7 +1080,8 @@ granule_status granule_settings_in_force(const struct granule_allocator *a,
 
 /**
  * Reads settings, or with null those that the environment asks for, as granule_allocator_create would, and says what is
- * wrong with them without making an allocator.
+ * wrong with them without making an allocator. A host_reserve of all the host's memory is refused, whether or not the devices share
+ * that.
  */
 granule_status granule_check_settings(const char *settings);
 

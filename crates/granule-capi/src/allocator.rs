@@ -302,7 +302,8 @@ pub unsafe extern "C" fn granule_settings_in_force(
 }
 
 /// Reads settings, or with null those that the environment asks for, as granule_allocator_create would, and says what is
-/// wrong with them without making an allocator.
+/// wrong with them without making an allocator. A host_reserve of all the host's memory is refused, whether or not the devices share
+/// that.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_check_settings(settings: *const c_char) -> granule_status {
     guard(|| {

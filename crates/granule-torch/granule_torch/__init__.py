@@ -16,6 +16,7 @@ from ._report import ledger, report
 from ._sleep import (
     Slept,
     Woken,
+    drop_backups,
     drop_region,
     region,
     region_bytes,
@@ -39,6 +40,7 @@ __all__ = [
     "Slept",
     "Woken",
     "configure",
+    "drop_backups",
     "drop_region",
     "enable",
     "from_dlpack",

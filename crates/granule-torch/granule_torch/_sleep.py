@@ -182,6 +182,11 @@ def drop_region(tag: str) -> None:
         _released.difference_update([pool for pool in _released if pool[0] == tag])
 
 
+def drop_backups() -> None:
+    """Gives back the host memory that ``sleep(backup="pinned-keep")`` kept, where nothing is asleep in it."""
+    _library.check(_library.load().granule_drop_backups(_enable.engine()))
+
+
 def release_pools(tag: str) -> None:
     """Lets go of the pools of a tag. What is allocated in them keeps the tag, and still sleeps and wakes."""
     with _lock:

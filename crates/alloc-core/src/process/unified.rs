@@ -36,6 +36,9 @@ pub(crate) trait SharesMemory: Send + Sync {
     fn tell(&self);
 }
 
+/// Unit of `pinned_sizes:granule`.
+const PAGE: u64 = 4096;
+
 /// Refusal to pin memory: with what the device holds it would be more than a limit allows. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinnedRefusal {
@@ -65,7 +68,7 @@ impl fmt::Display for PinnedRefusal {
         let [requested, bytes, held, pinned, allowed] =
             [self.requested, self.bytes, self.held, self.pinned, self.allowed].map(format_bytes);
         write!(f, "{label} out of memory. Tried to pin {bytes} of host memory")?;
-        if requested != bytes {
+        if self.bytes.saturating_sub(self.requested) >= PAGE {
             write!(f, " for {requested} that were asked for (pinned_sizes:granule takes whole pages)")?;
         }
         if let Some(host) = &self.host {

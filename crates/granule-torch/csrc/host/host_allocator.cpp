@@ -80,8 +80,6 @@ struct GranuleHostAllocator final : at::HostAllocator {
 
   void empty_cache() override {
     if (auto* host = peek()) {
-      // What sleep keeps for the next time is of this memory.
-      check(granule_drop_backups(engine()));
       check(granule_host_empty_cache(host));
     }
   }

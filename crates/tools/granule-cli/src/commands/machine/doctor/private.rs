@@ -9,12 +9,13 @@ impl Private {
     /// The home folder of this environment.
     pub(super) fn of_environment() -> Self {
         let home = std::env::home_dir().map(|home| home.to_string_lossy().into_owned());
-        // A home of "/" is none, and every path begins with it.
-        Self::of(home.filter(|home| home.len() > 1))
+        Self::of(home)
     }
 
     fn of(home: Option<String>) -> Self {
-        Self(home.map(|home| (home.trim_end_matches('/').to_owned(), "~".to_owned())).into_iter().collect())
+        let home = home.map(|home| home.trim_end_matches('/').to_owned());
+        // A home of "/" is none, and every path begins with it.
+        Self(home.filter(|home| !home.is_empty()).map(|home| (home, "~".to_owned())).into_iter().collect())
     }
 
     /// A text without them. The homes of other users are hidden, too.
@@ -22,14 +23,16 @@ impl Private {
         let is_of_a_name = |c: char| c.is_alphanumeric() || "-_.@+".contains(c);
         let text = self.0.iter().fold(text.to_owned(), |text, (hidden, shown)| {
             let mut all = String::new();
-            let mut rest = text.as_str();
-            while let Some((before, after)) = rest.split_once(hidden.as_str()) {
+            let mut done = 0;
+            for (at, _) in text.match_indices(hidden) {
                 // A folder of that name within another is not it.
-                let is_it = !before.ends_with(is_of_a_name) && !after.starts_with(is_of_a_name);
-                all.extend([before, if is_it { shown } else { hidden }]);
-                rest = after;
+                let path = text[..at].rsplit(|c| !is_of_a_name(c) && c != '/').next().unwrap_or_default();
+                if !path.contains('/') {
+                    all.extend([&text[done..at], shown]);
+                    done = at + hidden.len();
+                }
             }
-            all + rest
+            all + &text[done..]
         });
         let mut parts = text.split("/home/");
         let mut shown = parts.next().unwrap_or_default().to_owned();
@@ -64,9 +67,13 @@ mod tests {
         let hidden =
             private.hidden("tried /data/users/ada/lib/libcuda.so, '/home/eve.b/x' and /home/bob: none");
         assert_eq!(hidden, "tried ~/lib/libcuda.so, '~/x' and ~: none");
-        let others = "/tmp/new/root/x, /rooted and root:/root2";
-        assert_eq!(Private::of(Some("/root".into())).hidden(others), others);
-        assert_eq!(Private::of(Some("/root".into())).hidden("system_root:/root/x"), "system_root:~/x");
+        let root = Private::of(Some("/root".into()));
+        let others = "/tmp/new/root/x and /root/root";
+        assert_eq!(root.hidden(others), "/tmp/new/root/x and ~/root");
+        assert_eq!(root.hidden("system_root:/root/x, -L/root/lib"), "system_root:~/x, -L~/lib");
+        for none in ["/", "//", ""] {
+            assert_eq!(Private::of(Some(none.into())).hidden("/x"), "/x");
+        }
         let answer = serde_json::json!({"a": ["/home/eve/x", 3], "b": {"c": "/data/users/ada"}});
         assert_eq!(private.hidden_in(answer), serde_json::json!({"a": ["~/x", 3], "b": {"c": "~"}}));
     }
