@@ -530,18 +530,18 @@ mod tests {
     use super::*;
     use crate::types::{BackendId, DeviceIndex};
 
+    fn order(requested: u64, apart: bool) -> Order<'static> {
+        Order { requested, pool: PoolId::DEFAULT, capturing: false, apart, context: None }
+    }
+
+    fn fresh(at: u64, size: u64) -> Fresh {
+        Fresh { ptr: DevicePtr(at), size, origin: PinMethod::Driver, took: None }
+    }
+
     #[test]
     fn a_block_is_the_programs_until_it_is_given_back_and_free_once_nobody_uses_it() {
-        let order = |requested| Order {
-            requested,
-            pool: PoolId::DEFAULT,
-            capturing: false,
-            apart: false,
-            context: None,
-        };
         let mut table = BlockTable::new(&Settings::default(), HostSizing::Pytorch);
-        let fresh = Fresh { ptr: DevicePtr(8192), size: 4096, origin: PinMethod::Driver, took: None };
-        let block = table.add(fresh, &order(100));
+        let block = table.add(fresh(8192, 4096), &order(100, false));
         let id = table.handed_out(block.id).expect("the program has it");
         assert_eq!((block.bytes, block.size), (100, 4096));
         assert_eq!(table.find(block.ptr, HostBlockId::NONE), Some(id));
@@ -551,22 +551,14 @@ mod tests {
         assert_eq!([table.record_use(id, stream, false), table.record_use(id, stream, false)], [true, false]);
         assert!(matches!(table.release(id, None), Fate::Waits(users) if users.len() == 1));
         assert_eq!((table.find(block.ptr, block.id), table.base_of(block.ptr)), (None, None));
-        assert!(table.take_cached(4096, &order(1)).is_none(), "a device may still use it");
+        assert!(table.take_cached(4096, &order(1, false)).is_none(), "a device may still use it");
         assert!(matches!(table.event_done(id, None), Fate::Free));
-        let again = table.take_cached(4096, &order(8)).expect("it is free");
+        let again = table.take_cached(4096, &order(8, false)).expect("it is free");
         assert!(again.ptr == block.ptr && again.id != block.id, "a name is never used twice");
     }
 
     #[test]
     fn a_block_apart_is_no_surplus_while_it_leaves() {
-        let order = |requested, apart| Order {
-            requested,
-            pool: PoolId::DEFAULT,
-            capturing: false,
-            apart,
-            context: None,
-        };
-        let fresh = |at, size| Fresh { ptr: DevicePtr(at), size, origin: PinMethod::Driver, took: None };
         for stays in [false, true] {
             let mut table = BlockTable::new(&Settings::default(), HostSizing::Granule);
             let block = table.add(fresh(1 << 40, 16 * MIB), &order(16 * MIB, false));
@@ -586,16 +578,9 @@ mod tests {
 
     #[test]
     fn a_block_that_leaves_is_no_surplus_of_another_thread() {
-        let order = |requested| Order {
-            requested,
-            pool: PoolId::DEFAULT,
-            capturing: false,
-            apart: false,
-            context: None,
-        };
-        let fresh = |at| Fresh { ptr: DevicePtr(at), size: 64 * MIB, origin: PinMethod::Driver, took: None };
         let mut table = BlockTable::new(&Settings::default(), HostSizing::Granule);
-        let [first, second] = [1 << 40, 2 << 40].map(|at| table.add(fresh(at), &order(64 * MIB)));
+        let [first, second] =
+            [1 << 40, 2 << 40].map(|at| table.add(fresh(at, 64 * MIB), &order(64 * MIB, false)));
         let [first, second] = [first, second].map(|made| table.handed_out(made.id).unwrap());
         table.release(first, None);
         assert_eq!(table.clear_cache(PoolId::DEFAULT), [first]);
