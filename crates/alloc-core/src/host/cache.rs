@@ -325,7 +325,8 @@ impl PinnedCache {
         asked.and(self.give_up(|table| table.clear(leaving), context))
     }
 
-    /// Gives blocks that are leaving, which the caller has said to be [on their way](Self::moving), back to the driver. What it refuses is cached again; the first error is returned.
+    /// Gives leaving blocks back to the driver, which the caller has marked [in flight](Self::moving). What it refuses is cached
+    /// again; the first error is returned.
     fn give_back(&self, leaving: Vec<BlockId>, context: Option<&Context>) -> Result<()> {
         let mut outcome = Ok(());
         for id in leaving {
